@@ -1,1 +1,112 @@
-"""The command line."""
+"""
+The command line, `fusiond COMMAND …`.
+
+1. register   each family file adds its commands; nothing but argparse is loaded for it
+2. parse      a wrong usage is argparse's sentence and exit status 2
+3. run        the command's handler; it imports what it uses, when it is called
+4. answer     what the handler returns is the exit status; a FusionError is one sentence on stderr
+
+A family is a module with `register(subparsers)`, which calls `set_defaults(handler=…)` on each of its parsers:
+`handler(options: argparse.Namespace) -> int`. No command has logic of its own: it asks a room and prints.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from fusiond.cli.exits import INTERRUPTED, OK, status_of
+from fusiond.errors import FusionError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: in the order of the help
+FAMILIES = ("daemon", "validate", "status", "enqueue", "job", "queue", "cron", "call")
+
+_EPILOG = """\
+[daemon] asks the daemon of this host over its control socket; [broker] asks Redis itself, from any host.
+The file is found by -c, $FUSION_CONFIG, ./fusion.yaml, /etc/fusion.yaml;
+the broker by --url, -c, $FUSION_URL, else by the file that was found.
+Exit status: 0 ok · 1 problems, refused, the job failed · 2 usage, unreadable file · 3 daemon or broker out of reach ·
+124 --wait ran out · 78 invalid configuration at `run`.
+"""
+
+
+class _Family(Protocol):
+    def register(self, subparsers: Subparsers, /) -> None: ...
+
+
+class Parser(argparse.ArgumentParser):
+    """An ArgumentParser that takes options between positionals: `enqueue send --in 5m +49 code=1`."""
+
+    _mixing = False
+
+    def parse_known_args(  # type: ignore[override]  # the stubs overload on the namespace's type
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """As the base, but intermixed where this parser has no commands under it."""
+        if self._mixing or self._subparsers is not None:
+            return super().parse_known_args(args, namespace)
+        self._mixing = True  # parse_known_intermixed_args comes back here
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._mixing = False
+
+
+if TYPE_CHECKING:
+    Subparsers = argparse._SubParsersAction[Parser]  # noqa: SLF001 - argparse has no public name for it
+
+
+def parser() -> Parser:
+    """The whole command line."""
+    top = Parser(
+        prog="fusiond",
+        description="A job runner that is described, not programmed: one YAML file, Redis, hot reload.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    top.add_argument("--version", action=_Version)
+    commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for name in FAMILIES:
+        cast("_Family", importlib.import_module(f"{__name__}.{name}")).register(commands)
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit status."""
+    try:
+        options = parser().parse_args(argv)
+        status = int(options.handler(options))
+        sys.stdout.flush()
+    except FusionError as error:
+        print(f"fusiond: {error}", file=sys.stderr)
+        return status_of(error)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader, such as `head`, has had enough: no complaint now, nor from the flush at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+    except SystemExit as leave:  # argparse's: --help, or usage
+        return leave.code if isinstance(leave.code, int) else 2
+    return status
+
+
+class _Version(argparse.Action):
+    """Prints the version; the metadata is looked up only when it is asked for."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, **_: Any) -> None:
+        super().__init__(option_strings, dest, nargs=0, help="print the version and exit")
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        """Print and leave."""
+        from importlib.metadata import version
+
+        print(f"fusiond {version('fusiond')}")
+        parser.exit()

@@ -1,0 +1,30 @@
+"""Exit statuses, the same for every command."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fusiond import errors
+
+OK: Final = 0
+#: problems were found, the request was refused, or the job failed
+REFUSED: Final = 1
+#: the command line is wrong, or a file that it names cannot be read
+USAGE: Final = 2
+#: the daemon or the broker is out of reach
+AWAY: Final = 3
+#: `--wait` ran out; the job goes on
+TIMED_OUT: Final = 124
+INTERRUPTED: Final = 130
+
+_BY_CLASS: Final[tuple[tuple[type[errors.FusionError], int], ...]] = (
+    (errors.ResultTimeout, TIMED_OUT),
+    (errors.BrokerUnavailable, AWAY),
+    (errors.BrokerUnfit, AWAY),
+    (errors.ControlError, AWAY),
+)
+
+
+def status_of(error: errors.FusionError) -> int:
+    """The exit status that tells a script what kind of error it was."""
+    return next((status for cls, status in _BY_CLASS if isinstance(error, cls)), REFUSED)
