@@ -1,0 +1,324 @@
+"""
+Logs that never block who writes them.
+
+1. format   a record, in the caller: a line of text or of JSON, control characters escaped, fields capped
+2. queue    the line, bounded; what finds it full is dropped and counted
+3. write    in a thread: to standard output or the file, and to the program's tail file
+
+Fields travel as `log.info("done", extra={"job": id, "task": name, "attempt": n})`.
+Standard library only: every program of the daemon logs through here.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import queue
+import select
+import sys
+import threading
+import time
+import traceback
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+#: lines that may wait for the writer
+QUEUE = 10_000
+#: characters of a message, a field, a traceback
+MESSAGE, FIELD, TRACE = 8192, 2048, 16384
+#: bytes of a tail file; half of them at least are always there
+TAIL = 256 * 1024
+#: seconds between two looks at whether the log file was rotated away
+ROTATED = 1.0
+
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+#: C0, DEL, C1 and the separators that some viewers take for a line's end or a change of direction
+_CONTROLS = [*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
+_IN_TEXT = {n: f"\\x{n:02x}" if n < 0x100 else f"\\u{n:04x}" for n in _CONTROLS} | {9: "\\t", 10: "\\n", 13: "\\r"}
+_IN_JSON = {n: f"\\u{n:04x}" for n in _CONTROLS if n >= 0x7F}
+
+
+class Logging(Protocol):
+    """The settings, as the file gives them; the Config itself lives a floor above."""
+
+    @property
+    def level(self) -> str: ...  # noqa: D102
+    @property
+    def format(self) -> str: ...  # noqa: D102
+    @property
+    def file(self) -> str | None: ...  # noqa: D102
+
+
+def setup(settings: Logging, program: str, tail: Path | None = None) -> None:
+    """
+    Send what this process logs to where `settings` says. Replaces an earlier setup.
+
+    Args:
+        settings: level, format (`text` or `json`) and file (None: standard output).
+        program: marks each line, such as `worker:main@3`.
+        tail: a file that keeps the last lines, at most TAIL bytes; None: none.
+
+    Raises:
+        OSError: the file cannot be opened; the earlier setup stays.
+    """
+    sink = Sink(settings.file, tail)
+    stop()
+    global _handler  # noqa: PLW0603 - a process has one log, as it has one standard output
+    _handler = Handler(sink, _JsonFormatter(program) if settings.format == "json" else _TextFormatter(program))
+    # On the root, so that a library's warning is not lost.
+    logging.getLogger().addHandler(_handler)
+    logging.getLogger().setLevel(logging.WARNING)
+    set_level(settings.level)
+
+
+def set_level(level: str) -> None:
+    """From now on nothing below `level` (debug, info, warning, error) is logged."""
+    logging.getLogger("fusiond").setLevel(level.upper())
+
+
+def flush(timeout: float = 2.0) -> bool:
+    """Wait until all is written that was logged so far, at most `timeout` seconds; whether it was."""
+    return _handler is None or _handler.flush_within(timeout)
+
+
+def stop(timeout: float = 2.0) -> None:
+    """Write what waits, at most `timeout` seconds, and log no more. Safe to call twice."""
+    global _handler
+    handler, _handler = _handler, None
+    if handler is not None:
+        logging.getLogger().removeHandler(handler)
+        handler.stop(timeout)
+
+
+def dropped() -> int:
+    """Lines dropped in this process since its setup, because its log was not read."""
+    return _handler.dropped if _handler else 0
+
+
+class Handler(logging.Handler):
+    """Format in the caller, write in a thread, drop where the thread cannot keep up."""
+
+    def __init__(self, sink: Sink, formatter: logging.Formatter) -> None:
+        super().__init__()
+        self.setFormatter(formatter)
+        self.dropped = 0
+        self._reported = 0
+        self._sink = sink
+        # A SimpleQueue may be put to from a signal handler that interrupted a put.
+        self._lines: queue.SimpleQueue[bytes | threading.Event | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._write, name="log", daemon=True)
+        self._thread.start()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Queue the record's line, or count it as dropped."""
+        if self._lines.qsize() >= QUEUE:
+            self.dropped += 1
+            return
+        try:
+            line = self.format(record)
+        except Exception:  # noqa: BLE001 - a bad format string must not end who logs
+            self.handleError(record)
+            return
+        self._lines.put(line.encode("utf-8", "backslashreplace") + b"\n")
+
+    def flush_within(self, timeout: float) -> bool:
+        """Whether the queue was written out within `timeout` seconds."""
+        done = threading.Event()
+        self._lines.put(done)
+        return done.wait(timeout)
+
+    def stop(self, timeout: float) -> None:
+        """Write what waits and end the thread; past `timeout` seconds it is left behind, it is a daemon thread."""
+        self._lines.put(None)
+        self._thread.join(timeout)
+        if not self._thread.is_alive():
+            self._sink.close()
+
+    def _write(self) -> None:
+        while True:
+            batch, done, ended = self._gather()
+            if batch or self.dropped > self._reported:
+                self._sink.write(b"".join(batch) + self._report_dropped())
+            for event in done:
+                event.set()
+            if ended:
+                return
+
+    def _gather(self) -> tuple[list[bytes], list[threading.Event], bool]:
+        """What waits, blocking for the first: lines, who waits for them, and whether that was all."""
+        batch: list[bytes] = []
+        done: list[threading.Event] = []
+        item = self._lines.get()
+        while item is not None:
+            batch.append(item) if isinstance(item, bytes) else done.append(item)
+            if self._lines.empty() or len(batch) >= 100:
+                return batch, done, False
+            item = self._lines.get()
+        return batch, done, True
+
+    def _report_dropped(self) -> bytes:
+        lost, self._reported = self.dropped - self._reported, self.dropped
+        if not lost:
+            return b""
+        text = f"{lost} log lines were dropped: the log was not read fast enough"
+        record = logging.LogRecord(__name__, logging.WARNING, __file__, 0, text, None, None)
+        return self.format(record).encode() + b"\n"
+
+
+class Sink:
+    """Where lines end: a descriptor or a file that may be rotated, and the tail. Never raises once it is open."""
+
+    def __init__(self, file: str | None, tail: Path | None) -> None:
+        self._path = file
+        self._fd = sys.__stdout__.fileno() if file is None and sys.__stdout__ else _open(file or os.devnull)
+        self._looked = time.monotonic()
+        self._tail = _Tail(tail) if tail else None
+
+    def write(self, lines: bytes) -> None:
+        """Append to both; a full disk or a closed pipe costs lines, never the program."""
+        try:
+            self._follow_rotation()
+            _write_all(self._fd, lines)
+        except OSError:
+            pass  # there is no place left to say so
+        if self._tail:
+            self._tail.write(lines)
+
+    def close(self) -> None:
+        """Close what was opened here."""
+        if self._path is not None:
+            os.close(self._fd)
+        if self._tail:
+            self._tail.close()
+
+    def _follow_rotation(self) -> None:
+        """A log file that logrotate moved away is opened anew."""
+        now = time.monotonic()
+        if self._path is None or now - self._looked < ROTATED:
+            return
+        self._looked = now
+        try:
+            same = os.path.samestat(os.stat(self._path), os.fstat(self._fd))  # noqa: PTH116 - beside fstat
+        except FileNotFoundError:
+            same = False
+        if not same:
+            fd = _open(self._path)
+            os.dup2(fd, self._fd, inheritable=False)
+            os.close(fd)
+
+
+class _Tail:
+    """A file that keeps the last lines: cut to its second half whenever it is full."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._file = open(path, "ab", buffering=0, opener=_private)  # noqa: SIM115 - Path.open takes no opener
+
+    def write(self, lines: bytes) -> None:
+        try:
+            if self._file.tell() + len(lines) > TAIL:
+                self._cut()
+            self._file.write(lines[-TAIL // 2 :])
+        except OSError:
+            pass  # a convenience; the log proper has the lines
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _cut(self) -> None:
+        kept = self._path.read_bytes()[-TAIL // 2 :]
+        fresh = self._path.with_suffix(".new")
+        with open(fresh, "wb", opener=_private) as file:
+            file.write(kept[kept.find(b"\n") + 1 :])
+        fresh.replace(self._path)
+        self._file.close()
+        self._file = open(self._path, "ab", buffering=0, opener=_private)  # noqa: SIM115
+
+
+class _TextFormatter(logging.Formatter):
+    """`2026-01-31T09:00:00.123Z INFO    worker:main@3  finished job=… task=…`; a traceback follows, indented."""
+
+    def __init__(self, program: str) -> None:
+        super().__init__()
+        self._program = program
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = "".join(f" {name}={_plain(value)}" for name, value in _fields(record).items())
+        message = _cap(record.getMessage(), MESSAGE).translate(_IN_TEXT)
+        line = f"{_moment(record)} {record.levelname:<7} {self._program}  {message}{fields}"
+        return "\n    ".join([line, *(part.translate(_IN_TEXT) for part in _trace(record).splitlines())])
+
+
+class _JsonFormatter(logging.Formatter):
+    """One object a line: time, level, program, logger, message, the fields, and `exception` where there was one."""
+
+    def __init__(self, program: str) -> None:
+        super().__init__()
+        self._program = program
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            **{
+                name: _cap(value, FIELD) if isinstance(value, str) else value for name, value in _fields(record).items()
+            },
+            "time": _moment(record),
+            "level": record.levelname.lower(),
+            "program": self._program,
+            "logger": record.name,
+            "message": _cap(record.getMessage(), MESSAGE),
+        }
+        if trace := _trace(record):
+            line["exception"] = trace
+        text = json.dumps(line, ensure_ascii=False, default=lambda value: _cap(repr(value), FIELD))
+        return text.translate(_IN_JSON)
+
+
+def _fields(record: logging.LogRecord) -> Mapping[str, Any]:
+    return {name: value for name, value in vars(record).items() if name not in _STANDARD and value is not None}
+
+
+def _plain(value: object) -> str:
+    text = _cap(str(value), FIELD).translate(_IN_TEXT)
+    return json.dumps(text, ensure_ascii=False) if not text or " " in text or '"' in text else text
+
+
+def _trace(record: logging.LogRecord) -> str:
+    if not record.exc_info or record.exc_info[0] is None:
+        return ""
+    text = "".join(traceback.format_exception(*record.exc_info)).rstrip()
+    # The end of a traceback says what went wrong.
+    return text if len(text) <= TRACE else "…" + text[-TRACE:]
+
+
+def _moment(record: logging.LogRecord) -> str:
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(record.created))}.{int(record.msecs):03d}Z"
+
+
+def _cap(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[:limit]}… ({len(text) - limit} more characters)"
+
+
+def _open(path: str) -> int:
+    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOCTTY, 0o640)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    """Write it all, waiting where a pipe is full, even one that its other users made non-blocking."""
+    view = memoryview(data)
+    while view:
+        try:
+            view = view[os.write(fd, view) :]
+        except BlockingIOError:
+            select.select([], [fd], [])
+
+
+_handler: Handler | None = None

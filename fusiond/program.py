@@ -1,0 +1,110 @@
+"""
+A program's end of its link to the supervisor.
+
+1. say      ready, failed, applied, busy: one JSON object per packet
+2. hear     apply, go, drain, leave
+3. end      when the link is lost: the supervisor died, and its next life must find no strays
+
+A program started by hand has no link: it says nothing, hears nothing and never waits.
+Runs on the program's own asyncio loop. Standard library only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: number of the inherited descriptor
+LINK = "FUSIOND_LINK"
+#: the program's name, such as `worker:main@3`
+NAME = "FUSIOND_PROGRAM"
+#: where `supervisorctl tail` looks
+TAIL = "FUSIOND_TAIL"
+
+#: bytes; the longest packet is a path and a number
+_PACKET = 64 * 1024
+log = logging.getLogger(__name__)
+
+
+class Link:
+    """
+    One program's socket to its supervisor.
+
+    Attributes:
+        name: the program's name as the supervisor knows it, or "".
+        tail: the file for the last lines of its log, or None.
+    """
+
+    def __init__(self, sock: socket.socket | None = None, *, name: str = "", tail: Path | None = None) -> None:
+        self.name, self.tail = name, tail
+        self._sock = sock
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @classmethod
+    def from_environment(cls) -> Link:
+        """The link that the supervisor left open for this process; its variables are taken out of `os.environ`."""
+        number = os.environ.pop(LINK, "")
+        name, tail = os.environ.pop(NAME, ""), os.environ.pop(TAIL, "")
+        sock = None
+        if number:
+            os.set_inheritable(int(number), False)
+            sock = socket.socket(fileno=int(number))
+            sock.setblocking(False)
+        return cls(sock, name=name, tail=Path(tail) if tail else None)
+
+    @property
+    def supervised(self) -> bool:
+        """Whether somebody is at the other end."""
+        return self._sock is not None
+
+    def start(self, on_command: Callable[[dict[str, Any]], None], on_lost: Callable[[], None]) -> None:
+        """
+        Call `on_command` for each command, and `on_lost` once if the supervisor dies, both on the running loop.
+
+        Without a link neither is ever called.
+        """
+        if self._sock is not None:
+            self._loop = asyncio.get_running_loop()
+            self._loop.add_reader(self._sock, self._hear, on_command, on_lost)
+
+    def say(self, **message: Any) -> None:
+        """
+        Tell the supervisor something: `link.say(**{"is": "ready"})`. Never blocks and never raises.
+
+        A packet is dropped only where some 300 are unread, so where the supervisor is stopped: it asks again, or ends.
+        """
+        if self._sock is not None:
+            try:
+                self._sock.send(json.dumps(message).encode(), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+            except OSError as error:
+                log.debug("the supervisor was not told %s: %s", message, error)
+
+    def close(self) -> None:
+        """Hang up; neither callback is called any more."""
+        sock, self._sock = self._sock, None
+        if sock is not None:
+            if self._loop is not None and not self._loop.is_closed():
+                self._loop.remove_reader(sock)
+            sock.close()
+
+    def _hear(self, on_command: Callable[[dict[str, Any]], None], on_lost: Callable[[], None]) -> None:
+        while self._sock is not None:
+            try:
+                packet = self._sock.recv(_PACKET)
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError:
+                packet = b""
+            if not packet:
+                self.close()
+                on_lost()
+                return
+            on_command(json.loads(packet))
