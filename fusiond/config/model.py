@@ -234,7 +234,12 @@ class Config:
     @staticmethod
     def from_json(text: str | bytes) -> Config:
         """The Config that `to_json` wrote. Raises ValueError, KeyError or TypeError on anything else."""
-        return typing.cast("Config", _build(Config, json.loads(text)))
+        return Config.from_dict(json.loads(text))
+
+    @staticmethod
+    def from_dict(content: Mapping[str, Any]) -> Config:
+        """The Config of such a text, decoded already. Raises as `from_json`."""
+        return typing.cast("Config", _build(Config, content))
 
 
 @functools.cache

@@ -1,0 +1,116 @@
+"""
+The snapshot: the one accepted configuration, as a file that every program reads.
+
+1. write    a Config as a candidate, 0600, never seen half-written
+2. promote  the candidate over the current one, which is kept as the last good one
+3. read     it in each program: no YAML, no checks, no third-party package
+
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from fusiond.config.model import Config
+from fusiond.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A numbered, accepted Config."""
+
+    #: counts the accepted configurations of this state directory, from 1
+    generation: int
+    #: sha256 hex of the Config's text: equal means nothing changed
+    hash: str
+    config: Config
+    #: the snapshot's own file
+    path: Path
+    #: absolute path of the YAML file that it came from
+    source: str = ""
+
+
+def content_hash(config: Config) -> str:
+    """sha256 hex of the Config's text, the same for the same Config in any process."""
+    return hashlib.sha256(config.to_json().encode()).hexdigest()
+
+
+def read_snapshot(path: str | os.PathLike[str]) -> Snapshot:
+    """The snapshot in `path`. Raises ConfigError where it is missing, unreadable or of another version."""
+    path = Path(path)
+    try:
+        content = json.loads(path.read_bytes())
+        return Snapshot(
+            generation=int(content["generation"]),
+            hash=str(content["hash"]),
+            config=Config.from_dict(content["config"]),
+            path=path,
+            source=str(content.get("source", "")),
+        )
+    except OSError as error:
+        raise ConfigError(f"{path}: the snapshot cannot be read ({error.strerror}); start the daemon anew") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ConfigError(f"{path}: not a snapshot of this version ({error!r}); start the daemon anew") from error
+
+
+def write(path: str | os.PathLike[str], config: Config, *, generation: int, source: str = "") -> Snapshot:
+    """Write `config` to `path`, atomically and durably, readable by the daemon's user alone."""
+    path = Path(path)
+    text = config.to_json()
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    head = json.dumps({"generation": generation, "hash": digest, "source": source})
+    _write_atomically(path, f'{head[:-1]}, "config": {text}}}\n'.encode())
+    return Snapshot(generation, digest, config, path, source)
+
+
+def promote(
+    candidate: str | os.PathLike[str], current: str | os.PathLike[str], last_good: str | os.PathLike[str]
+) -> None:
+    """
+    Make the candidate the current snapshot; what was current becomes the last good one.
+
+    Each of the two steps is a rename, so that a crash between them leaves both files whole.
+    """
+    current, last_good = Path(current), Path(last_good)
+    with contextlib.suppress(FileNotFoundError):
+        _write_atomically(last_good, current.read_bytes())
+    Path(candidate).replace(current)
+    _sync_directory(current.parent)
+
+
+def next_generation(current: str | os.PathLike[str]) -> int:
+    """The number after that of the current snapshot; 1 where there is none, or none that can be read."""
+    try:
+        return read_snapshot(current).generation + 1
+    except ConfigError:
+        return 1
+
+
+def _write_atomically(path: Path, data: bytes) -> None:
+    """A reader finds the old content or the new one, after a power cut too. mkstemp makes the file 0600."""
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    _sync_directory(path.parent)
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
