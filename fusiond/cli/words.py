@@ -1,0 +1,93 @@
+"""
+Read what a person types after a task's name.
+
+    ARG           a string
+    NAME=VALUE    a keyword, a string
+    NAME:=JSON    a keyword, any JSON
+
+    3   =>  "3"          n=3  =>  {"n": "3"}          n:=3  =>  {"n": 3}
+
+What only looks like a keyword (`a=b` that is meant as a string) goes through --args, which takes JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from fusiond.errors import BadArguments
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_KEYWORD: Final = re.compile(r"([^\W\d]\w*)(:?=)(.*)", re.DOTALL)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The words themselves, --args and --kwargs."""
+    parser.add_argument(
+        "words", nargs="*", metavar="ARG | NAME=VALUE | NAME:=JSON", help="arguments; ARG and VALUE are strings"
+    )
+    parser.add_argument("--args", type=json_list, default=[], metavar="JSON", help="arguments as a JSON array")
+    parser.add_argument("--kwargs", type=json_object, default={}, metavar="JSON", help="keywords as a JSON object")
+
+
+def arguments(options: argparse.Namespace) -> tuple[list[Any], dict[str, Any]]:
+    """
+    The call's arguments: --args first, then the words.
+
+    Raises:
+        BadArguments: a keyword twice, or a NAME:= whose value is not JSON.
+    """
+    args, kwargs = split(options.words)
+    twice = sorted(kwargs.keys() & options.kwargs.keys())
+    if twice:
+        raise BadArguments(f"keyword {twice[0]!r} is given twice, as a word and in --kwargs")
+    return [*options.args, *args], {**options.kwargs, **kwargs}
+
+
+def split(words: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
+    """Positional arguments and keywords out of the words."""
+    args: list[str] = []
+    kwargs: dict[str, Any] = {}
+    for word in words:
+        match = _KEYWORD.fullmatch(word)
+        if match is None:
+            args.append(word)
+            continue
+        name, sign, text = match.groups()
+        if name in kwargs:
+            raise BadArguments(f"keyword {name!r} is given twice")
+        kwargs[name] = text if sign == "=" else _json(name, text)
+    return args, kwargs
+
+
+def json_list(text: str) -> list[Any]:
+    """A JSON array, as an argparse type."""
+    value: list[Any] = _of_type(text, list, "a JSON array such as '[1, \"two\"]'")
+    return value
+
+
+def json_object(text: str) -> dict[str, Any]:
+    """A JSON object, as an argparse type."""
+    value: dict[str, Any] = _of_type(text, dict, 'a JSON object such as \'{"region": "eu"}\'')
+    return value
+
+
+def _of_type(text: str, kind: type[Any], what: str) -> Any:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    if not isinstance(value, kind):
+        raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
+    return value
+
+
+def _json(name: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise BadArguments(f"{name}:={text} is not JSON ({error}); write {name}={text} for a string") from error

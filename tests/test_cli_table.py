@@ -1,0 +1,101 @@
+import io
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fusiond.cli import table
+from fusiond.cli.progress import Progress
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0ms"),
+        (0.25, "250ms"),
+        (1, "1s"),
+        (59.9, "59s"),
+        (250, "4m 10s"),
+        (7200, "2h"),
+        (7201, "2h"),
+        (273_600, "3d 4h"),
+    ],
+)
+def test_a_span_is_in_its_two_largest_units(seconds, text):
+    """A length of time is read at a glance, never `273600 seconds`."""
+    assert table.span(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("at", "text"), [(None, ""), (1_000_000, "now"), (820_000, "3m ago"), (1_005_000, "in 5s"), (1_000_400, "now")]
+)
+def test_a_moment_is_beside_now(at, text):
+    """Times are `3m ago` or `in 5s`."""
+    assert table.when(at, 1_000_000) == text
+
+
+def test_columns_line_up_with_figures_to_the_right():
+    """Each column is as wide as its widest cell, wide characters counted; nothing trails."""
+    text = table.table(["NAME", "JOBS"], [["日本", 1234], ["b", 5]], right="jobs")
+    assert text.split("\n") == ["NAME   JOBS", "日本  1,234", "b         5"]
+
+
+def test_no_rows_are_the_headings():
+    """An empty table is its headings, not an error."""
+    assert table.table(["A", "B"], []) == "A  B"
+
+
+@given(st.text())
+def test_no_cell_can_steer_the_terminal(text):
+    """What a job or another host wrote cannot move the cursor, colour the screen or begin a line."""
+    shown = table.table(["A"], [[text]])
+    assert "\x1b" not in shown
+    assert shown.count("\n") == 1
+    assert "\x1b" not in table.fields([("a", text)])
+
+
+def test_colour_is_for_a_terminal_alone(monkeypatch):
+    """Colour on a terminal; none in a pipe, under NO_COLOR or on a dumb terminal."""
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    assert table.paint("x", "red", Terminal()) == "\x1b[31mx\x1b[0m"
+    assert table.paint("x", "red", io.StringIO()) == "x"
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert table.paint("x", "red", Terminal()) == "x"
+    monkeypatch.delenv("NO_COLOR")
+    monkeypatch.setenv("TERM", "dumb")
+    assert table.paint("x", "red", Terminal()) == "x"
+
+
+def test_fields_leave_out_what_is_not_set():
+    """A value that is not there has no line; the lines of a long one stay under it."""
+    assert (
+        table.fields([("id", "x"), ("key", ""), ("result", None), ("error", "a\nb\n")])
+        == "id     x\nerror  a\n       b"
+    )
+
+
+def test_progress_redraws_one_line_on_a_terminal():
+    """One line that ends with the whole, however often it was drawn."""
+    screen = Terminal()
+    with Progress("jobs", 10, stream=screen) as progress:
+        for _ in range(10):
+            progress.add()
+    assert screen.getvalue().count("\n") == 1
+    assert "10/10 jobs" in screen.getvalue().rsplit("\r", 1)[-1]
+
+
+def test_progress_is_silent_in_a_pipe_unless_lines_are_asked_for():
+    """No escape sequence reaches a file; a caller may ask for lines."""
+    silent, lines = io.StringIO(), io.StringIO()
+    with Progress("jobs", 10, stream=silent) as one, Progress("jobs", 10, stream=lines, lines=True) as two:
+        one.to(10)
+        two.to(10)
+    assert silent.getvalue() == ""
+    assert "10/10 jobs" in lines.getvalue()
+    assert "\x1b" not in lines.getvalue()
