@@ -82,13 +82,20 @@ def table(
 
 
 def fields(pairs: Iterable[tuple[str, object]]) -> str:
-    """One `name  value` a line; pairs without a value are left out, further lines of a value are indented."""
+    """
+    One `name  value` a line; pairs without a value are left out, further lines of a value are indented.
+
+    The value of `status` or `state` has its colour.
+    """
     shown = [(name, _lines(_cell(value))) for name, value in pairs if value not in (None, "")]
     width = max((len(name) for name, _ in shown), default=0)
-    return "\n".join(
-        f"{paint(name.ljust(width), 'dim')}  {value.replace(chr(10), chr(10) + ' ' * (width + 2))}"
-        for name, value in shown
-    )
+
+    def line(name: str, value: str) -> str:
+        light = state(value) if name in ("status", "state") else None
+        indented = value.replace("\n", "\n" + " " * (width + 2))
+        return f"{paint(name.ljust(width), 'dim')}  {paint(indented, light)}"
+
+    return "\n".join(line(*pair) for pair in shown)
 
 
 def span(seconds: float) -> str:

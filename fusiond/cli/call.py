@@ -1,0 +1,82 @@
+"""`fusiond call`: one task in the foreground, without Redis."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from fusiond.cli import source, words
+from fusiond.errors import FusionError, UnknownTask
+
+if TYPE_CHECKING:
+    import argparse
+
+    from fusiond.config.model import Config, Task, WorkerGroup
+
+#: what a debugger and a coloured output need of the terminal; a group's children get none of it
+_TERMINAL: Final = ("TERM", "COLORTERM", "NO_COLOR", "COLUMNS", "LINES", "PYTHONBREAKPOINT", "DISPLAY")
+
+
+def register(subparsers: Any) -> None:
+    """Add `call`."""
+    parser = subparsers.add_parser(
+        "call",
+        help="run one task here, in the foreground: no Redis, no retry, breakpoint() works",
+        description="Run a task as its worker group would: its directory, interpreter and environment, as this user, "
+        "in this terminal. The result is printed as JSON; an exception is the task's own traceback and status 1.",
+    )
+    source.add_file_option(parser)
+    parser.add_argument("--group", metavar="NAME", help="be like this group; default: one that serves the task's queue")
+    parser.add_argument("task", metavar="TASK")
+    words.add_options(parser)
+    parser.set_defaults(handler=_call)
+
+
+def _call(options: argparse.Namespace) -> NoReturn:
+    config = source.config(options)
+    task = config.tasks.get(options.task)
+    if task is None:
+        raise UnknownTask(f"task {options.task!r} is not declared{source.did_you_mean(options.task, config.tasks)}")
+    args, kwargs = words.arguments(options)
+    request = {"run": task.run, "args": args, "kwargs": kwargs, "pass_job": task.pass_job}
+    _become(_group(config, task, options.group), request)
+
+
+def _group(config: Config, task: Task, name: str | None) -> WorkerGroup:
+    """The group named, or the first that serves the task's queue."""
+    from fusiond.worker.launch import serves
+
+    if name is not None:
+        if name not in config.workers:
+            raise FusionError(f"group {name!r} is not declared{source.did_you_mean(name, config.workers)}")
+        return config.workers[name]
+    found = next((group for group in config.workers.values() if serves(group, task.queue)), None)
+    if found is None:
+        raise FusionError(f"no group serves queue {task.queue!r}, in which {task.name!r} lives; name one with --group")
+    return found
+
+
+def _become(group: WorkerGroup, request: dict[str, Any]) -> NoReturn:
+    """Replace this process by the group's interpreter: the terminal, Ctrl-C and a debugger are the task's alone."""
+    from fusiond.worker import foreground, launch
+
+    python, where = launch.interpreter(group), f"workers.{group.name}"
+    try:
+        environment = launch.environment(dataclasses.replace(group, user=None), os.environ)
+    except OSError as error:
+        raise FusionError(f"{where}.environment_file: {error.filename}: {error.strerror}") from error
+    environment |= {name: os.environ[name] for name in _TERMINAL if name in os.environ}
+    if group.umask is not None:
+        os.umask(group.umask)
+    try:
+        os.chdir(group.directory)
+    except OSError as error:
+        raise FusionError(f"{where}.directory: {group.directory}: {error.strerror}") from error
+    argv = [python, "-c", foreground.BOOT, str(Path(foreground.__file__).parent), json.dumps(request)]
+    try:
+        os.execve(python, argv, environment)  # noqa: S606 - no shell is wanted
+    except OSError as error:
+        raise FusionError(f"{where}.python: {python}: {error.strerror}") from error

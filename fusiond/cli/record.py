@@ -1,0 +1,103 @@
+"""A job's record, for people and for programs."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING, Any
+
+from fusiond.cli.table import fields, plain, when
+from fusiond.job import JobStatus
+
+if TYPE_CHECKING:
+    from fusiond.job import JobRecord
+
+
+def document(record: JobRecord) -> dict[str, Any]:
+    """All that is known, as JSON; times are epoch ms. `args` is raw text where it cannot be read."""
+    known = dataclasses.asdict(record)
+    args, kwargs = arguments(record.args)
+    known |= {"status": record.status.value, "args": args, "kwargs": kwargs}
+    return known | {name: _parsed(known[name]) for name in ("result", "error", "meta")}
+
+
+def arguments(raw: bytes) -> tuple[Any, dict[str, Any]]:
+    """Positional and keyword arguments: out of `[args, kwargs]`, or of an object that came through the inbox."""
+    value = _parsed(raw)
+    match value:
+        case [list(args), dict(kwargs)]:
+            return args, kwargs
+        case dict():
+            return value.get("args", []), value.get("kwargs", {})
+    return raw.decode(errors="replace"), {}
+
+
+def page(record: JobRecord, now_ms: float) -> str:
+    """Everything about a job, a line for each thing that is set."""
+    return fields(
+        [
+            ("job", record.name),
+            ("task", record.task),
+            ("status", record.status.value),
+            ("call", signature(record)),
+            ("priority", record.priority),
+            ("key", record.key),
+            ("log tag", record.log_tag),
+            ("meta", record.meta and record.meta.decode(errors="replace")),
+            ("attempts", record.attempts),
+            ("crashes", record.crashes or None),
+            ("rescues", record.rescues or None),
+            ("last outcome", record.last_outcome),
+            ("created", when(record.created_at, now_ms)),
+            ("due", when(record.due_at, now_ms)),
+            ("expires", when(record.expires_at, now_ms)),
+            ("started", when(record.started_at, now_ms)),
+            ("ended", when(record.ended_at, now_ms)),
+            ("result", record.result and record.result.decode(errors="replace")),
+            ("error", _error(record.error)),
+        ]
+    )
+
+
+def row(record: JobRecord, now_ms: float) -> tuple[object, ...]:
+    """A line of `job list`: job, task, status, attempts, when, and what there is to say."""
+    moments = {
+        JobStatus.SCHEDULED: record.due_at,
+        JobStatus.STARTED: record.started_at,
+        JobStatus.FINISHED: record.ended_at,
+        JobStatus.FAILED: record.ended_at,
+        JobStatus.CANCELED: record.ended_at,
+    }
+    detail = _error(record.error).partition("\n")[0] if record.error else signature(record)
+    moment = when(moments.get(record.status, record.created_at), now_ms)
+    return record.name, record.task, record.status.value, record.attempts, moment, plain(detail, 60)
+
+
+def signature(record: JobRecord) -> str:
+    """The call as a person would write it: `send_otp("+49", code="1234")`."""
+    args, kwargs = arguments(record.args)
+    if not isinstance(args, list) or not isinstance(kwargs, dict):
+        return str(args)
+    words = [json.dumps(value, ensure_ascii=False) for value in args]
+    words += [f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in kwargs.items()]
+    return f"{record.task}({', '.join(words)})"
+
+
+def _error(raw: bytes | None) -> str:
+    """Headline first, then the traceback."""
+    error = _parsed(raw)
+    if not isinstance(error, dict):
+        return ""
+    code, kind, message = error.get("code", ""), error.get("type", ""), error.get("message", "")
+    headline = ": ".join(str(part) for part in (code if code != "EXCEPTION" else "", kind, message) if part)
+    return f"{headline}\n{error.get('traceback') or ''}".rstrip()
+
+
+def _parsed(raw: bytes | None) -> Any:
+    """JSON, or the text itself where another program wrote something else."""
+    if raw is None:
+        return None
+    try:
+        return json.loads(raw)
+    except ValueError:
+        return raw.decode(errors="replace")

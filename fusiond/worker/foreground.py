@@ -1,0 +1,94 @@
+"""
+Run one task in the terminal that asked: `fusiond call`.
+
+1. read    the request, JSON on the command line
+2. load    the task, the group's directory first on sys.path
+3. call    it, with the terminal as its input and output: `breakpoint()` works
+4. say     the result as JSON, or the traceback of the task's own frames
+
+No Redis, no lease, no retry, no timeout. Run by the group's interpreter as a module of a private package, so that
+no name of the application's is shadowed. Standard library only, CPython 3.9 and later.
+"""
+
+from __future__ import annotations
+
+import bdb
+import inspect
+import json
+import os
+import sys
+import traceback
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any, Callable
+
+from .task import TaskError, load
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+#: what the group's interpreter is started with; the directory of this file and the request follow as its arguments
+BOOT = (
+    "import sys, types; p = types.ModuleType('_fusiond'); p.__path__ = [sys.argv[1]]; sys.modules['_fusiond'] = p; "
+    "from _fusiond.foreground import main; sys.exit(main(sys.argv[2]))"
+)
+
+
+def main(text: str) -> int:
+    """Run what the request names; returns the exit status: 0, or 1 where the task cannot be run, or raised."""
+    request = json.loads(text)
+    # `-c` put "" there; a module that changes the working directory must not change what is imported next.
+    sys.path[0] = os.getcwd()  # noqa: PTH109 - a string, as all of sys.path
+    sys.argv = [request["run"]]
+    args, kwargs = request["args"], request["kwargs"]
+    if request["pass_job"]:
+        kwargs[request["pass_job"]] = {"id": "call", "attempt": 1, "deadline": None, "key": None, "meta": None}
+    try:
+        function = load(request["run"])
+        _check(function, args, kwargs)
+    except TaskError as error:
+        print(f"fusiond: {error}", file=sys.stderr)
+        return 1
+    return _call(function, args, kwargs)
+
+
+def _check(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> None:
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # some built-ins tell nothing about themselves
+        return
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise TaskError("BAD_ARGUMENTS", f"{error}; the function is {_name(function)}{signature}") from None
+
+
+def _call(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> int:
+    try:
+        result = function(*args, **kwargs)
+        if isinstance(result, CoroutineType):
+            import asyncio
+
+            result = asyncio.run(result)
+    except (KeyboardInterrupt, bdb.BdbQuit):  # the person has left, in the task or in the debugger
+        return 130
+    except Exception as error:  # noqa: BLE001 - whatever the task raises is its outcome
+        own = _without_ours(error.__traceback__)
+        traceback.print_exception(type(error), error, own)
+        return 1
+    try:
+        print(json.dumps(result, ensure_ascii=False, allow_nan=False))
+    except (TypeError, ValueError) as error:
+        print(f"fusiond: the result is not JSON ({error}): {result!r:.200}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _without_ours(frames: TracebackType | None) -> TracebackType | None:
+    """The traceback from the first frame that is the task's."""
+    while frames and frames.tb_frame.f_code.co_filename == __file__:
+        frames = frames.tb_next
+    return frames
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return getattr(function, "__qualname__", repr(function))
