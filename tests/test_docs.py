@@ -1,0 +1,74 @@
+import contextlib
+import io
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fusiond.cli import parser
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+_BLOCK = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+
+
+def blocks(language):
+    """Each such block of the docs, as pytest parameters named page:line."""
+    for page in PAGES:
+        text = page.read_text()
+        for match in _BLOCK.finditer(text):
+            if match[1] == language:
+                line = text.count("\n", 0, match.start()) + 1
+                yield pytest.param(match[2], id=f"{page.name}:{line}")
+
+
+@pytest.mark.parametrize("text", blocks("yaml"))
+def test_each_yaml_block_is_a_file_that_validates(text, tmp_path):
+    """What the docs show can be copied and used: no problem, no warning."""
+    (tmp_path / "fusion.yaml").write_text(text)
+    done = subprocess.run(
+        [sys.executable, "-m", "fusiond.cli", "validate", "fusion.yaml", "--strict"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("text", blocks("sh"))
+def test_each_command_line_of_the_docs_parses(text):
+    """No command or option is documented that does not exist."""
+    lines = [line for line in text.splitlines() if line.startswith("fusiond ")]
+    for line in lines:
+        words = shlex.split(line.split(" < ")[0], comments=True)[1:]
+        complaint = io.StringIO()
+        with contextlib.redirect_stderr(complaint), contextlib.suppress(SystemExit):
+            assert callable(parser().parse_args(words).handler)
+        assert not complaint.getvalue(), f"{line}\n{complaint.getvalue()}"
+
+
+def test_each_command_has_its_lines_in_the_docs():
+    """docs/commands.md leaves no command out."""
+    page = (ROOT / "docs" / "commands.md").read_text()
+    missing = [command for command in commands(parser()) if not re.search(rf"^fusiond {command}\b", page, re.MULTILINE)]
+    assert not missing
+
+
+def commands(top, before=""):
+    """Every command, `job list` and the like included."""
+    for action in top._subparsers._group_actions if top._subparsers else []:
+        for name, below in action.choices.items():
+            deeper = list(commands(below, f"{before}{name} "))
+            yield from deeper or [f"{before}{name}"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    """A link to a file of the project is a file of the project."""
+    targets = [target for target in _LINK.findall(page.read_text()) if "://" not in target]
+    assert [target for target in targets if not (page.parent / target).exists()] == []
