@@ -1,0 +1,115 @@
+"""
+From the file's `broker:` to what redis-py's connection classes take.
+
+Only the connection classes of redis-py are used: they know TCP, TLS, unix sockets and log-in. Its clients, with their pools and retries,
+are not: a command is sent once, and whether to repeat it is the caller's to say.
+"""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import redis.asyncio.connection
+import redis.connection
+from redis.credentials import CredentialProvider
+
+from fusiond import paths
+from fusiond.config.model import Broker
+from fusiond.errors import BrokerUnavailable
+
+#: seconds that a connection may take to come about
+CONNECT_TIMEOUT = 5.0
+# A peer that vanished without a word is noticed after 15 + 3 * 5 seconds.
+_KEEPALIVE = {socket.TCP_KEEPIDLE: 15, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPCNT: 3}
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a Redis is and how to be let in."""
+
+    #: for people: the URL without its password
+    shown: str
+    url: str
+    options: dict[str, Any]
+
+    def open(self, timeout: float) -> redis.connection.Connection:
+        """A connection for threads, not yet made. `timeout`: seconds to wait for a reply."""
+        options = redis.connection.parse_url(self.url) | self.options
+        kind = options.pop("connection_class", redis.connection.Connection)
+        return kind(**_without_tcp(kind, options), socket_timeout=timeout)  # type: ignore[no-any-return]
+
+    def open_async(self) -> redis.asyncio.connection.Connection:
+        """A connection for asyncio, not yet made; it waits for replies for ever."""
+        options = dict(redis.asyncio.connection.parse_url(self.url)) | self.options
+        kind = options.pop("connection_class", redis.asyncio.connection.Connection)
+        return kind(**_without_tcp(kind, options), socket_timeout=None)  # type: ignore[no-any-return]
+
+
+def address(settings: Broker, runtime: Path) -> Address:
+    """
+    What `broker:` means.
+
+    Args:
+        runtime: the daemon's runtime directory, which holds the socket of `url: embedded`.
+
+    Raises:
+        BrokerUnavailable: the URL is none that redis-py reads.
+    """
+    url = f"unix://{paths.redis_socket(runtime)}" if settings.url == "embedded" else settings.url
+    options: dict[str, Any] = {
+        "protocol": 2,
+        "socket_connect_timeout": CONNECT_TIMEOUT,
+        "socket_keepalive": True,
+        "socket_keepalive_options": _KEEPALIVE,
+    }
+    if settings.password_file:
+        options["credential_provider"] = _PasswordFile(Path(settings.password_file), urlsplit(url).username)
+        url = _without_user(url)
+    if url.startswith("rediss:"):
+        tls = settings.tls
+        options |= {"ssl_ca_certs": tls.ca_file, "ssl_certfile": tls.cert_file, "ssl_keyfile": tls.key_file}
+    try:
+        redis.connection.parse_url(url)
+    except ValueError as error:
+        raise BrokerUnavailable(f"broker.url: {shown(url)} cannot be read: {error}") from None
+    return Address(shown(url), url, options)
+
+
+def shown(url: str) -> str:
+    """The URL without its password."""
+    parts = urlsplit(url)
+    if parts.password is None:
+        return url
+    return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:***@{parts.netloc.rpartition('@')[2]}"))
+
+
+def _without_user(url: str) -> str:
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
+def _without_tcp(kind: type, options: dict[str, Any]) -> dict[str, Any]:
+    if "UnixDomainSocket" not in kind.__name__:
+        return options
+    return {name: value for name, value in options.items() if not name.startswith("socket_keepalive")}
+
+
+class _PasswordFile(CredentialProvider):
+    """Reads the password at each connection, so that it can be changed under a running daemon."""
+
+    def __init__(self, path: Path, user: str | None) -> None:
+        self._path, self._user = path, user
+
+    def get_credentials(self) -> tuple[str] | tuple[str, str]:
+        try:
+            password = self._path.read_text().rstrip("\n")
+        except OSError as error:
+            raise BrokerUnavailable(f"broker.password_file: {self._path}: {error.strerror}") from None
+        return (self._user, password) if self._user else (password,)
+
+    async def get_credentials_async(self) -> tuple[str] | tuple[str, str]:
+        return self.get_credentials()

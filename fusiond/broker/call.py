@@ -1,0 +1,59 @@
+"""
+What is to be said to Redis, apart from how: a verb makes a Call, a connection runs it.
+
+A `Call` is one command and the meaning of its reply. A `Plan` is a generator for what takes more than one round trip: it yields
+Calls, or lists of Calls for one pipeline, is sent their replies, and returns its result. Neither does any I/O, so that nothing is
+written twice for threads and for asyncio.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from fusiond.broker.script import Script, script
+
+T = TypeVar("T")
+
+Word = bytes | str | int | float
+
+
+class Call(NamedTuple, Generic[T]):
+    """One command."""
+
+    #: the command and its arguments; of a script EVALSHA, sha, 1, key, …
+    words: tuple[Word, ...]
+    #: makes the reply, bytes as they came, into what the caller wants
+    parse: Callable[[Any], T]
+    #: what to fall back on where Redis has forgotten the script
+    script: Script | None = None
+
+    def in_full(self) -> Call[T]:
+        """The same with the script's text in place of its digest."""
+        if self.script is None:
+            raise ValueError("only a script can be spelled out")
+        return Call((b"EVAL", self.script.source, *self.words[2:]), self.parse)
+
+
+#: yields a Call or a list of Calls, is sent the reply or the list of replies, returns the result
+Plan = Generator[Call[Any] | list[Call[Any]], Any, T]
+
+
+def plain(parse: Callable[[Any], T], *words: Word) -> Call[T]:
+    """A command that needs no script."""
+    return Call(words, parse)
+
+
+def scripted(name: str, key: bytes | str, arguments: Sequence[Word], parse: Callable[[Any], T]) -> Call[T]:
+    """The verb `name` on the queue whose root is `key`."""
+    lua = script(name)
+    return Call((b"EVALSHA", lua.sha, 1, key, *arguments), parse, lua)
+
+
+def as_is(reply: Any) -> Any:
+    """The reply as it came."""
+    return reply
+
+
+def nothing(_reply: Any) -> None:
+    """For a reply that says nothing."""

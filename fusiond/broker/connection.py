@@ -1,0 +1,324 @@
+"""
+Run Calls and Plans against a Redis, for threads and for asyncio.
+
+1. pack    all Calls of a pipeline into one write; no MULTI, the verbs are scripts
+2. send    once; whether to repeat after an error is the caller's to say, each verb may be
+3. read    as many replies; one that is an error does not hide the others
+4. again   what answered NOSCRIPT, with the script's text (after a restart, a failover, SCRIPT FLUSH)
+5. parse   or raise one of fusiond.errors; redis-py's exceptions never leave this room
+
+A connection that failed, timed out or was cancelled in mid-reply is closed and made anew by the next call: what it would read next is
+the answer to an earlier question. It is not shared over a fork either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar, cast
+
+import redis.asyncio.connection
+import redis.connection
+from hiredis import pack_command
+from redis.exceptions import NoScriptError, RedisError, ResponseError
+
+from fusiond.broker import fitness
+from fusiond.broker.address import Address, address
+from fusiond.broker.call import Call, Plan
+from fusiond.broker.keys import Keys
+from fusiond.config.model import Broker
+from fusiond.errors import BrokerError, BrokerFull, BrokerUnavailable
+
+T = TypeVar("T")
+
+#: seconds that Redis may take to answer
+TIMEOUT = 5.0
+
+
+def connect(settings: Broker, runtime: Path) -> Connection:
+    """A connection for threads. It connects at the first call, and again whenever it has to."""
+    return Connection(address(settings, runtime), Keys(settings.namespace))
+
+
+def connect_async(settings: Broker, runtime: Path) -> AsyncConnection:
+    """A connection for one event loop. It connects at the first call, and again whenever it has to."""
+    return AsyncConnection(address(settings, runtime), Keys(settings.namespace))
+
+
+class Connection:
+    """Runs Calls one pipeline at a time; threads may share it."""
+
+    def __init__(self, address: Address, keys: Keys) -> None:
+        self.address, self._keys = address, keys
+        self._lock = threading.Lock()
+        self._pid = os.getpid()
+        self._wire: redis.connection.Connection | None = None
+
+    def run(self, what: Call[T] | Plan[T]) -> T:
+        """
+        Run one Call, or a Plan to its end.
+
+        Raises:
+            BrokerUnavailable: Redis was not reached or did not answer in time; it may have done what was asked.
+            BrokerFull, BrokerError: Redis refused.
+        """
+        if not isinstance(what, Call):
+            return self._follow(what)
+        reply = self._exchange((what,))[0]
+        if type(reply) is NoScriptError:
+            reply = self._exchange((what.in_full(),))[0]
+        return meaning(what, reply)
+
+    def run_many(self, calls: Sequence[Call[Any]]) -> list[Any]:
+        """Run Calls in one round trip; in place of a reply that was an error stands a BrokerError, not raised."""
+        replies = self._exchange(calls)
+        lost = forgotten(calls, replies)
+        if lost:
+            fill(replies, lost, self._exchange([calls[i].in_full() for i in lost]))
+        return meanings(calls, replies)
+
+    def check(self) -> None:
+        """Raise BrokerUnfit, or BrokerUnavailable, with the remedy, unless this Redis can be worked with."""
+        self.run(fitness.check(self._keys, self.address.shown))
+
+    def close(self) -> None:
+        """End the connection; the next call would make a new one."""
+        with self._lock:
+            self._drop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def _follow(self, plan: Plan[T]) -> T:
+        reply: Any = None
+        try:
+            while True:
+                step = plan.send(reply)
+                reply = self.run(step) if isinstance(step, Call) else raised(self.run_many(step))
+        except StopIteration as end:
+            return cast("T", end.value)
+
+    def _exchange(self, calls: Sequence[Call[Any]]) -> list[Any]:
+        packed = packed_calls(calls)
+        with self._lock:
+            wire = self._connected()
+            try:
+                wire.send_packed_command([packed], check_health=False)
+                return [_read(wire) for _ in calls]
+            except (RedisError, OSError) as error:
+                self._drop()
+                raise unavailable(self.address, error) from error
+            except BaseException:
+                self._drop()
+                raise
+
+    def _connected(self) -> redis.connection.Connection:
+        if self._wire is None or self._pid != os.getpid():
+            self._wire, self._pid = self.address.open(TIMEOUT), os.getpid()
+        return self._wire
+
+    def _drop(self) -> None:
+        if self._wire is not None and self._pid == os.getpid():
+            self._wire.disconnect()
+        self._wire = None
+
+
+def _read(wire: redis.connection.Connection) -> Any:
+    try:
+        return wire.read_response()
+    except ResponseError as error:
+        return error
+
+
+class AsyncConnection:
+    """Runs Calls one pipeline at a time; tasks of one event loop may share it."""
+
+    def __init__(self, address: Address, keys: Keys) -> None:
+        self.address, self._keys = address, keys
+        self._lock = asyncio.Lock()
+        self._wire: redis.asyncio.connection.Connection | None = None
+
+    async def run(self, what: Call[T] | Plan[T]) -> T:
+        """As `Connection.run`."""
+        if not isinstance(what, Call):
+            return await self._follow(what)
+        reply = (await self._exchange((what,)))[0]
+        if type(reply) is NoScriptError:
+            reply = (await self._exchange((what.in_full(),)))[0]
+        return meaning(what, reply)
+
+    async def run_many(self, calls: Sequence[Call[Any]]) -> list[Any]:
+        """As `Connection.run_many`."""
+        replies = await self._exchange(calls)
+        lost = forgotten(calls, replies)
+        if lost:
+            fill(replies, lost, await self._exchange([calls[i].in_full() for i in lost]))
+        return meanings(calls, replies)
+
+    async def check(self) -> None:
+        """As `Connection.check`."""
+        await self.run(fitness.check(self._keys, self.address.shown))
+
+    async def subscribe(self, channels: Sequence[str]) -> Subscription:
+        """Listen on channels, over a connection of its own; returns once Redis has confirmed."""
+        subscription = Subscription(self.address)
+        await subscription.open(channels)
+        return subscription
+
+    async def close(self) -> None:
+        """End the connection; the next call would make a new one."""
+        await self._drop()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _follow(self, plan: Plan[T]) -> T:
+        reply: Any = None
+        try:
+            while True:
+                step = plan.send(reply)
+                reply = await self.run(step) if isinstance(step, Call) else raised(await self.run_many(step))
+        except StopIteration as end:
+            return cast("T", end.value)
+
+    async def _exchange(self, calls: Sequence[Call[Any]]) -> list[Any]:
+        packed = packed_calls(calls)
+        async with self._lock:
+            if self._wire is None:
+                self._wire = self.address.open_async()
+            try:
+                async with asyncio.timeout(TIMEOUT):
+                    await self._wire.send_packed_command([packed], check_health=False)
+                    return [await _read_async(self._wire) for _ in calls]
+            except (RedisError, OSError) as error:
+                await self._drop()
+                raise unavailable(self.address, error) from error
+            except BaseException:
+                await self._drop()
+                raise
+
+    async def _drop(self) -> None:
+        wire, self._wire = self._wire, None
+        if wire is not None:
+            await wire.disconnect(nowait=True)
+
+
+async def _read_async(wire: redis.asyncio.connection.Connection) -> Any:
+    try:
+        return await wire.read_response()
+    except ResponseError as error:
+        return error
+
+
+class Subscription:
+    """Messages of some channels: `async for channel, message in subscription`."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._wire = address.open_async()
+
+    async def open(self, channels: Sequence[str]) -> None:
+        """Subscribe, and wait until Redis has confirmed each channel."""
+        try:
+            async with asyncio.timeout(TIMEOUT):
+                await self._wire.send_packed_command([pack_command(("SUBSCRIBE", *channels))], check_health=False)
+                for _ in channels:
+                    await self._wire.read_response()
+        except (RedisError, OSError) as error:
+            await self.close()
+            raise unavailable(self._address, error) from error
+        except BaseException:
+            await self.close()
+            raise
+
+    def __aiter__(self) -> AsyncIterator[tuple[str, bytes]]:
+        return self
+
+    async def __anext__(self) -> tuple[str, bytes]:
+        """The next message. Raises BrokerUnavailable once the connection is lost; subscribe anew then."""
+        try:
+            _kind, channel, message = await self._wire.read_response()
+        except (RedisError, OSError) as error:
+            await self.close()
+            raise unavailable(self._address, error) from error
+        return channel.decode(), message
+
+    async def close(self) -> None:
+        """End the connection."""
+        await self._wire.disconnect(nowait=True)
+
+
+def packed_calls(calls: Sequence[Call[Any]]) -> bytes:
+    """The Calls as one write."""
+    if len(calls) == 1:
+        return pack_command(calls[0].words)
+    return b"".join([pack_command(call.words) for call in calls])
+
+
+def forgotten(calls: Sequence[Call[Any]], replies: Sequence[Any]) -> list[int]:
+    """Which Calls are to be repeated because Redis does not know their script."""
+    return [i for i, reply in enumerate(replies) if type(reply) is NoScriptError and calls[i].script]
+
+
+def fill(replies: list[Any], places: list[int], again: list[Any]) -> None:
+    """Put the second replies where the first ones were."""
+    for place, reply in zip(places, again, strict=True):
+        replies[place] = reply
+
+
+def meaning(call: Call[T], reply: Any) -> T:
+    """What the reply says; raises what it complains of."""
+    if isinstance(reply, ResponseError):
+        raise refused(reply) from reply
+    return call.parse(reply)
+
+
+def meanings(calls: Sequence[Call[Any]], replies: Sequence[Any]) -> list[Any]:
+    """What the replies say, each complaint as an exception in its place."""
+    return [
+        refused(reply) if isinstance(reply, ResponseError) else call.parse(reply)
+        for call, reply in zip(calls, replies, strict=True)
+    ]
+
+
+def raised(results: list[Any]) -> list[Any]:
+    """The results themselves; raises the first that is an error."""
+    for result in results:
+        if isinstance(result, BrokerError):
+            raise result
+    return results
+
+
+# A server in one of these states will, or may, do what was asked a little later.
+_PASSING = ("LOADING", "MASTERDOWN", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "MISCONF", "BUSY")
+
+
+def refused(error: ResponseError) -> BrokerError:
+    """The error of ours that Redis' own complaint amounts to."""
+    text = str(error)
+    # 6.2 puts a script's error into a sentence of its own, so the word may be anywhere
+    if "OOM command not allowed" in text or "OutOfMemory" in type(error).__name__ or "used memory >" in text:
+        return BrokerFull("Redis is at its maxmemory and takes no new jobs; raise maxmemory or let the queues drain")
+    if any(word in text[:200] for word in _PASSING) or type(error).__name__ == "ReadOnlyError":
+        return BrokerUnavailable(f"Redis cannot take commands now: {text}")
+    return BrokerError(f"Redis refused: {text}")
+
+
+def unavailable(address: Address, error: Exception) -> BrokerUnavailable:
+    """The error of ours for a connection that did not come about or did not last."""
+    reason = str(error).rstrip(".") or "no answer in time"
+    return BrokerUnavailable(
+        f"Redis at {address.shown} cannot be reached: {reason}; is it running, and is broker.url right?"
+    )

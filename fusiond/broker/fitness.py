@@ -1,0 +1,55 @@
+"""
+Whether a Redis can be worked with: its version, its eviction policy, the layout that it holds.
+
+INFO alone is asked: hosted servers forbid CONFIG.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fusiond.broker.call import Plan, as_is, nothing, plain
+from fusiond.broker.keys import LAYOUT, Keys
+from fusiond.errors import BrokerUnfit
+
+#: the oldest Redis and Valkey that have what the scripts use
+OLDEST = (6, 2)
+
+
+def check(keys: Keys, address: str) -> Plan[None]:
+    """Raise BrokerUnfit with the remedy, or mark the layout as ours where there is none yet."""
+    info, layout = yield [plain(_info, "INFO"), plain(as_is, "HGET", keys.meta, "layout")]
+    problem = unfit(info) or _other_layout(keys, layout)
+    if problem:
+        raise BrokerUnfit(f"Redis at {address} {problem}")
+    if layout is None:
+        yield plain(nothing, "HSETNX", keys.meta, "layout", LAYOUT)
+
+
+def unfit(info: Mapping[str, str]) -> str | None:
+    """What is wrong with a server that says this about itself, and the remedy."""
+    version = info.get("redis_version", "0")
+    if _numbers(version) < OLDEST:
+        return f"is version {version}; fusiond needs 6.2 or newer, of Redis or Valkey"
+    policy = info.get("maxmemory_policy", "noeviction")
+    if policy != "noeviction":
+        return f"evicts keys ({policy}), so it would lose jobs; set `maxmemory-policy noeviction`"
+    return None
+
+
+def _other_layout(keys: Keys, layout: bytes | None) -> str | None:
+    if layout is None or (layout.isdigit() and int(layout) <= LAYOUT):
+        return None
+    return (
+        f"holds layout {layout.decode(errors='replace')} under {keys.namespace!r}, this fusiond knows {LAYOUT}; "
+        "upgrade fusiond or use another namespace"
+    )
+
+
+def _info(reply: bytes) -> dict[str, str]:
+    lines = (line.partition(":") for line in reply.decode(errors="replace").splitlines())
+    return {name: value for name, colon, value in lines if colon}
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) if part.isdigit() else 0 for part in version.split("."))

@@ -1,0 +1,81 @@
+"""
+The verbs of a job's life: enqueue, claim, renew, settle.
+
+Each method makes a Call; what it moves is told at the head of its Lua file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from fusiond.broker.call import Call, Word, as_is, scripted
+from fusiond.broker.keys import Keys
+from fusiond.broker.records import Claim, ClaimedJob, NewJob, Outcome, Stored
+
+_STORED: tuple[Stored, ...] = ("stored", "same", "conflict", "full")
+_DIGIT: dict[int, Stored] = {ord("0") + n: word for n, word in enumerate(_STORED)}
+
+
+class JobVerbs:
+    """Verbs of producers and dispatchers."""
+
+    __slots__ = ()
+    keys: Keys
+
+    def enqueue(self, queue: str, jobs: Iterable[NewJob]) -> Call[list[Stored]]:
+        """Store jobs, by id. All the new ones are stored or, where the queue is full, none."""
+        words: list[Word] = []
+        for job in jobs:
+            words += new_job_words(job)
+        return scripted("enqueue", self.keys.root(queue), words, _stored)
+
+    def claim(
+        self, queue: str, want: int, *, dispatcher: str, nonce: str, lease_ms: int, max_rescues: int
+    ) -> Call[Claim]:
+        """Take up to `want` jobs; with the same nonce again, the same ones. Short of `want`, the caller waits to be woken."""
+        return scripted("claim", self.keys.root(queue), (want, dispatcher, nonce, lease_ms, max_rescues), _claim)
+
+    def renew(self, queue: str, attempts: Iterable[tuple[bytes | str, str]], lease_ms: int) -> Call[list[int]]:
+        """Keep the leases of (id, token). 1: held · 0: lost, kill it · 2: held, and a cancel was asked."""
+        words: list[Word] = [lease_ms]
+        for attempt in attempts:
+            words += attempt
+        return scripted("renew", self.keys.root(queue), words, as_is)
+
+    def settle(self, queue: str, outcomes: Sequence[Outcome]) -> Call[list[int]]:
+        """End attempts. 1: settled · 2: it was settled by this very attempt before · 0: fenced, the lease was lost."""
+        words: list[Word] = []
+        for outcome in outcomes:
+            words += outcome
+        return scripted("settle", self.keys.root(queue), words, as_is)
+
+
+def new_job_words(job: NewJob) -> list[Word]:
+    """The job as `enqueue.lua` and `tick.lua` read it."""
+    if job[4:] == _NO_OPTIONS:
+        return [job.id, job.task, job.args, job.priority, 0]
+    options: list[Word] = []
+    if job.delay_ms is not None:
+        options += ("delay", job.delay_ms)
+    if job.at_ms is not None:
+        options += ("at", job.at_ms)
+    if job.expires_ms is not None:
+        options += ("expires", job.expires_ms)
+    header = job.header()
+    if header:
+        options += ("header", header)
+    return [job.id, job.task, job.args, job.priority, len(options) // 2, *options]
+
+
+_NO_OPTIONS = NewJob("", "", b"")[4:]
+
+
+def _stored(reply: bytes) -> list[Stored]:
+    return [_DIGIT[digit] for digit in reply]
+
+
+def _claim(reply: Any) -> Claim:
+    more, suspended, due, flat = reply
+    jobs = list(map(ClaimedJob._make, zip(*[iter(flat)] * 7, strict=True)))
+    return Claim(jobs, None if due < 0 else due, bool(more), bool(suspended))

@@ -1,0 +1,90 @@
+-- include: now queue many score wake schedule
+--
+-- enqueue(queue, jobs): stores new jobs, by id; a repeat of the same job changes nothing.
+--
+-- KEYS  1 ns:{q}
+-- ARGV  per job: id, task, args, priority, n, then n pairs of
+--         delay (ms from now) · at (epoch ms) · expires (ms from now) · header (raw JSON)
+-- reply a digit per job: 0 stored · 1 the same job was there · 2 the id is another job's · 3 the queue is full
+--
+-- moves      -> queue       at once, behind its priority
+--            -> scheduled   while its time is to come
+-- A call stores all its new jobs or, at max_length, none.
+-- touches conf queue scheduled seq job wake
+
+-- 1. look: every error must come before the first write
+local room = tonumber(redis.call('HGET', CONF, 'max_length')) or math.huge
+room = room - redis.call('ZCARD', QUEUE) - redis.call('ZCARD', SCHEDULED)
+
+-- same(key, task, args): whether the hash that is there was made of the same body.
+local function same(key, task, args)
+  local there = redis.pcall('HMGET', key, 'task', 'args')
+  return there[1] == task and there[2] == args
+end
+
+local replies, fresh, places, seen = {}, {}, {}, {}
+local at, n = 1, 0
+while ARGV[at] do
+  n = n + 1
+  local id = ARGV[at]
+  local twin = seen[id]
+  if twin then
+    replies[n] = (ARGV[twin + 1] == ARGV[at + 1] and ARGV[twin + 2] == ARGV[at + 2]) and '1' or '2'
+  elseif redis.call('EXISTS', JOB .. id) == 1 then
+    replies[n] = same(JOB .. id, ARGV[at + 1], ARGV[at + 2]) and '1' or '2'
+  else
+    replies[n] = '0'
+    fresh[#fresh + 1], places[#places + 1], seen[id] = at, n, at
+  end
+  at = at + 5 + 2 * ARGV[at + 4]
+end
+
+if #fresh == 0 then return table.concat(replies) end
+if #fresh > room then
+  for i = 1, #places do replies[places[i]] = '3' end
+  return table.concat(replies)
+end
+
+-- 2. write
+local seq = redis.call('INCRBY', SEQ, #fresh) - #fresh
+local ready, later_on = {}, {}
+
+-- options(at): what a job has beside id, task, args and priority -> hash fields, due
+local function options(first)
+  local fields, due = {}, 0
+  for i = first, first + 2 * ARGV[first - 1] - 1, 2 do
+    local name, value = ARGV[i], ARGV[i + 1]
+    if name == 'delay' then
+      due = now + value
+    elseif name == 'at' then
+      due = tonumber(value)
+    elseif name == 'expires' then
+      fields[#fields + 1], fields[#fields + 2] = 'expires_at', now + value
+    else
+      fields[#fields + 1], fields[#fields + 2] = 'header', value
+    end
+  end
+  return fields, due
+end
+
+for i, first in ipairs(fresh) do
+  local id, score = ARGV[first], (255 - ARGV[first + 3]) * BAND + seq + i
+  if ARGV[first + 4] == '0' then
+    redis.call('HSET', JOB .. id, 'task', ARGV[first + 1], 'args', ARGV[first + 2], 'created_at', now)
+    ready[#ready + 1], ready[#ready + 2] = score, id
+  else
+    local fields, due = options(first + 5)
+    if due > now then
+      -- the score waits in the hash for its priority; the place in the row is given when it comes due
+      fields[#fields + 1], fields[#fields + 2] = 'score', score
+      later_on[#later_on + 1], later_on[#later_on + 2] = due, id
+    else
+      ready[#ready + 1], ready[#ready + 2] = score, id
+    end
+    redis.call('HSET', JOB .. id, 'task', ARGV[first + 1], 'args', ARGV[first + 2], 'created_at', now, unpack(fields))
+  end
+end
+many('ZADD', QUEUE, ready)
+local earliest = schedule(later_on)
+if #ready > 0 or earliest then wake() end
+return table.concat(replies)

@@ -1,0 +1,25 @@
+-- include: now queue many
+--
+-- renew(queue, lease_ms, attempts): keeps the leases of running jobs.
+--
+-- KEYS  1 ns:{q}
+-- ARGV  1 lease, ms · then per attempt: id, token
+-- reply per attempt: 1 held until now + lease · 0 lost, kill it · 2 held, and a cancel was asked
+--
+-- moves nothing
+-- touches queue started job
+
+-- at maxmemory ZADD is refused as a script's first write, which would expire every lease at once
+redis.call('ZREM', STARTED, '')
+local deadline, held, replies = now + ARGV[1], {}, {}
+for i = 2, #ARGV, 2 do
+  local h = redis.pcall('HMGET', JOB .. ARGV[i], 'token', 'cancel')
+  if h[1] == ARGV[i + 1] then
+    held[#held + 1], held[#held + 2] = deadline, ARGV[i]
+    replies[#replies + 1] = h[2] and 2 or 1
+  else
+    replies[#replies + 1] = 0
+  end
+end
+many('ZADD', STARTED, held, 'XX')
+return replies

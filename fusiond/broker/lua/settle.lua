@@ -1,0 +1,106 @@
+-- include: now queue many wake schedule ends
+--
+-- settle(queue, outcomes): ends attempts.
+--
+-- KEYS  1 ns:{q}
+-- ARGV  per outcome: id, token, kind, ms, crash 0|1, payload, why
+--         kind finished | failed | canceled   ms: how long the job is kept    payload: result | error | error
+--              retry                          ms: delay                       payload: error
+--              released                       ms: delay, 0: its old place     payload: not used
+--         why  what `last_outcome` will say; empty: nothing worth saying
+-- reply per outcome: 1 settled · 2 this very attempt was settled before · 0 fenced: the lease was lost
+--
+-- moves started -> finished | failed | canceled
+--               -> scheduled    retry, attempt counted; released with a delay, attempt undone
+--               -> queue        released, its old place, attempt undone
+--               -> canceled     retry or released, if a cancel was asked
+-- Each call drops as many jobs whose time is over as it adds, and a few more.
+-- touches started queue scheduled finished failed canceled job wake
+
+redis.call('ZREM', STARTED, '')
+local replies, ended = {}, {}
+local gone, ready, later_on = {}, {}, {}
+
+local function register(status, id, ttl)
+  local list = ended[status]
+  if not list then
+    list = {}
+    ended[status] = list
+  end
+  list[#list + 1], list[#list + 2] = keep_until(ttl), id
+end
+
+-- finish(): the hot path, two commands a job
+local function finish(key, id, token, ttl, result, why)
+  if why ~= '' then
+    redis.call('HSET', key, 'result', result, 'ended_at', now, 'token', '', 'last_token', token, 'last_outcome', why)
+  else
+    redis.call('HSET', key, 'result', result, 'ended_at', now, 'token', '', 'last_token', token)
+  end
+  register('finished', id, ttl)
+end
+
+-- stop(): failed or canceled
+local function stop(key, id, token, status, ttl, err, why, crashes)
+  local fields = { 'ended_at', now, 'token', '', 'last_token', token, 'last_outcome', why ~= '' and why or status }
+  if err ~= '' then fields[#fields + 1], fields[#fields + 2] = 'error', err end
+  if crashes then fields[#fields + 1], fields[#fields + 2] = 'crashes', crashes end
+  redis.call('HSET', key, unpack(fields))
+  register(status, id, ttl)
+end
+
+-- again(): retry
+local function again(key, id, token, delay, err, why, crashes)
+  local fields = { 'token', '', 'last_token', token, 'last_outcome', why ~= '' and why or 'retry' }
+  if err ~= '' then fields[#fields + 1], fields[#fields + 2] = 'error', err end
+  if crashes then fields[#fields + 1], fields[#fields + 2] = 'crashes', crashes end
+  redis.call('HSET', key, unpack(fields))
+  later_on[#later_on + 1], later_on[#later_on + 2] = now + delay, id
+end
+
+-- release(): as if it had never been claimed
+local function release(key, id, token, delay, why, h)
+  local outcome = why ~= '' and why or 'released'
+  redis.call('HSET', key, 'token', '', 'last_token', token, 'last_outcome', outcome, 'attempts', (tonumber(h[4]) or 1) - 1)
+  if delay > 0 then
+    later_on[#later_on + 1], later_on[#later_on + 2] = now + delay, id
+  else
+    ready[#ready + 1], ready[#ready + 2] = h[5], id
+  end
+end
+
+for i = 1, #ARGV, 7 do
+  local id, token, kind = ARGV[i], ARGV[i + 1], ARGV[i + 2]
+  local key = JOB .. id
+  local h = redis.pcall('HMGET', key, 'token', 'last_token', 'crashes', 'attempts', 'score', 'cancel', 'last_outcome')
+  if h[1] ~= token then
+    replies[#replies + 1] = (h[2] == token) and 2 or 0
+  else
+    local ms, payload, why = tonumber(ARGV[i + 3]), ARGV[i + 5], ARGV[i + 6]
+    local crashes = ARGV[i + 4] == '1' and (tonumber(h[3]) or 0) + 1 or nil
+    replies[#replies + 1] = 1
+    gone[#gone + 1] = id
+    if kind == 'finished' then
+      -- an outcome of an earlier attempt must not be read as this one's
+      finish(key, id, token, ms, payload, why == '' and h[7] and kind or why)
+    elseif kind == 'failed' or kind == 'canceled' then
+      stop(key, id, token, kind, ms, payload, why, crashes)
+    elseif h[6] then
+      stop(key, id, token, 'canceled', h[6], failure('CANCELED', 'it was canceled while it ran'), 'canceled', crashes)
+    elseif kind == 'retry' then
+      again(key, id, token, ms, payload, why, crashes)
+    else
+      release(key, id, token, ms, why, h)
+    end
+  end
+end
+
+many('ZREM', STARTED, gone)
+for status, list in pairs(ended) do
+  many('ZADD', ROOT .. ':' .. status, list)
+  trim(status, #list + 10)
+end
+many('ZADD', QUEUE, ready)
+local earliest = schedule(later_on)
+if #ready > 0 or earliest then wake() end
+return replies

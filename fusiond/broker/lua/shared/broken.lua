@@ -1,0 +1,14 @@
+-- What cannot be read is kept raw in ns:{q}:broken as "<ms> <reason>\n<raw>", newest first, and counted in conf `broken`.
+local BROKEN_KEPT = 1000
+local function broken(reason, raw)
+  redis.call('LPUSH', ROOT .. ':broken', now .. ' ' .. reason .. '\n' .. raw)
+  redis.call('LTRIM', ROOT .. ':broken', 0, BROKEN_KEPT - 1)
+  redis.call('HINCRBY', CONF, 'broken', 1)
+end
+-- break_job(id): the same for a job whose hash is missing, incomplete or no hash; frees its key. Its sets are the caller's.
+local function break_job(id)
+  local raw = redis.pcall('GET', JOB .. id)
+  if type(raw) == 'table' then raw = redis.call('DUMP', JOB .. id) end
+  if raw then redis.call('UNLINK', JOB .. id) end
+  broken('job ' .. id .. (raw and ' is no job' or ' has no body'), raw or id)
+end

@@ -1,0 +1,124 @@
+-- The inbox: raw JSON objects that any language has pushed, taken in by the claim.
+-- (needs now, queue, score, many, schedule, broken)
+-- Only the header is decoded. The whole object is stored as it came, as `args`: what cjson decodes must not be encoded again,
+-- since it turns [] into {}, rounds large integers and cuts floats to 14 digits.
+local TEN_YEARS = 315360000       -- seconds
+local SORTED = '-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz'
+
+-- new_id(raw, nth): 22 characters as of the producers' ids: 48 bits of time, then what the body's and the moment's digest gives.
+local function new_id(raw, nth)
+  local digest, out, ms = redis.sha1hex(ROOT .. time[1] .. '.' .. time[2] .. '.' .. nth .. raw), {}, now
+  for i = 8, 1, -1 do
+    local digit = ms % 64
+    out[i], ms = SORTED:sub(digit + 1, digit + 1), (ms - digit) / 64
+  end
+  for i = 1, 14 do
+    local digit = tonumber(digest:sub(2 * i - 1, 2 * i), 16) % 64
+    out[8 + i] = SORTED:sub(digit + 1, digit + 1)
+  end
+  return table.concat(out)
+end
+
+-- text(value, most), number(value, least, most): the value if it is one, nil if it is absent, an error otherwise
+local function text(name, value, most)
+  if value == nil or value == cjson.null then return nil end
+  if type(value) ~= 'string' or value == '' or #value > most then error(name .. ' is not a text of 1 to ' .. most .. ' bytes', 0) end
+  return value
+end
+local function number(name, value, least, most)
+  if value == nil or value == cjson.null then return nil end
+  if type(value) ~= 'number' or not (value >= least and value <= most) then
+    error(name .. ' is not a number from ' .. least .. ' to ' .. most, 0)
+  end
+  return value
+end
+
+-- read(raw): what the header says; raises a reason that a person can act on
+local function read(raw)
+  local good, job = pcall(cjson.decode, raw)
+  if not good then error('not JSON', 0) end
+  if type(job) ~= 'table' or not raw:find('^%s*{') then error('not a JSON object', 0) end
+  local task = text('task', job.task, 255)
+  if not task then error('task is missing', 0) end
+  local id = text('id', job.id, 128)
+  if id and not id:find('^[%w_:.-]+$') then error('id has other characters than letters, digits and _:.-', 0) end
+  return {
+    id = id, task = task,
+    priority = number('priority', job.priority, 0, 255),
+    delay = number('delay', job.delay, 0, TEN_YEARS),
+    at = number('at', job.at, 0, 1e11),
+    expires = number('expires', job.expires, 0, TEN_YEARS),
+    key = text('key', job.key, 255), log_tag = text('log_tag', job.log_tag, 255),
+  }
+end
+
+-- header(job): the part of the hash's header that an inbox job may have; its meta stays inside the raw object
+local function header(job)
+  local parts = {}
+  if job.key then parts[#parts + 1] = '"key":' .. cjson.encode(job.key) end
+  if job.log_tag then parts[#parts + 1] = '"log_tag":' .. cjson.encode(job.log_tag) end
+  return #parts > 0 and '{' .. table.concat(parts, ',') .. '}' or nil
+end
+
+-- defaults(job): priority and expiry of its task, as the daemons have written them to conf
+local function defaults(job)
+  local known = redis.call('HGET', CONF, 'task:' .. job.task)
+  local priority, expires = (known or ''):match('^(%d+) (%d*)$')
+  job.priority = math.floor(job.priority or tonumber(priority) or 1)
+  if job.expires then
+    job.expires_at = now + math.floor(job.expires * 1000)
+  elseif tonumber(expires) then
+    job.expires_at = now + tonumber(expires)
+  end
+  job.due = job.at and math.floor(job.at * 1000) or job.delay and now + math.floor(job.delay * 1000) or 0
+end
+
+-- take(raw, nth, ready, later): stores one job and lists it in one of the two; raises a reason
+local function take(raw, nth, ready, later)
+  local job = read(raw)
+  job.id = job.id or new_id(raw, nth)
+  local key = JOB .. job.id
+  if redis.call('EXISTS', key) == 1 then
+    local there = redis.pcall('HMGET', key, 'task', 'args')
+    if there[1] == job.task and there[2] == raw then return end
+    error('id ' .. job.id .. ' is taken by another job', 0)
+  end
+  defaults(job)
+  local score = (255 - job.priority) * BAND + redis.call('INCR', SEQ)
+  local list, place = ready, score
+  if job.due > now then list, place = later, job.due end
+  list[#list + 1], list[#list + 2] = place, job.id
+  local fields = { 'task', job.task, 'args', raw, 'created_at', now }
+  local function set(name, value)
+    if value then fields[#fields + 1], fields[#fields + 2] = name, value end
+  end
+  set('score', list == later and score)
+  set('expires_at', job.expires_at)
+  set('header', header(job))
+  redis.call('HSET', key, unpack(fields))
+end
+
+-- take_in(limit): moves up to `limit` bodies from the inbox to where they belong; how many were there, and whether more are
+local function take_in(limit)
+  local inbox = ROOT .. ':inbox'
+  local length = redis.pcall('LLEN', inbox)
+  if type(length) == 'table' then
+    redis.call('RENAME', inbox, inbox .. ':broken')
+    broken('the inbox was no list; it is kept as ' .. inbox .. ':broken', '')
+    return 0, false
+  end
+  if length == 0 then return 0, false end
+  local max = tonumber(redis.call('HGET', CONF, 'max_length'))
+  -- full: what was pushed stays in the inbox until there is room
+  if max then limit = math.min(limit, max - redis.call('ZCARD', QUEUE) - redis.call('ZCARD', SCHEDULED)) end
+  if limit <= 0 then return 0, false end
+  local ready, later = {}, {}
+  -- LPUSH at one end, RPOP at the other: first in, first out
+  for nth, raw in ipairs(redis.call('RPOP', inbox, limit)) do
+    local good, reason = pcall(take, raw, nth, ready, later)
+    if not good then broken('inbox: ' .. tostring(reason), raw) end
+  end
+  many('ZADD', QUEUE, ready)
+  schedule(later)
+  return math.min(length, limit), length > limit
+end
