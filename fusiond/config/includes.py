@@ -1,0 +1,159 @@
+"""
+A file and what it includes → one tree.
+
+1. read     the main file
+2. find     what its `include:` names: paths and globs, in alphabetical order; relative ones start at the file
+3. read     each; an included file includes no further ones, so that there are no circles
+4. merge    sections by name; the same name declared twice is an error at its second place
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import glob
+import os
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from fusiond.config.nodes import Node, Place, Tree
+from fusiond.config.problems import Problem
+from fusiond.config.source import MAX_BYTES, Refused, compose, source_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+MAX_FILES: Final = 500
+#: sections that may be spread over files
+_BY_NAME: Final = frozenset({"priorities", "retry_policies", "queues", "tasks", "cron", "workers"})
+#: keys that each file may hold
+_IN_EACH: Final = frozenset({"version", "include"})
+
+
+def read_tree(path: Path, environ: Mapping[str, str], data: bytes | None = None) -> Tree:
+    """
+    The file at `path` and its includes; what cannot be read is a problem, never an exception.
+
+    Args:
+        path: the file, as the user named it.
+        environ: for `${VAR}`.
+        data: the file's bytes where they did not come from `path`: standard input.
+    """
+    problems: list[Problem] = []
+    main = _read(path, environ, problems, data)
+    files = [Path(os.path.abspath(path))] if data is None else []  # noqa: PTH100 - resolve() would follow symlinks
+    if main is None:
+        return Tree(None, (), tuple(problems), tuple(files))
+    roots = [main]
+    for included in _included(main, path, problems):
+        files.append(Path(os.path.abspath(included)))  # noqa: PTH100
+        root = _read(included, environ, problems)
+        if root is not None:
+            problems.extend(_nested(root))
+            roots.append(root)
+    return Tree(_merged(roots, problems), tuple(roots), tuple(problems), tuple(files))
+
+
+def _read(path: Path, environ: Mapping[str, str], problems: list[Problem], data: bytes | None = None) -> Node | None:
+    try:
+        content = _bytes(path) if data is None else data
+        directory = Path(os.path.abspath(path)).parent  # noqa: PTH100
+        root, found = compose(source_of(str(path), directory, content), environ)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        remedy = "check the path" if isinstance(error, FileNotFoundError) else "make it readable for this user"
+        problems.append(Problem(str(path), 0, 0, "error", "unreadable", f"the file cannot be read: {reason}", remedy))
+        return None
+    except Refused as refused:
+        problems.append(refused.problem)
+        return None
+    problems.extend(found)
+    return root
+
+
+def _bytes(path: Path) -> bytes:
+    """At most one byte more than is allowed: whatever the path is, it cannot fill the memory."""
+    with path.open("rb") as file:
+        if stat.S_ISDIR(os.fstat(file.fileno()).st_mode):
+            raise IsADirectoryError(21, "it is a directory")
+        return file.read(MAX_BYTES + 1)
+
+
+def _included(main: Node, path: Path, problems: list[Problem]) -> Iterator[Path]:
+    """The files that the main one includes, each once, in the order of the list and alphabetical inside a glob."""
+    seen = {path.resolve()}
+    include = main.get("include")
+    for item in include.items() if include else ():
+        if not isinstance(item.value, str) or not item.value:
+            continue  # the schema says so
+        for found in _matches(path, item, problems):
+            real = found.resolve()
+            if real == path.resolve():
+                problems.append(item.place.error("include-circle", "the file includes itself", "remove it"))
+            elif len(seen) > MAX_FILES:
+                problems.append(item.place.error("too-many-files", f"more than {MAX_FILES} files", "merge some"))
+                return
+            elif real not in seen:
+                seen.add(real)
+                yield found
+
+
+def _matches(path: Path, item: Node, problems: list[Problem]) -> list[Path]:
+    pattern = os.path.join(path.parent, str(item.value))  # noqa: PTH118 - keeps the user's own spelling
+    if glob.has_magic(pattern[len(str(path.parent)) :]):
+        return [found for found in map(Path, sorted(glob.glob(pattern, recursive=True))) if found.is_file()]  # noqa: PTH207
+    if not Path(pattern).exists():
+        problems.append(
+            item.place.error("missing-include", f"{item.raw} does not exist", "check the path, or use a glob")
+        )
+        return []
+    return [Path(pattern)]
+
+
+def _nested(root: Node) -> Iterator[Problem]:
+    if root.get("include") is not None:
+        message, remedy = "an included file cannot include others", "list it in the main file"
+        yield root.keys["include"].error("nested-include", message, remedy)
+
+
+def _merged(roots: list[Node], problems: list[Problem]) -> Node:
+    """One root out of all. A section of the wrong type is left to the schema, which looks at each file by itself."""
+    main, *others = roots
+    merged = Node({}, main.place)
+    for root in (main, *others):
+        for key, node in root.entries():
+            _merge_key(merged, root, key, node, problems)
+    return merged
+
+
+def _merge_key(merged: Node, root: Node, key: str, node: Node, problems: list[Problem]) -> None:
+    sections = merged.value
+    if not isinstance(sections, dict):
+        raise TypeError("a root is a map")
+    if key not in sections:
+        # A copy, since names of other files will be put into it; the file's own node stays as it is.
+        own = dict(node.value) if isinstance(node.value, dict) else node.value
+        sections[key] = dataclasses.replace(node, value=own, keys=dict(node.keys))
+        merged.keys[key] = root.keys[key]
+    elif key in _BY_NAME:
+        _merge_names(sections[key], node, key, problems)
+    elif key not in _IN_EACH:
+        problems.append(_twice(root.keys[key], f"{key!r} is declared twice", merged.keys[key]))
+
+
+def _merge_names(section: Node, node: Node, key: str, problems: list[Problem]) -> None:
+    if section.value is None:
+        section.value = {}
+    for name, entry in node.entries():
+        if not isinstance(section.value, dict):
+            return
+        if name in section.value:
+            problems.append(_twice(node.keys[name], f"{key}: {name!r} is declared twice", section.keys[name]))
+        else:
+            section.value[name], section.keys[name] = entry, node.keys[name]
+
+
+def _twice(place: Place, message: str, first: Place) -> Problem:
+    return place.error(
+        "duplicate-name", f"{message}, first at {first.source.name}:{first.line}", "rename or remove one"
+    )

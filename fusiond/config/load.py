@@ -1,0 +1,59 @@
+"""
+A path goes in, a Config or its problems come out.
+
+1. read    the file and its includes: nodes with their places
+2. schema  each file by itself
+3. names   references, cron texts, urls: whatever a schema cannot say, on the nodes
+4. build   the Config, if there is no error so far
+5. values  what only the resolved values tell: timeouts, unserved queues, what this machine has
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fusiond.config.build import build
+from fusiond.config.includes import read_tree
+from fusiond.config.problems import has_errors
+from fusiond.config.schema import check as check_schema
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping
+
+    from fusiond.config.model import Config
+    from fusiond.config.problems import Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What came out of a file."""
+
+    #: None where a problem is an error
+    config: Config | None
+    #: sorted by place
+    problems: tuple[Problem, ...]
+    #: every file that was read or should have been, absolute, the main one first: what a watcher watches
+    files: tuple[Path, ...]
+
+
+def load(
+    path: str | os.PathLike[str], *, environ: Mapping[str, str], data: bytes | None = None, to_run: bool = False
+) -> Loaded:
+    """
+    Read and check a file. Never raises for what the file says or is.
+
+    Args:
+        path: the file; problems name it as it is given here.
+        environ: for `${VAR}`.
+        data: its bytes, where they do not come from `path`.
+        to_run: this machine is about to run it, so that what is missing here (a user, a directory) is an error.
+    """
+    tree = read_tree(Path(path), environ, data)
+    problems = list(tree.problems)
+    for index, root in enumerate(tree.roots):
+        problems.extend(check_schema(root, included=index > 0))
+    config = None if tree.root is None or has_errors(problems) else build(tree.root)
+    return Loaded(config, tuple(sorted(problems)), tree.files)

@@ -1,0 +1,143 @@
+"""
+Nodes × the JSON Schema → problems, in sentences.
+
+1. check    the plain data with `jsonschema`
+2. find     the node that each of its errors is about
+3. say      what is wrong and what to write, from the schema's own titles, patterns and examples
+
+The schema is `schemas/fusion.schema.json`; it ships with the package.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from fusiond.config.sentences import Failure, sentence
+from fusiond.config.suggest import did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import ValidationError
+
+    from fusiond.config.nodes import Node, Place
+    from fusiond.config.problems import Problem
+
+_NAME: Final = "fusion.schema.json"
+_PACKAGE: Final = Path(__file__).resolve().parent.parent
+
+
+def schema_text() -> str:
+    """The JSON Schema of the file, as it ships: beside the package in a checkout, inside it in a wheel."""
+    for directory in (_PACKAGE / "schemas", _PACKAGE.parent / "schemas"):
+        path = directory / _NAME
+        if path.is_file():
+            return path.read_text(encoding="utf-8")
+    raise FileNotFoundError(f"{_NAME} is missing from the installation of fusiond; install it again")
+
+
+def check(root: Node, *, included: bool = False) -> list[Problem]:
+    """What the schema says against one file. An included file need not repeat `version`."""
+    problems: list[Problem] = []
+    for error in _validator().iter_errors(root.data()):
+        if included and error.validator == "required" and not error.absolute_path:
+            continue
+        problems.extend(_problems(root, error))
+    return problems
+
+
+@functools.cache
+def _validator() -> Draft202012Validator:
+    # Imported here, since it takes longer than all the rest of `fusiond --help`.
+    from jsonschema import Draft202012Validator
+
+    schema = json.loads(schema_text())
+    definitions = {f"#/$defs/{name}": definition for name, definition in schema.pop("$defs").items()}
+    return Draft202012Validator(_inlined(schema, definitions))
+
+
+def _inlined(schema: Any, definitions: dict[str, Any]) -> Any:
+    r"""
+    The schema with each reference replaced by what it refers to: jsonschema spends most of its time in looking them up.
+
+    `$` also matches before a last line break in Python, unlike in a JSON Schema; `\\Z` does not.
+    """
+    if isinstance(schema, list):
+        return [_inlined(item, definitions) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    result = {key: _inlined(value, definitions) for key, value in schema.items()}
+    target = result.pop("$ref", None)
+    if target is not None:
+        definition = _inlined(definitions[target], definitions)
+        # The definition's title is the kind of value (`duration`), which the sentences name.
+        result = {**definition, **result, "title": definition.get("title", "")}
+    if isinstance(result.get("pattern"), str):
+        result["pattern"] = re.sub(r"(?<!\\)\$", r"\\Z", result["pattern"])
+    return result
+
+
+def _problems(root: Node, error: ValidationError) -> Iterator[Problem]:
+    """One error of jsonschema as ours: one for each unknown key, the likelier branch of an anyOf."""
+    if error.validator == "anyOf":
+        yield from (problem for inner in _likely_branch(error) for problem in _problems(root, inner))
+        return
+    node, place = _find(root, error)
+    path = ".".join(str(part) for part in error.absolute_path)
+    failure = _failure(error)
+    if failure.keyword == "additionalProperties":
+        yield from _unknown_keys(path, node, failure.schema["properties"])
+        return
+    if failure.of_key:
+        place = node.keys[failure.value]
+    yield place.error(*sentence(path, node, failure))
+
+
+def _failure(error: ValidationError) -> Failure:
+    return Failure(
+        keyword=str(error.validator),
+        limit=error.validator_value,
+        schema=dict(error.schema) if isinstance(error.schema, Mapping) else {},
+        value=error.instance,
+        message=error.message,
+        of_key="propertyNames" in error.absolute_schema_path,
+    )
+
+
+def _unknown_keys(path: str, node: Node, known: dict[str, Any]) -> Iterator[Problem]:
+    for key, place in node.keys.items():
+        if key not in known:
+            remedy = did_you_mean(key, known) or f"known are {', '.join(known)}"
+            yield place.error("unknown-key", f"{path}: unknown key {key!r}" if path else f"unknown key {key!r}", remedy)
+
+
+def _likely_branch(error: ValidationError) -> list[ValidationError]:
+    """
+    Of an anyOf, the errors of the branch that the value was meant for.
+
+    A branch that fails on the value itself (its type, its list of words) is less likely than one that fails deeper.
+    """
+    branches: dict[Any, list[ValidationError]] = {}
+    for inner in error.context or ():
+        branches.setdefault(inner.schema_path[0], []).append(inner)
+    return max(branches.values(), key=lambda errors: min(len(inner.path) for inner in errors))
+
+
+def _find(root: Node, error: ValidationError) -> tuple[Node, Place]:
+    """The node of an error, and where to point: at the key of a map or list, at a scalar itself."""
+    node, place = root, root.place
+    for part in error.absolute_path:
+        parent = node
+        if isinstance(parent.value, dict):
+            node = parent.value[str(part)]
+            place = parent.keys[str(part)] if isinstance(node.value, dict | list) else node.place
+        else:
+            node = parent.items()[int(part)]
+            place = node.place
+    return node, place

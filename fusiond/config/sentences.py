@@ -1,0 +1,200 @@
+"""
+What jsonschema found, said for a person: code, message, remedy.
+
+One small function for each keyword of the schema. The title of a subschema is the noun (`duration`), its examples are
+the remedy. The traps of YAML 1.1 and 1.2 are told where they bite:
+`yes` for a boolean, 90 for a duration, 022 for a umask.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from fusiond.config.scalars import OLD_BOOLEANS
+from fusiond.config.suggest import did_you_mean, listed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fusiond.config.nodes import Node
+
+
+class Failure(NamedTuple):
+    """What jsonschema found: one keyword of one subschema that a value does not meet."""
+
+    keyword: str
+    #: what the keyword demands, such as the number of a `minimum`
+    limit: Any
+    schema: dict[str, Any]
+    value: Any
+    #: jsonschema's own words
+    message: str
+    #: the value is the key of a map
+    of_key: bool
+
+
+class Sentence(NamedTuple):
+    """What a Problem says."""
+
+    code: str
+    message: str
+    remedy: str = ""
+
+
+_NOUNS: Final = {
+    "string": "a text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "array": "a list",
+    "object": "a map",
+}
+_LONGEST: Final = 60
+
+
+def sentence(path: str, node: Node, failure: Failure) -> Sentence:
+    """What is wrong with the value at `path`, and what to write."""
+    say = _KEYWORDS.get(failure.keyword, _other)
+    found = say(node, failure)
+    return found._replace(message=f"{path}: {found.message}" if path else found.message)
+
+
+def _type(node: Node, failure: Failure) -> Sentence:
+    types = _types(failure.schema)
+    noun, title, raw = _noun(failure.schema), failure.schema.get("title"), node.raw
+    if node.value is None:
+        return Sentence("wrong-type", f"a value is missing; it must be {noun}", _example(failure.schema))
+    if raw in OLD_BOOLEANS and "boolean" in types:
+        return Sentence("yaml-boolean", f"{raw} is a plain text in YAML 1.2", f"write {OLD_BOOLEANS[raw]}")
+    if isinstance(node.value, int | float) and not isinstance(node.value, bool):
+        if title == "umask":
+            return Sentence(
+                "yaml-quote", f"the number {raw} is not a umask", f'put the octal digits in quotes: "{raw}"'
+            )
+        if title in ("duration", "share or duration"):
+            return Sentence("missing-unit", f"{raw} has no unit", f"write {raw}s for seconds; also ms, m, h, d")
+        if title == "size":
+            return Sentence("missing-unit", f"{raw} has no unit", "write a size such as 512MiB")
+    if "string" in types and not isinstance(node.value, dict | list):
+        kind = "a boolean" if isinstance(node.value, bool) else "a number"
+        return Sentence("yaml-quote", f"{raw} is read as {kind}, not {noun}", f'put it in quotes: "{raw}"')
+    if types == ["array"] and isinstance(node.value, str):
+        return Sentence("wrong-type", f"{show(node)} is not a list", f"write [{raw}]")
+    return Sentence("wrong-type", f"{show(node)} is not {noun}", _example(failure.schema))
+
+
+def _pattern(node: Node, failure: Failure) -> Sentence:
+    title = failure.schema.get("title")
+    if failure.of_key:
+        message = f"{failure.value[:_LONGEST]!r} cannot be a {title}"
+        return Sentence("bad-name", message, failure.schema.get("description", _example(failure.schema)))
+    if title == "dotted path":
+        return Sentence("bad-path", f"{show(node)} is not a dotted path", "write package.module.function")
+    if title == "priority":
+        return Sentence("bad-value", f"{show(node)} is not a priority", "write a name of `priorities`, or 0 to 255")
+    if title == "duration" and isinstance(node.value, str) and node.value.isdigit():
+        return Sentence("missing-unit", f"{show(node)} has no unit", f"write {node.raw}s for seconds; also ms, m, h, d")
+    return Sentence("bad-value", f"{show(node)} is not {_noun(failure.schema)}", _example(failure.schema))
+
+
+def _enum(node: Node, failure: Failure) -> Sentence:
+    choices = [str(choice) for choice in failure.limit]
+    remedy = did_you_mean(str(node.value), choices) if isinstance(node.value, str) else ""
+    return Sentence("bad-value", f"{show(node)} is not one of {', '.join(choices)}", remedy or f"write {choices[0]}")
+
+
+def _const(node: Node, failure: Failure) -> Sentence:
+    return Sentence("bad-value", f"{show(node)} is not supported", f"write {failure.limit}")
+
+
+def _minimum(node: Node, failure: Failure) -> Sentence:
+    limit = failure.limit
+    return Sentence("out-of-range", f"{show(node)} is below {limit}", f"write {limit} or more")
+
+
+def _maximum(node: Node, failure: Failure) -> Sentence:
+    limit = failure.limit
+    return Sentence("out-of-range", f"{show(node)} is above {limit}", f"write {limit} or less")
+
+
+def _empty(_node: Node, failure: Failure) -> Sentence:
+    what = {"minItems": "the list", "minProperties": "the map"}.get(failure.keyword, "the text")
+    return Sentence("empty", f"{what} is empty", _example(failure.schema) or "remove the key")
+
+
+def _too_long(_node: Node, failure: Failure) -> Sentence:
+    return Sentence("too-long", f"the text is longer than {failure.limit} characters", "shorten it")
+
+
+def _unique(node: Node, _failure: Failure) -> Sentence:
+    values = [item.value for item in node.items()]
+    twice = next((value for index, value in enumerate(values) if value in values[:index]), "")
+    return Sentence("duplicate-item", f"{twice!r} is in the list twice", "remove one")
+
+
+def _required(_node: Node, failure: Failure) -> Sentence:
+    key = next(key for key in failure.limit if key not in failure.value)  # no subschema requires more than one
+    example = failure.schema["properties"][key].get("examples", [""])[0]
+    return Sentence("missing-key", f"{key!r} is missing", f"add {key}: {example}")
+
+
+def _one_of(_node: Node, failure: Failure) -> Sentence:
+    keys = [branch["required"][0] for branch in failure.limit]
+    there = [key for key in keys if key in failure.value]
+    if there:
+        return Sentence("exclusive-keys", f"{' and '.join(there)} exclude each other", "remove one")
+    return Sentence("missing-key", f"neither {' nor '.join(keys)} is there", f'add one, such as {keys[0]}: "0 2 * * *"')
+
+
+def _other(_node: Node, failure: Failure) -> Sentence:
+    return Sentence("bad-value", failure.message)
+
+
+_KEYWORDS: Final[dict[str, Callable[[Node, Failure], Sentence]]] = {
+    "type": _type,
+    "pattern": _pattern,
+    "enum": _enum,
+    "const": _const,
+    "minimum": _minimum,
+    "maximum": _maximum,
+    "minItems": _empty,
+    "minProperties": _empty,
+    "minLength": _empty,
+    "maxLength": _too_long,
+    "uniqueItems": _unique,
+    "required": _required,
+    "oneOf": _one_of,
+}
+
+
+def show(node: Node) -> str:
+    """A value as it was written; never what a `${VAR}` held, which may be a secret."""
+    if isinstance(node.value, dict):
+        return "a map"
+    if isinstance(node.value, list):
+        return "a list"
+    text = node.raw if len(node.raw) <= _LONGEST else node.raw[:_LONGEST] + "…"
+    return repr(text) if isinstance(node.value, str) else text or "null"
+
+
+def _types(schema: dict[str, Any]) -> list[str]:
+    """The types that a subschema takes, null aside."""
+    types = schema.get("type", [])
+    return [kind for kind in ([types] if isinstance(types, str) else types) if kind != "null"]
+
+
+def _noun(schema: dict[str, Any]) -> str:
+    """What a subschema wants: `a duration`, `a whole number or auto`."""
+    title = schema.get("title", "")
+    if title and title[0].islower():
+        return f"{'an' if title[0] in 'aeiou' else 'a'} {title}"
+    pattern = schema.get("pattern", "")
+    word = pattern.removeprefix("^").removesuffix("\\Z").replace("\\", "") if pattern else ""
+    nouns = [repr(word) if kind == "string" and word else _NOUNS[kind] for kind in _types(schema)]
+    return " or ".join(nouns)
+
+
+def _example(schema: dict[str, Any]) -> str:
+    """The remedy that a subschema's examples give."""
+    examples = [example for example in schema.get("examples", ()) if not isinstance(example, dict | list)]
+    return f"write such as {listed(map(str, examples))}" if examples else ""

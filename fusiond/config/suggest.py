@@ -1,0 +1,25 @@
+"""`did you mean …`: the known name that is nearest to one that is not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A remedy that names the nearest known word; empty where none is near."""
+    import difflib  # only the unhappy path pays for it
+
+    names = [name for name in known if name != word]
+    folded = {name.casefold(): name for name in names}
+    # Names are bounded, but a value that should have been a name is not.
+    near = difflib.get_close_matches(word.casefold()[:100], folded, n=1, cutoff=0.6)
+    return f"did you mean {folded[near[0]]!r}?" if near else ""
+
+
+def listed(known: Iterable[str], limit: int = 8) -> str:
+    """Some known names, for a remedy: `a, b, c, …`."""
+    names = sorted(known)
+    return ", ".join(names[:limit]) + (", …" if len(names) > limit else "")
