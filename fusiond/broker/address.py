@@ -1,8 +1,8 @@
 """
 From the file's `broker:` to what redis-py's connection classes take.
 
-Only the connection classes of redis-py are used: they know TCP, TLS, unix sockets and log-in. Its clients, with their pools and retries,
-are not: a command is sent once, and whether to repeat it is the caller's to say.
+Only the connection classes of redis-py are used: they know TCP, TLS, unix sockets and log-in. Its clients, with their
+pools and retries, are not: a command is sent once, and whether to repeat it is the caller's to say.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import socket
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
 import redis.asyncio.connection
@@ -18,8 +18,10 @@ import redis.connection
 from redis.credentials import CredentialProvider
 
 from fusiond import paths
-from fusiond.config.model import Broker
 from fusiond.errors import BrokerUnavailable
+
+if TYPE_CHECKING:
+    from fusiond.config.model import Broker
 
 #: seconds that a connection may take to come about
 CONNECT_TIMEOUT = 5.0
@@ -38,13 +40,13 @@ class Address:
 
     def open(self, timeout: float) -> redis.connection.Connection:
         """A connection for threads, not yet made. `timeout`: seconds to wait for a reply."""
-        options = redis.connection.parse_url(self.url) | self.options
+        options = _parse(self.url) | self.options
         kind = options.pop("connection_class", redis.connection.Connection)
         return kind(**_without_tcp(kind, options), socket_timeout=timeout)  # type: ignore[no-any-return]
 
     def open_async(self) -> redis.asyncio.connection.Connection:
         """A connection for asyncio, not yet made; it waits for replies for ever."""
-        options = dict(redis.asyncio.connection.parse_url(self.url)) | self.options
+        options: dict[str, Any] = {**redis.asyncio.connection.parse_url(self.url), **self.options}
         kind = options.pop("connection_class", redis.asyncio.connection.Connection)
         return kind(**_without_tcp(kind, options), socket_timeout=None)  # type: ignore[no-any-return]
 
@@ -54,6 +56,7 @@ def address(settings: Broker, runtime: Path) -> Address:
     What `broker:` means.
 
     Args:
+        settings: the file's `broker:`.
         runtime: the daemon's runtime directory, which holds the socket of `url: embedded`.
 
     Raises:
@@ -73,7 +76,7 @@ def address(settings: Broker, runtime: Path) -> Address:
         tls = settings.tls
         options |= {"ssl_ca_certs": tls.ca_file, "ssl_certfile": tls.cert_file, "ssl_keyfile": tls.key_file}
     try:
-        redis.connection.parse_url(url)
+        _parse(url)
     except ValueError as error:
         raise BrokerUnavailable(f"broker.url: {shown(url)} cannot be read: {error}") from None
     return Address(shown(url), url, options)
@@ -85,6 +88,10 @@ def shown(url: str) -> str:
     if parts.password is None:
         return url
     return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:***@{parts.netloc.rpartition('@')[2]}"))
+
+
+def _parse(url: str) -> dict[str, Any]:
+    return redis.connection.parse_url(url)  # type: ignore[no-untyped-call, no-any-return]
 
 
 def _without_user(url: str) -> str:

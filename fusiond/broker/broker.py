@@ -1,16 +1,23 @@
 """
-The broker: one method per verb, none does I/O.
+The broker: one method per verb, none does I/O; what a method returns, a connection runs.
 
-    jobs.py       enqueue, claim, renew, settle
+    jobs.py       enqueue · claim · renew · settle
+    steering.py   cancel · requeue · requeue_all · suspend · configure · declare · sweep
+                  tick · cron_state · suspend_cron
+    looking.py    job · jobs · outcome · counts · queues · broken
+    fleet.py      announce · withdraw · workers · publish_catalogue · catalogue
 """
 
 from __future__ import annotations
 
+from fusiond.broker.fleet import FleetVerbs
 from fusiond.broker.jobs import JobVerbs
 from fusiond.broker.keys import Keys
+from fusiond.broker.looking import LookUps
+from fusiond.broker.steering import SteeringVerbs
 
 
-class Broker(JobVerbs):
+class Broker(JobVerbs, SteeringVerbs, LookUps, FleetVerbs):
     """The verbs in one namespace."""
 
     __slots__ = ("keys",)

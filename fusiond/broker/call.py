@@ -1,9 +1,9 @@
 """
 What is to be said to Redis, apart from how: a verb makes a Call, a connection runs it.
 
-A `Call` is one command and the meaning of its reply. A `Plan` is a generator for what takes more than one round trip: it yields
-Calls, or lists of Calls for one pipeline, is sent their replies, and returns its result. Neither does any I/O, so that nothing is
-written twice for threads and for asyncio.
+A `Call` is one command and the meaning of its reply. A `Plan` is a generator for what takes more than one round trip:
+it yields Calls, or lists of Calls for one pipeline, is sent their replies, and returns its result. Neither does any
+I/O, so that nothing is written twice for threads and for asyncio.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Call(NamedTuple, Generic[T]):
     """One command."""
 
     #: the command and its arguments; of a script EVALSHA, sha, 1, key, …
-    words: tuple[Word, ...]
+    words: tuple[Any, ...]
     #: makes the reply, bytes as they came, into what the caller wants
     parse: Callable[[Any], T]
     #: what to fall back on where Redis has forgotten the script

@@ -7,8 +7,8 @@ Run Calls and Plans against a Redis, for threads and for asyncio.
 4. again   what answered NOSCRIPT, with the script's text (after a restart, a failover, SCRIPT FLUSH)
 5. parse   or raise one of fusiond.errors; redis-py's exceptions never leave this room
 
-A connection that failed, timed out or was cancelled in mid-reply is closed and made anew by the next call: what it would read next is
-the answer to an earlier question. It is not shared over a fork either.
+A connection that failed, timed out or was cancelled in mid-reply is closed and made anew by the next call: what it
+would read next is the answer to an earlier question. It is not shared over a fork either.
 """
 
 from __future__ import annotations
@@ -16,13 +16,9 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
-from types import TracebackType
-from typing import Any, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import redis.asyncio.connection
-import redis.connection
 from hiredis import pack_command
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
@@ -30,8 +26,16 @@ from fusiond.broker import fitness
 from fusiond.broker.address import Address, address
 from fusiond.broker.call import Call, Plan
 from fusiond.broker.keys import Keys
-from fusiond.config.model import Broker
 from fusiond.errors import BrokerError, BrokerFull, BrokerUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+    from pathlib import Path
+    from types import TracebackType
+
+    import redis.connection
+
+    from fusiond.config.model import Broker
 
 T = TypeVar("T")
 
@@ -71,7 +75,7 @@ class Connection:
         reply = self._exchange((what,))[0]
         if type(reply) is NoScriptError:
             reply = self._exchange((what.in_full(),))[0]
-        return meaning(what, reply)
+        return cast("T", meaning(what, reply))
 
     def run_many(self, calls: Sequence[Call[Any]]) -> list[Any]:
         """Run Calls in one round trip; in place of a reply that was an error stands a BrokerError, not raised."""
@@ -110,7 +114,7 @@ class Connection:
         with self._lock:
             wire = self._connected()
             try:
-                wire.send_packed_command([packed], check_health=False)
+                wire.send_packed_command([packed], check_health=False)  # type: ignore[no-untyped-call]
                 return [_read(wire) for _ in calls]
             except (RedisError, OSError) as error:
                 self._drop()
@@ -126,7 +130,7 @@ class Connection:
 
     def _drop(self) -> None:
         if self._wire is not None and self._pid == os.getpid():
-            self._wire.disconnect()
+            self._wire.disconnect()  # type: ignore[no-untyped-call]
         self._wire = None
 
 
@@ -152,7 +156,7 @@ class AsyncConnection:
         reply = (await self._exchange((what,)))[0]
         if type(reply) is NoScriptError:
             reply = (await self._exchange((what.in_full(),)))[0]
-        return meaning(what, reply)
+        return cast("T", meaning(what, reply))
 
     async def run_many(self, calls: Sequence[Call[Any]]) -> list[Any]:
         """As `Connection.run_many`."""
@@ -233,7 +237,7 @@ class Subscription:
         """Subscribe, and wait until Redis has confirmed each channel."""
         try:
             async with asyncio.timeout(TIMEOUT):
-                await self._wire.send_packed_command([pack_command(("SUBSCRIBE", *channels))], check_health=False)
+                await self._wire.send_packed_command([_pack(("SUBSCRIBE", *channels))], check_health=False)
                 for _ in channels:
                     await self._wire.read_response()
         except (RedisError, OSError) as error:
@@ -263,8 +267,12 @@ class Subscription:
 def packed_calls(calls: Sequence[Call[Any]]) -> bytes:
     """The Calls as one write."""
     if len(calls) == 1:
-        return pack_command(calls[0].words)
-    return b"".join([pack_command(call.words) for call in calls])
+        return _pack(calls[0].words)
+    return b"".join([_pack(call.words) for call in calls])
+
+
+def _pack(words: tuple[Any, ...]) -> bytes:
+    return cast("bytes", pack_command(words))
 
 
 def forgotten(calls: Sequence[Call[Any]], replies: Sequence[Any]) -> list[int]:

@@ -6,11 +6,14 @@ INFO alone is asked: hosted servers forbid CONFIG.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from fusiond.broker.call import Plan, as_is, nothing, plain
 from fusiond.broker.keys import LAYOUT, Keys
 from fusiond.errors import BrokerUnfit
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 #: the oldest Redis and Valkey that have what the scripts use
 OLDEST = (6, 2)

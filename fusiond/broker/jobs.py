@@ -6,12 +6,15 @@ Each method makes a Call; what it moves is told at the head of its Lua file.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fusiond.broker.call import Call, Word, as_is, scripted
-from fusiond.broker.keys import Keys
 from fusiond.broker.records import Claim, ClaimedJob, NewJob, Outcome, Stored
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from fusiond.broker.keys import Keys
 
 _STORED: tuple[Stored, ...] = ("stored", "same", "conflict", "full")
 _DIGIT: dict[int, Stored] = {ord("0") + n: word for n, word in enumerate(_STORED)}
@@ -33,7 +36,7 @@ class JobVerbs:
     def claim(
         self, queue: str, want: int, *, dispatcher: str, nonce: str, lease_ms: int, max_rescues: int
     ) -> Call[Claim]:
-        """Take up to `want` jobs; with the same nonce again, the same ones. Short of `want`, the caller waits to be woken."""
+        """Take up to `want` jobs; with the same nonce again the same ones. Short of `want`, it is woken later."""
         return scripted("claim", self.keys.root(queue), (want, dispatcher, nonce, lease_ms, max_rescues), _claim)
 
     def renew(self, queue: str, attempts: Iterable[tuple[bytes | str, str]], lease_ms: int) -> Call[list[int]]:
@@ -56,10 +59,10 @@ def new_job_words(job: NewJob) -> list[Word]:
     if job[4:] == _NO_OPTIONS:
         return [job.id, job.task, job.args, job.priority, 0]
     options: list[Word] = []
-    if job.delay_ms is not None:
-        options += ("delay", job.delay_ms)
     if job.at_ms is not None:
         options += ("at", job.at_ms)
+    if job.delay_ms is not None:
+        options += ("delay", job.delay_ms)
     if job.expires_ms is not None:
         options += ("expires", job.expires_ms)
     header = job.header()

@@ -1,4 +1,4 @@
-"""
+r"""
 Every key: the data model.
 
     ns:{q}:queue        ZSET    ready jobs: id -> (255 - priority) * 2**43 + seq; priority first, then arrival
@@ -15,12 +15,12 @@ Every key: the data model.
                                 broken = how many bodies were unreadable so far
     ns:{q}:wake         STRING  there while a dispatcher waits; also the channel on which it is woken
     ns:{q}:inbox        LIST    raw JSON jobs pushed by any language
-    ns:{q}:broken       LIST    what could not be read: "<ms> <reason>\\n<raw>", newest first
+    ns:{q}:broken       LIST    what could not be read: "<ms> <reason>\n<raw>", newest first
     ns:{q}:cron:<entry> HASH    last, first_seen, suspended, last_job, decision
     ns:queues           SET     names of queues
     ns:workers          SET     names of workers
     ns:worker:<name>    HASH    what a worker says about itself; with a TTL
-    ns:catalog          HASH    daemon -> its catalogue of tasks
+    ns:catalog          HASH    daemon -> "<stale from, ms> <generation> <hash>\n<JSON>"
     ns:meta             HASH    layout, generation, generation:<hash>
 
 `{q}`, the queue's name in braces, is the hash tag of Redis Cluster: all that one verb touches is in one slot.
@@ -44,7 +44,7 @@ from __future__ import annotations
 import re
 
 #: what a name may be made of, so that braces and blanks never get into a key
-_NAME = re.compile(r"[A-Za-z0-9_.:@*/-]{1,255}")
+_NAME = re.compile(r"[A-Za-z0-9_.:@-]{1,255}")
 #: one priority's part of the score; see lua/shared/score.lua
 BAND = 2**43
 #: the layout that this code reads and writes
@@ -86,5 +86,5 @@ class Keys:
 
 def _checked(name: str, what: str) -> str:
     if not _NAME.fullmatch(name):
-        raise ValueError(f"{what} {name!r}: use 1 to 255 letters, digits and _.:@*/-")
+        raise ValueError(f"{what} {name!r}: use 1 to 255 letters, digits and _.:@-")
     return name

@@ -9,7 +9,10 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from fusiond.job import JobStatus
 
 Stored = Literal["stored", "same", "conflict", "full"]
 Kind = Literal["finished", "failed", "retry", "released", "canceled"]
@@ -27,7 +30,7 @@ class NewJob(NamedTuple):
     args: bytes
     #: 0 to 255, more first
     priority: int = 1
-    #: from now; at most one of delay_ms and at_ms
+    #: from now, or from at_ms if that is to come
     delay_ms: int | None = None
     #: epoch
     at_ms: int | None = None
@@ -151,10 +154,20 @@ class Broken:
     raw: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Worker:
+class JobOutcome(NamedTuple):
+    """How a job stands."""
+
+    status: JobStatus
+    #: raw JSON of a finished job
+    result: bytes | None
+    #: raw JSON {code, type, message, traceback} of one that failed or was canceled
+    error: bytes | None
+
+
+class Worker(NamedTuple):
     """What a worker last said about itself."""
 
+    #: `<host>.<pid>`
     name: str
     fields: dict[str, str]
 

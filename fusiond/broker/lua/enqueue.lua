@@ -1,10 +1,10 @@
--- include: now queue many score wake schedule
+-- include: now queue many score wake schedule store
 --
 -- enqueue(queue, jobs): stores new jobs, by id; a repeat of the same job changes nothing.
 --
 -- KEYS  1 ns:{q}
 -- ARGV  per job: id, task, args, priority, n, then n pairs of
---         delay (ms from now) · at (epoch ms) · expires (ms from now) · header (raw JSON)
+--         at (epoch ms) · delay (ms from now, or from `at` if that stands before it and is to come) · expires (ms from now) · header (raw JSON)
 -- reply a digit per job: 0 stored · 1 the same job was there · 2 the id is another job's · 3 the queue is full
 --
 -- moves      -> queue       at once, behind its priority
@@ -49,40 +49,8 @@ end
 local seq = redis.call('INCRBY', SEQ, #fresh) - #fresh
 local ready, later_on = {}, {}
 
--- options(at): what a job has beside id, task, args and priority -> hash fields, due
-local function options(first)
-  local fields, due = {}, 0
-  for i = first, first + 2 * ARGV[first - 1] - 1, 2 do
-    local name, value = ARGV[i], ARGV[i + 1]
-    if name == 'delay' then
-      due = now + value
-    elseif name == 'at' then
-      due = tonumber(value)
-    elseif name == 'expires' then
-      fields[#fields + 1], fields[#fields + 2] = 'expires_at', now + value
-    else
-      fields[#fields + 1], fields[#fields + 2] = 'header', value
-    end
-  end
-  return fields, due
-end
-
 for i, first in ipairs(fresh) do
-  local id, score = ARGV[first], (255 - ARGV[first + 3]) * BAND + seq + i
-  if ARGV[first + 4] == '0' then
-    redis.call('HSET', JOB .. id, 'task', ARGV[first + 1], 'args', ARGV[first + 2], 'created_at', now)
-    ready[#ready + 1], ready[#ready + 2] = score, id
-  else
-    local fields, due = options(first + 5)
-    if due > now then
-      -- the score waits in the hash for its priority; the place in the row is given when it comes due
-      fields[#fields + 1], fields[#fields + 2] = 'score', score
-      later_on[#later_on + 1], later_on[#later_on + 2] = due, id
-    else
-      ready[#ready + 1], ready[#ready + 2] = score, id
-    end
-    redis.call('HSET', JOB .. id, 'task', ARGV[first + 1], 'args', ARGV[first + 2], 'created_at', now, unpack(fields))
-  end
+  store(first, (255 - ARGV[first + 3]) * BAND + seq + i, ready, later_on)
 end
 many('ZADD', QUEUE, ready)
 local earliest = schedule(later_on)

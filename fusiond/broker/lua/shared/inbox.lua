@@ -73,8 +73,8 @@ local function defaults(job)
   job.due = job.at and math.floor(job.at * 1000) or job.delay and now + math.floor(job.delay * 1000) or 0
 end
 
--- take(raw, nth, ready, later): stores one job and lists it in one of the two; raises a reason
-local function take(raw, nth, ready, later)
+-- take(raw, nth, ready, later_on): stores one job and lists it in one of the two; raises a reason
+local function take(raw, nth, ready, later_on)
   local job = read(raw)
   job.id = job.id or new_id(raw, nth)
   local key = JOB .. job.id
@@ -86,13 +86,13 @@ local function take(raw, nth, ready, later)
   defaults(job)
   local score = (255 - job.priority) * BAND + redis.call('INCR', SEQ)
   local list, place = ready, score
-  if job.due > now then list, place = later, job.due end
+  if job.due > now then list, place = later_on, job.due end
   list[#list + 1], list[#list + 2] = place, job.id
   local fields = { 'task', job.task, 'args', raw, 'created_at', now }
   local function set(name, value)
     if value then fields[#fields + 1], fields[#fields + 2] = name, value end
   end
-  set('score', list == later and score)
+  set('score', list == later_on and score)
   set('expires_at', job.expires_at)
   set('header', header(job))
   redis.call('HSET', key, unpack(fields))
@@ -112,13 +112,13 @@ local function take_in(limit)
   -- full: what was pushed stays in the inbox until there is room
   if max then limit = math.min(limit, max - redis.call('ZCARD', QUEUE) - redis.call('ZCARD', SCHEDULED)) end
   if limit <= 0 then return 0, false end
-  local ready, later = {}, {}
+  local ready, later_on = {}, {}
   -- LPUSH at one end, RPOP at the other: first in, first out
   for nth, raw in ipairs(redis.call('RPOP', inbox, limit)) do
-    local good, reason = pcall(take, raw, nth, ready, later)
+    local good, reason = pcall(take, raw, nth, ready, later_on)
     if not good then broken('inbox: ' .. tostring(reason), raw) end
   end
   many('ZADD', QUEUE, ready)
-  schedule(later)
+  schedule(later_on)
   return math.min(length, limit), length > limit
 end

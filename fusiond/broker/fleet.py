@@ -1,0 +1,123 @@
+"""
+What daemons and workers say about themselves, beside the queues: workers, catalogue, generations.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from fusiond.broker.call import Call, Plan, as_is, nothing, plain, scripted
+from fusiond.broker.records import Catalogue, Worker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from fusiond.broker.keys import Keys
+
+#: seconds after which a worker that says nothing is gone
+WORKER_TTL = 420
+#: seconds after which what a silent daemon declared is dropped by another, 7 days
+CATALOGUE_TTL = 7 * 86400
+
+
+class FleetVerbs:
+    """Verbs about the processes that work, and about what they can do."""
+
+    __slots__ = ()
+    keys: Keys
+
+    def announce(self, worker: str, fields: Mapping[str, str | int], *, ttl: int = WORKER_TTL) -> Plan[None]:
+        """Say what a worker (`<host>.<pid>`) is and does; to be repeated within `ttl` seconds."""
+        key = self.keys.worker(worker)
+        words = [word for field in fields.items() for word in field]
+        yield [
+            plain(nothing, "HSET", key, *words),
+            plain(nothing, "EXPIRE", key, ttl),
+            plain(nothing, "SADD", self.keys.workers, worker),
+        ]
+
+    def withdraw(self, worker: str) -> Plan[None]:
+        """Say that a worker has ended."""
+        yield [
+            plain(nothing, "DEL", self.keys.worker(worker)),
+            plain(nothing, "SREM", self.keys.workers, worker),
+        ]
+
+    def workers(self) -> Plan[list[Worker]]:
+        """All workers that have said something within their ttl; the names of the others are dropped."""
+        names = yield plain(as_is, "SMEMBERS", self.keys.workers)
+        if not names:
+            return []
+        found = yield [plain(_fields, "HGETALL", self.keys.worker(name.decode())) for name in names]
+        silent = [name for name, fields in zip(names, found, strict=True) if not fields]
+        if silent:
+            yield plain(nothing, "SREM", self.keys.workers, *silent)
+        return sorted(Worker(name.decode(), fields) for name, fields in zip(names, found, strict=True) if fields)
+
+    def publish_catalogue(
+        self,
+        daemon: str,
+        hash: str,  # noqa: A002
+        tasks: Mapping[str, Mapping[str, object]],
+        *,
+        priorities: Mapping[str, int],
+        queues: Iterable[str],
+        ttl: int = CATALOGUE_TTL,
+    ) -> Plan[int]:
+        """
+        Tell producers what may be enqueued.
+
+        Args:
+            daemon: a name that stays over restarts, such as the host's and the configuration's.
+            hash: of the configuration's content.
+            tasks: task -> {queue, priority, expires in seconds or None, run, …}, whatever producers need, as JSON.
+            priorities: the names of priorities.
+            queues: all queues that the file declares.
+            ttl: seconds; to be repeated well within.
+
+        Returns:
+            the generation: a number by which the hosts' configurations are ordered, newest highest.
+        """
+        before = yield plain(_entry, "HGET", self.keys.catalog, daemon)
+        generation = yield scripted("generation", self.keys.meta, (hash, before.hash if before else ""), as_is)
+        body = json.dumps({"tasks": tasks, "priorities": priorities, "queues": sorted(queues)})
+        words = (daemon, ttl * 1000, generation, hash, body)
+        yield scripted("publish", self.keys.catalog, words, nothing)
+        return int(generation)
+
+    def catalogue(self) -> Call[Catalogue]:
+        """The union of what all daemons declare; of two that declare the same name, the newest generation wins."""
+        return plain(_catalogue, "HGETALL", self.keys.catalog)
+
+
+class _Entry(NamedTuple):
+    """One daemon's field of the catalogue."""
+
+    generation: int
+    hash: str
+    body: bytes
+
+
+def _entry(raw: bytes | None) -> _Entry | None:
+    if raw is None:
+        return None
+    head, _, body = raw.partition(b"\n")
+    _stale, generation, hash_ = head.split()
+    return _Entry(int(generation), hash_.decode(), body)
+
+
+def _catalogue(flat: list[bytes]) -> Catalogue:
+    tasks: dict[str, dict[str, object]] = {}
+    priorities: dict[str, int] = {}
+    queues: set[str] = set()
+    for entry in sorted(filter(None, map(_entry, flat[1::2]))):
+        body = json.loads(entry.body)
+        tasks |= body["tasks"]
+        priorities |= body["priorities"]
+        queues |= set(body["queues"])
+    return Catalogue(tasks, priorities, frozenset(queues))
+
+
+def _fields(flat: Any) -> dict[str, str]:
+    return {name.decode(): value.decode(errors="replace") for name, value in zip(flat[::2], flat[1::2], strict=True)}

@@ -1,0 +1,33 @@
+-- include: now queue many ends
+--
+-- cancel(queue, id, ttl_ms): ends a job that waits, asks for the end of one that runs.
+--
+-- KEYS  1 ns:{q}
+-- ARGV  1 id · 2 ms that the canceled job is kept
+-- reply canceled · asked: it runs; its dispatcher hears of it by the next renew, which the message on `wake` brings forward ·
+--       ended: it had ended before · missing
+--
+-- moves queue | scheduled | deferred -> canceled
+-- A finish that arrives before the cancel is carried out wins.
+-- touches queue scheduled deferred job canceled wake
+
+redis.call('ZREM', QUEUE, '')
+local id, ttl = ARGV[1], ARGV[2]
+local h = redis.pcall('HMGET', JOB .. id, 'task', 'token', 'ended_at')
+if h.err or not h[1] then return 'missing' end
+if h[3] then return 'ended' end
+if h[2] and h[2] ~= '' then
+  redis.call('HSET', JOB .. id, 'cancel', ttl)
+  redis.call('PUBLISH', WAKE, 'cancel')
+  return 'asked'
+end
+local score = redis.call('ZSCORE', QUEUE, id)
+redis.call('ZREM', QUEUE, id)
+redis.call('ZREM', SCHEDULED, id)
+redis.call('ZREM', ROOT .. ':deferred', id)
+if score then redis.call('HSET', JOB .. id, 'score', score) end
+redis.call('HSET', JOB .. id, 'ended_at', now, 'last_outcome', 'canceled',
+  'error', failure('CANCELED', 'it was canceled before it began'))
+redis.call('ZADD', ROOT .. ':canceled', keep_until(ttl), id)
+trim('canceled', 10)
+return 'canceled'

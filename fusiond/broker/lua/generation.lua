@@ -1,0 +1,22 @@
+-- generation(hash, before): the number of an accepted configuration, the same on every host that accepts the same content.
+--
+-- KEYS  1 ns:meta
+-- ARGV  1 hash of the content · 2 hash of what this daemon had accepted before, or empty
+-- reply the number: a new one if the content is new, or if this daemon has come back to it from something newer
+--
+-- touches meta
+
+local KEPT = 100
+local newest = tonumber(redis.call('HGET', KEYS[1], 'generation')) or 0
+local known = tonumber(redis.call('HGET', KEYS[1], 'generation:' .. ARGV[1]))
+local came_back = ARGV[2] ~= '' and ARGV[2] ~= ARGV[1]
+if known and (known == newest or not came_back) then return known end
+newest = newest + 1
+redis.call('HSET', KEYS[1], 'generation', newest, 'generation:' .. ARGV[1], newest)
+if redis.call('HLEN', KEYS[1]) > 2 * KEPT then
+  local all = redis.call('HGETALL', KEYS[1])
+  for i = 1, #all, 2 do
+    if all[i]:find('^generation:') and tonumber(all[i + 1]) <= newest - KEPT then redis.call('HDEL', KEYS[1], all[i]) end
+  end
+end
+return newest

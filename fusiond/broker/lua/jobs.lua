@@ -1,0 +1,23 @@
+-- include: queue
+--
+-- jobs(queue, status, start, count): a page of the jobs of one status.
+--
+-- KEYS  1 ns:{q}
+-- ARGV  1 status · 2 start, from 0 · 3 count
+-- reply {id, score, {field, value, …}, …}: waiting and running ones in their order, ended ones with the longest kept first
+--
+-- moves nothing
+-- touches queue scheduled started finished failed canceled deferred job
+
+local status, start = ARGV[1], tonumber(ARGV[2])
+local waits = status == 'queued' or status == 'scheduled' or status == 'started' or status == 'deferred'
+local key = status == 'queued' and QUEUE or ROOT .. ':' .. status
+local page = redis.call(waits and 'ZRANGE' or 'ZREVRANGE', key, start, start + ARGV[3] - 1, 'WITHSCORES')
+local replies = {}
+for i = 1, #page, 2 do
+  local fields = redis.pcall('HGETALL', JOB .. page[i])
+  if not fields.err and #fields > 0 then
+    replies[#replies + 1], replies[#replies + 2], replies[#replies + 3] = page[i], page[i + 1], fields
+  end
+end
+return replies

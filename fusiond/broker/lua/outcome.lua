@@ -1,0 +1,16 @@
+-- include: queue status
+--
+-- outcome(queue, id): the status, and how it ended if it has; little, since producers ask again and again.
+--
+-- KEYS  1 ns:{q}
+-- ARGV  1 id
+-- reply nil: no such job, or {status, result | nil, error | nil}
+--
+-- moves nothing
+-- touches queue scheduled started finished failed canceled deferred job
+
+local status = status_of(ARGV[1])
+if not status then return false end
+if status ~= 'finished' and status ~= 'failed' and status ~= 'canceled' then return { status } end
+local h = redis.pcall('HMGET', JOB .. ARGV[1], 'result', 'error')
+return { status, h[1], h[2] }
