@@ -1,0 +1,199 @@
+"""
+What a reload would do: (old Config, new Config) → Plan.
+
+    kept      nothing that the group knows has changed: its pids stay
+    changed   the running programs are told: processes, queues, order, weights, max_jobs, max_memory, drain_timeout
+    replaced  a new group is started beside the old one: user, directory, python, environment, isolation, umask,
+              and a task that the group must load and has not loaded
+    added, removed
+    refused   the broker, and what was opened at start: the daemon must be restarted
+
+Tasks, cron entries, queues, retry policies, priorities and the log level change in place for all programs.
+Pure. A key is named, its value never is: it may be a secret.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fusiond.config.model import Config, Task, WorkerGroup
+
+Action = Literal["kept", "changed", "replaced", "added", "removed"]
+
+#: keys of a group whose change its running dispatcher takes in
+IN_PLACE: Final = frozenset({"processes", "queues", "order", "weights", "max_jobs", "max_memory", "drain_timeout"})
+#: sections whose names come and go under running programs
+_SECTIONS: Final = ("priorities", "retry_policies", "queues", "tasks", "cron")
+#: what is opened once, at start
+_AT_START: Final = ("broker", "control", "logging", "state_directory", "runtime_directory")
+#: what of it can be told to a running program
+_TOLD: Final = frozenset({"logging.level"})
+
+
+@dataclass(frozen=True, slots=True)
+class GroupChange:
+    """What happens to one worker group, and the keys that caused it."""
+
+    name: str
+    action: Action
+    #: such as `environment.APP_ENV` or `tasks.send_otp.run`
+    because: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SectionChange:
+    """What changes in place in a section: names that come, go, or say something else."""
+
+    section: str
+    added: tuple[str, ...] = ()
+    #: with the key, such as `send_otp.timeout.soft`
+    changed: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything that a reload would do."""
+
+    #: every group of the old and the new Config, by name
+    groups: tuple[GroupChange, ...] = ()
+    #: only sections in which something changes
+    sections: tuple[SectionChange, ...] = ()
+    #: keys that are told to every program, such as `logging.level`
+    told: tuple[str, ...] = ()
+    #: keys that cannot change while the daemon runs; not empty: nothing is done at all
+    refused: tuple[str, ...] = ()
+
+    def names(self, action: Action) -> tuple[str, ...]:
+        """The groups to which this happens."""
+        return tuple(group.name for group in self.groups if group.action == action)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing would change."""
+        return not (self.sections or self.told or self.refused or any(group.action != "kept" for group in self.groups))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as plain data."""
+        return dataclasses.asdict(self)
+
+    def __str__(self) -> str:
+        """One sentence for people: `2 groups kept, 1 replaced (main, because environment.APP_ENV changed)`."""
+        if self.refused:
+            return f"refused: {', '.join(self.refused)} cannot change while the daemon runs; restart it"
+        if self.is_empty:
+            return "nothing changes"
+        parts = [", ".join(_group_phrases(self)), *map(_section_phrase, self.sections)]
+        if self.told:
+            parts.append(f"{', '.join(self.told)} changed")
+        return "; ".join(filter(None, parts))
+
+
+def plan(old: Config, new: Config) -> Plan:
+    """What has to happen so that a daemon that runs `old` runs `new`."""
+    names = sorted(old.workers.keys() | new.workers.keys())
+    keys = [key for field in _AT_START for key in changed_keys(getattr(old, field), getattr(new, field), field)]
+    return Plan(
+        groups=tuple(group_change(old, new, name) for name in names),
+        sections=tuple(change for section in _SECTIONS if (change := _section_change(old, new, section))),
+        told=tuple(key for key in keys if key in _TOLD),
+        refused=tuple(key for key in keys if key not in _TOLD),
+    )
+
+
+def group_change(old: Config, new: Config, name: str) -> GroupChange:
+    """What has to happen to one group; it is in one of the two at least."""
+    before, after = old.workers.get(name), new.workers.get(name)
+    if before is None or after is None:
+        return GroupChange(name, "removed" if after is None else "added")
+    keys = changed_keys(before, after)
+    replacing = [key for key in keys if key.split(".")[0] not in IN_PLACE]
+    replacing += _paths_to_load(old, new, before, after)
+    if replacing:
+        return GroupChange(name, "replaced", tuple(replacing))
+    return GroupChange(name, "changed" if keys else "kept", tuple(keys))
+
+
+def changed_keys(old: Any, new: Any, path: str = "") -> list[str]:
+    """The dotted keys whose values differ, as deep as dataclasses and maps go."""
+    if old == new:
+        return []
+    if dataclasses.is_dataclass(old) and type(old) is type(new):
+        fields = [field.name for field in dataclasses.fields(old)]
+        pairs = [(name, getattr(old, name), getattr(new, name)) for name in fields]
+    elif isinstance(old, Mapping) and isinstance(new, Mapping):
+        pairs = [(name, old.get(name), new.get(name)) for name in sorted(old.keys() | new.keys())]
+    else:
+        return [path]
+    keys = [key for name, a, b in pairs for key in changed_keys(a, b, f"{path}.{name}" if path else name)]
+    return keys or [path]
+
+
+def serves(group: WorkerGroup, queue: str) -> bool:
+    """Whether the group takes jobs from the queue."""
+    return "*" in group.queues or queue in group.queues
+
+
+def _paths_to_load(old: Config, new: Config, before: WorkerGroup, after: WorkerGroup) -> Iterator[str]:
+    """The `run` of each task that the group will run and has not loaded; a new group loads it beside the old one."""
+    loaded = {task.name: task.run for task in _tasks_of(old, before)}
+    for task in _tasks_of(new, after):
+        if loaded.get(task.name) != task.run:
+            yield f"tasks.{task.name}.run"
+
+
+def _tasks_of(config: Config, group: WorkerGroup) -> Iterator[Task]:
+    return (task for task in config.tasks.values() if serves(group, task.queue))
+
+
+def _section_change(old: Config, new: Config, section: str) -> SectionChange | None:
+    before, after = getattr(old, section), getattr(new, section)
+    if before == after:
+        return None
+    common = sorted(before.keys() & after.keys())
+    return SectionChange(
+        section,
+        added=tuple(sorted(after.keys() - before.keys())),
+        changed=tuple(key for name in common for key in changed_keys(before[name], after[name], name)),
+        removed=tuple(sorted(before.keys() - after.keys())),
+    )
+
+
+# -- for people -------------------------------------------------------------------------------------------------------
+
+
+def _group_phrases(plan: Plan) -> Iterator[str]:
+    """`2 groups kept`, `1 replaced (main, because user changed)`; the word `group` stands in the first."""
+    noun = True
+    for action in ("kept", "changed", "replaced", "added", "removed"):
+        groups = [group for group in plan.groups if group.action == action]
+        if not groups:
+            continue
+        word = f" {_plural(len(groups), 'group')}" if noun else f" {len(groups)}"
+        details = "" if action == "kept" else f" ({'; '.join(map(_because, groups))})"
+        yield f"{word.strip()} {'changed in place' if action == 'changed' else action}{details}"
+        noun = False
+
+
+def _because(group: GroupChange) -> str:
+    return f"{group.name}, because {_few(group.because)} changed" if group.because else group.name
+
+
+def _section_phrase(change: SectionChange) -> str:
+    counts = (("added", change.added), ("changed", change.changed), ("removed", change.removed))
+    return f"{change.section}: " + ", ".join(f"{_few(names)} {word}" for word, names in counts if names)
+
+
+def _few(names: tuple[str, ...], limit: int = 5) -> str:
+    rest = len(names) - limit
+    return ", ".join(names[:limit]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
