@@ -1,0 +1,191 @@
+"""
+The dispatcher's hold on its fork server: ask for children, hear of their deaths, survive the server's own.
+
+Commands and reports are those of forkserver.py. When the server dies, its children are ours, since this process is a
+subreaper: they are killed and reaped before anything is said of their jobs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import json
+import logging
+import os
+import signal
+import socket
+import time
+from typing import TYPE_CHECKING, Protocol
+
+from fusiond.worker.launch import Launched, launch, memory_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fusiond.config.model import Config, WorkerGroup
+
+log = logging.getLogger("fusiond.job")
+
+_PACKET = 1 << 17
+_PR_SET_CHILD_SUBREAPER = 36
+#: s; for the kernel to hand over and end what was killed
+_REAP_WITHIN = 5.0
+
+
+class Reports(Protocol):
+    """Who hears what the fork server reports."""
+
+    def on_ready(self, problems: dict[str, list[str]]) -> None:
+        """Every path was tried; task → [code, message] of those that cannot run."""
+
+    def on_forked(self, slot: int, pid: int) -> None:
+        """The slot has a child."""
+
+    def on_unforked(self, slot: int, reason: str) -> None:
+        """The kernel gave no process."""
+
+    def on_died(self, slot: int, status: int) -> None:
+        """The slot's child is dead and reaped; `status` as os.waitstatus_to_exitcode gives it."""
+
+    def on_server_died(self, reason: str) -> None:
+        """The fork server and every child are dead and reaped."""
+
+
+class ForkServer:
+    """One fork server's process, from launch to death."""
+
+    def __init__(self, launched: Launched, reports: Reports) -> None:
+        self._launched, self._reports = launched, reports
+        self._loop = asyncio.get_running_loop()
+        self._printed: list[str] = []
+        self._loop.add_reader(launched.control, self._hear)
+        self._loop.add_reader(launched.output, self._read_output)
+
+    @classmethod
+    def start(cls, config: Config, group: WorkerGroup, reports: Reports) -> ForkServer:
+        """Start one for the group. Raises OSError or LookupError, as `launch` does."""
+        be_subreaper()
+        return cls(launch(config, group), reports)
+
+    @property
+    def pid(self) -> int:
+        """The server's process."""
+        return self._launched.process.pid
+
+    def fork(self, slot: int, fds: tuple[int, int, int]) -> None:
+        """Ask for a child; `fds`: its socket, output pipe and page."""
+        self._send(f"fork {slot}", *fds)
+
+    def kill(self, slot: int) -> None:
+        """Kill the slot's child and its process group; on_died follows."""
+        self._send(f"kill {slot}")
+
+    def set_table(self, table: bytes) -> None:
+        """Children forked from now on have this table."""
+        fd = memory_file("fusiond-table", table)
+        self._send("table", fd)
+        os.close(fd)
+
+    def close(self) -> None:
+        """Let the server end, children included, and wait for it; nothing is reported any more."""
+        self._forget()
+        self._reap_all()
+
+    def _send(self, text: str, *fds: int) -> None:
+        try:
+            socket.send_fds(self._launched.control, [text.encode()], fds)
+        except BlockingIOError:
+            # Thousands of commands are unread: the server is stopped, and nothing that it has can be trusted.
+            os.kill(self.pid, signal.SIGKILL)
+        except OSError:
+            return  # it is dead; its end of the socket says so next
+
+    def _hear(self) -> None:
+        for _ in range(64):
+            try:
+                packet = self._launched.control.recv(_PACKET)
+            except BlockingIOError:
+                return
+            except OSError:
+                packet = b""
+            if not packet:
+                self._forget()
+                self._reap_all()
+                self._reports.on_server_died(self._reason())
+                return
+            self._report(packet)
+
+    def _report(self, packet: bytes) -> None:
+        verb, _, rest = packet.partition(b" ")
+        if verb == b"ready":
+            self._reports.on_ready(json.loads(rest))
+            return
+        slot, _, detail = rest.decode().partition(" ")
+        if verb == b"forked":
+            self._reports.on_forked(int(slot), int(detail))
+        elif verb == b"unforked":
+            self._reports.on_unforked(int(slot), detail)
+        elif verb == b"died":
+            self._reports.on_died(int(slot), os.waitstatus_to_exitcode(int(detail.split()[1])))
+
+    def _read_output(self) -> None:
+        """What imports print goes to the group's log; the last lines explain a server that does not start."""
+        try:
+            data = os.read(self._launched.output, 1 << 16)
+        except OSError:
+            return
+        if not data:
+            self._loop.remove_reader(self._launched.output)
+        for line in data.decode(errors="backslashreplace").splitlines():
+            self._printed = [*self._printed[-19:], line]
+            log.info(line)
+
+    def _reason(self) -> str:
+        status = self._launched.process.returncode
+        how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+        return f"the fork server {how}" + (f": {self._printed[-1]}" if self._printed else "")
+
+    def _forget(self) -> None:
+        self._loop.remove_reader(self._launched.control)
+        self._loop.remove_reader(self._launched.output)
+        self._launched.control.close()
+        if self._launched.output >= 0:
+            self._read_output()
+            os.close(self._launched.output)
+
+    def _reap_all(self) -> None:
+        """Kill and reap the server and all that it leaves to us; bounded, the loop waits."""
+        process = self._launched.process
+        deadline = time.monotonic() + _REAP_WITHIN
+        _wait(lambda: process.poll() is not None, time.monotonic() + _REAP_WITHIN / 5)
+        process.kill()
+        process.wait()
+        _wait(_no_children, deadline)
+
+
+def be_subreaper() -> None:
+    """Inherit the orphans of the fork server, to kill them."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def _wait(done: Callable[[], bool], deadline: float) -> None:
+    while not done() and time.monotonic() < deadline:
+        time.sleep(0.002)
+
+
+def _no_children() -> bool:
+    """Kill each child, its group first, and reap what is dead; whether none is left."""
+    pid = os.getpid()
+    with open(f"/proc/{pid}/task/{pid}/children") as file:  # noqa: PTH123
+        children = [int(word) for word in file.read().split()]
+    for child in children:
+        for kill in (os.killpg, os.kill):
+            try:
+                kill(child, signal.SIGKILL)
+            except (ProcessLookupError, PermissionError):
+                continue
+        try:
+            os.waitpid(child, os.WNOHANG)
+        except ChildProcessError:
+            continue
+    return not children

@@ -1,0 +1,401 @@
+"""
+Hand a group's jobs to its children.
+
+1. claim   as many jobs as there is room for
+2. hand    them to the children (pool.py)
+3. renew   the leases of jobs still held (leases.py)
+4. settle  outcomes, many in the round trip of the next claim
+5. wait    for outcomes, a wake-up, the next due job, or the poll
+
+It serves until it is told to drain, which has no deadline, or to stop cold.
+
+Knows Redis and sockets. Never loads task code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import logging
+import random
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from fusiond.broker.records import Claim, Outcome
+from fusiond.errors import BrokerError, BrokerUnavailable, FusionError
+from fusiond.job import new_token
+from fusiond.worker import outcomes
+from fusiond.worker.leases import LEASE_MS, pause, trusted_until
+from fusiond.worker.pool import Pool
+from fusiond.worker.queues import Queues
+from fusiond.worker.slots import Attempt, Doom
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterator
+
+    from fusiond.broker.broker import Broker
+    from fusiond.broker.call import Call
+    from fusiond.broker.connection import AsyncConnection
+    from fusiond.config.model import Config, RetryPolicy, Task, WorkerGroup
+    from fusiond.worker.wire import OutcomeMessage
+
+log = logging.getLogger(__name__)
+
+#: leases that may expire on one job before it fails
+MAX_RESCUES = 25
+#: s; a claim of all queues in case a wake-up was lost
+POLL = 5.0
+#: s; how long a claimed job may wait for a child before it goes back
+PENDING = 0.2
+#: s; a job of a task that this file does not have goes back for so long, and fails when its age is above the grace
+UNKNOWN_DELAY, UNKNOWN_GRACE = 5.0, 3600.0
+#: outcomes in one call
+_SETTLE = 500
+#: jobs asked for in one call
+_CLAIM = 512
+#: s; for the last outcomes to reach Redis, once nothing runs any more
+_LAST_SETTLE = 5.0
+
+
+class Phase(enum.IntEnum):
+    """How far it is on its way to the end."""
+
+    HELD = 0
+    SERVING = 1
+    DRAINING = 2
+    COLD = 3
+
+
+class _Request(NamedTuple):
+    """One round trip."""
+
+    settles: list[tuple[str, list[Outcome]]]
+    #: queue, want, nonce
+    claims: list[tuple[str, int, str]]
+    #: the settles, then the claims
+    calls: list[Call[Any]]
+
+
+class Dispatcher:
+    """One group's dispatcher. It is the host of its pool."""
+
+    def __init__(
+        self, name: str, config: Config, group: WorkerGroup, broker: Broker, connection: AsyncConnection
+    ) -> None:
+        """`name`: of this dispatcher, `host.pid`; `connection`: for claims and settles alone."""
+        self.name, self.config, self.group = name, config, group
+        self._broker, self._connection = broker, connection
+        self.phase = Phase.HELD
+        self.pool = Pool(config, group, self)
+        self.queues = _queues(config, group)
+        self.ready: asyncio.Future[dict[str, list[str]]] = asyncio.get_running_loop().create_future()
+        self.counts = {"finished": 0, "failed": 0, "retry": 0, "released": 0, "canceled": 0}
+        self._pending: deque[Attempt] = deque()
+        self._outcomes: dict[str, list[Outcome]] = {}
+        self._unanswered: _Request | None = None
+        self._wake = asyncio.Event()
+        self._due: dict[str, asyncio.TimerHandle] = {}
+        self._rand = random.Random()  # noqa: S311 - jitter
+        self._side: set[asyncio.Task[None]] = set()
+
+    # -- from outside -------------------------------------------------------------------------------------------------
+
+    def go(self) -> None:
+        """Begin to claim."""
+        if self.phase == Phase.HELD:
+            self.phase = Phase.SERVING
+            self._wake.set()
+
+    def leave(self, slots: int) -> None:
+        """Claim for so many slots less: the group's former generation still uses them."""
+        self.pool.left = slots
+        self._wake.set()
+
+    def open(self, queue: str | None = None) -> None:
+        """Claim from the queue, or from all: there may be jobs."""
+        if queue is None:
+            self.queues.open_all()
+        else:
+            self.queues.open(queue)
+        self._wake.set()
+
+    def set_config(self, config: Config, group: WorkerGroup) -> None:
+        """Follow a change in place."""
+        self.config, self.group = config, group
+        self.queues = _queues(config, group)
+        self.pool.set_config(config, group)
+        self._wake.set()
+
+    def drain(self) -> None:
+        """Claim no more, give back what was not begun, end when the last job ends."""
+        if self.phase < Phase.DRAINING:
+            self.phase = Phase.DRAINING
+            self.on_back(list(self._pending))
+            self._pending.clear()
+            self.pool.take_all_back()
+            self._wake.set()
+
+    def stop_cold(self) -> None:
+        """Kill what runs, give it back, and end."""
+        self.drain()
+        if self.phase < Phase.COLD:
+            self.phase = Phase.COLD
+            if not self.ready.done():
+                self.ready.set_result({})
+            self.pool.kill_all()
+            self._wake.set()
+
+    def held(self) -> Iterator[Attempt]:
+        """All attempts whose leases must be kept."""
+        yield from self._pending
+        for slot in self.pool.slots.values():
+            yield from slot.outstanding.values()
+
+    def on_leases_changed(self) -> None:
+        """Some attempts turned out lost or canceled."""
+        gone = [attempt for attempt in self._pending if attempt.lost or attempt.canceled]
+        for attempt in gone:
+            self._pending.remove(attempt)
+        self.on_back(gone)
+        self.pool.watch()
+
+    # -- the loop -----------------------------------------------------------------------------------------------------
+
+    async def serve(self) -> None:
+        """Until it has drained."""
+        failures = 0
+        give_up: float | None = None
+        while not (self.phase >= Phase.DRAINING and self._drained()):
+            await self._wake.wait()
+            self._wake.clear()
+            self.pool.hand(self._pending)
+            try:
+                await self._exchange()
+                if failures:
+                    log.info("Redis is back")
+                failures = 0
+            except BrokerUnavailable as error:
+                failures += 1
+                if failures == 1:
+                    log.error("%s Trying again for as long as it takes.", f"{error}.".replace("?.", "?"))  # noqa: TRY400
+                give_up = give_up or (time.monotonic() + _LAST_SETTLE if self._only_settles() else None)
+                if give_up and time.monotonic() > give_up:
+                    log.error("outcomes could not be settled; their leases will expire and they will run again")  # noqa: TRY400
+                    return
+                await self._sleep(pause(failures))
+                self._wake.set()
+
+    async def _sleep(self, seconds: float) -> None:
+        """Wait; less where there is nothing left but to end."""
+        await asyncio.sleep(min(seconds, 0.5) if self._only_settles() else seconds)
+
+    def _drained(self) -> bool:
+        return not self.pool.running and not (self._pending or self._outcomes or self._unanswered or self._side)
+
+    def _only_settles(self) -> bool:
+        return self.phase >= Phase.DRAINING and not self.pool.running
+
+    async def _exchange(self) -> None:
+        """Settle what has ended and claim what there is room for, in one round trip. Raises BrokerUnavailable."""
+        request = self._unanswered or self._request()
+        if not request.calls:
+            return
+        # If no reply comes, each may have been done or not: the same is asked again, and settle and claim know it.
+        self._unanswered = request
+        sent = time.monotonic_ns()
+        replies = await self._connection.run_many(request.calls)
+        self._unanswered = None
+        for (queue, batch), reply in zip(request.settles, replies, strict=False):
+            self._settled(queue, batch, reply)
+        for (queue, want, nonce), reply in zip(request.claims, replies[len(request.settles) :], strict=True):
+            self._claimed(queue, want, nonce, sent, reply)
+        self.pool.hand(self._pending)
+        if self._pending:
+            asyncio.get_running_loop().call_later(PENDING, self._release_stale)
+
+    def _request(self) -> _Request:
+        taken, self._outcomes = self._outcomes, {}
+        settles = [
+            (queue, batch[at : at + _SETTLE]) for queue, batch in taken.items() for at in range(0, len(batch), _SETTLE)
+        ]
+        claims = [(queue, want, new_token()) for queue, want in self.queues.shares(self._want())]
+        calls: list[Call[Any]] = [self._broker.settle(queue, batch) for queue, batch in settles]
+        calls += [self._claim(queue, want, nonce) for queue, want, nonce in claims]
+        return _Request(settles, claims, calls)
+
+    def _want(self) -> int:
+        if self.phase != Phase.SERVING:
+            return 0
+        return min(_CLAIM, self.pool.room() - len(self._pending))
+
+    def _claim(self, queue: str, want: int, nonce: str) -> Call[Claim]:
+        return self._broker.claim(
+            queue, want, dispatcher=self.name, nonce=nonce, lease_ms=LEASE_MS, max_rescues=MAX_RESCUES
+        )
+
+    def _settled(self, queue: str, batch: list[Outcome], reply: object) -> None:
+        if isinstance(reply, BrokerError):
+            log.error("queue '%s': outcomes are kept and tried again: %s", queue, reply)
+            self._outcomes.setdefault(queue, [])[:0] = batch
+            asyncio.get_running_loop().call_later(1.0, self._wake.set)
+            return
+        assert isinstance(reply, list)  # noqa: S101 - what settle gives
+        for outcome, flag in zip(batch, reply, strict=True):
+            if flag == 0:
+                log.warning(
+                    "an outcome came too late: the lease was lost", extra={"job": _text(outcome.id), "queue": queue}
+                )
+            else:
+                self.counts[outcome.kind] += 1
+
+    def _claimed(self, queue: str, want: int, nonce: str, sent: int, reply: object) -> None:
+        if isinstance(reply, BrokerError):
+            log.error("queue '%s': no jobs can be claimed: %s", queue, reply)
+            self.queues.dry(queue)
+            return
+        assert isinstance(reply, Claim)  # noqa: S101 - what claim gives
+        if len(reply.jobs) < want and not reply.more:
+            self.queues.dry(queue)
+            self._note_due(queue, reply.next_due_ms)
+        else:
+            self._wake.set()
+        lease = trusted_until(sent)
+        for job in reply.jobs:
+            self._take(Attempt(queue, job.id, nonce, *job[1:3], job.header, *job[3:6], lease, sent))
+
+    def _take(self, attempt: Attempt) -> None:
+        if self.phase >= Phase.DRAINING:
+            self._settle(attempt, outcomes.released(attempt, "not begun"))
+        elif attempt.task.decode(errors="replace") in self.config.tasks:
+            self._pending.append(attempt)
+        else:
+            self._aside(self._unknown(attempt))
+
+    def _note_due(self, queue: str, due_ms: int | None) -> None:
+        """Claim again when the queue's next job comes due."""
+        timer = self._due.pop(queue, None)
+        if timer:
+            timer.cancel()
+        if due_ms is not None and due_ms < POLL * 1000:
+            self._due[queue] = asyncio.get_running_loop().call_later(due_ms / 1000 + 0.001, self.open, queue)
+
+    def _release_stale(self) -> None:
+        """Give back what no child has taken in time: another host may have one."""
+        oldest = time.monotonic_ns() - int(PENDING * 1e9)
+        stale = [attempt for attempt in self._pending if attempt.claimed <= oldest]
+        for attempt in stale:
+            self._pending.remove(attempt)
+            self._settle(attempt, outcomes.released(attempt, "no child was free"))
+
+    async def _unknown(self, attempt: Attempt) -> None:
+        """A task that this file does not have: another host's newer file may, during a roll-out."""
+        try:
+            record = await self._connection.run(self._broker.job(attempt.queue, attempt.id.decode()))
+        except BrokerError:
+            return  # the lease will expire
+        age = time.time() - (record.created_at or 0) / 1000 if record else 0.0
+        if age < UNKNOWN_GRACE:
+            self._settle(attempt, outcomes.released(attempt, "unknown task", UNKNOWN_DELAY))
+        else:
+            self._settle(attempt, outcomes.not_found(attempt, UNKNOWN_GRACE))
+
+    def _aside(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._side.add(task)
+        task.add_done_callback(self._side.discard)
+
+    # -- what the pool tells ------------------------------------------------------------------------------------------
+
+    def on_room(self) -> None:
+        """A child may take more."""
+        self._wake.set()
+
+    def on_ready(self, problems: dict[str, list[str]]) -> None:
+        """The tasks are loaded."""
+        if not self.ready.done():
+            self.ready.set_result(problems)
+
+    def on_start_failed(self, reason: str) -> None:
+        """The fork server did not come up."""
+        if not self.ready.done():
+            self.ready.set_exception(FusionError(reason))
+
+    def on_outcome(self, attempt: Attempt, outcome: OutcomeMessage) -> None:
+        """It ran to its end."""
+        if attempt.lost:
+            return
+        task, policy = self._policy(attempt)
+        settled = outcomes.ran(attempt, outcome, task, policy, self._rand)
+        if settled.kind != "finished":
+            _log_failure(attempt, settled)
+        self._settle(attempt, settled)
+
+    def on_back(self, attempts: list[Attempt]) -> None:
+        """They were never begun."""
+        for attempt in reversed(attempts):
+            if attempt.lost:
+                continue
+            if attempt.canceled:
+                self._settle(attempt, outcomes.canceled(attempt, self._policy(attempt)[0]))
+            elif self.phase >= Phase.DRAINING or attempt.lease <= time.monotonic_ns():
+                self._settle(attempt, outcomes.released(attempt, "not begun"))
+            else:
+                self._pending.appendleft(attempt)
+        self._wake.set()
+
+    def on_killed(self, attempt: Attempt, doom: Doom | None, status: int) -> None:
+        """Its child died in the middle of it."""
+        task, policy = self._policy(attempt)
+        settled = outcomes.killed(attempt, doom, status, task, policy)
+        if settled is not None:
+            if settled.crash:
+                _log_failure(attempt, settled)
+            self._settle(attempt, settled)
+        else:
+            log.warning("its lease was lost, its child was killed", extra=_fields(attempt))
+
+    def on_unheard(self, attempt: Attempt) -> None:
+        """It ran, and its outcome died with its child."""
+        self._settle(attempt, outcomes.released(attempt, "its child died with another job"))
+
+    def _settle(self, attempt: Attempt, outcome: Outcome) -> None:
+        self._outcomes.setdefault(attempt.queue, []).append(outcome)
+        self._wake.set()
+
+    def _policy(self, attempt: Attempt) -> tuple[Task, RetryPolicy]:
+        """As of now: a reload applies to jobs that run."""
+        task = self.config.tasks.get(attempt.task.decode()) or self._gone(attempt)
+        return task, self.config.retry_policies[task.retry]
+
+    def _gone(self, attempt: Attempt) -> Task:
+        """A task that a reload took out of the file while its job ran: the built-in policies hold."""
+        from fusiond.config.model import Task
+
+        return Task(attempt.task.decode(), "")
+
+
+def _queues(config: Config, group: WorkerGroup) -> Queues:
+    """The group's queues; `*` stands for each that the file has."""
+    names = dict.fromkeys(name for entry in group.queues for name in (config.queues if entry == "*" else (entry,)))
+    return Queues(names, group.order, group.weights)
+
+
+def _log_failure(attempt: Attempt, outcome: Outcome) -> None:
+    level = logging.WARNING if outcome.kind == "retry" else logging.ERROR
+    if log.isEnabledFor(level):
+        import json
+
+        error = json.loads(outcome.payload)
+        what = error["type"] or error["code"]
+        then = f"tried again in {outcome.ms / 1000:g} s" if outcome.kind == "retry" else outcome.kind
+        log.log(level, "%s: %s (%s)", what, error["message"], then, extra=_fields(attempt))
+
+
+def _fields(attempt: Attempt) -> dict[str, str]:
+    fields = {"job": attempt.id.decode(), "task": attempt.task.decode(errors="replace"), "queue": attempt.queue}
+    return fields | {"attempt": str(attempt.attempts)}
+
+
+def _text(value: bytes | str) -> str:
+    return value.decode() if isinstance(value, bytes) else value

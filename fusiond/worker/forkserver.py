@@ -1,0 +1,227 @@
+"""
+A lean process that has the task modules loaded and forks the children.
+
+1. preload  every dotted path of the group, once; say what failed
+2. fork     a child for a slot, when the dispatcher sends its socket, output pipe and page
+3. reap     children, their process groups and what they left behind; report each death
+4. end      when the control socket does, and take everything along
+
+On the control socket, one packet each, `fork` with three descriptors, `table` with one:
+
+    fork SLOT    kill SLOT    table                                             (from the dispatcher)
+    ready JSON   forked SLOT PID   unforked SLOT REASON   died SLOT PID STATUS  (from here; STATUS as wait gives it)
+
+Knows task code. No Redis, no asyncio, no YAML: what is loaded here is what each fork has to copy.
+
+Standard library only, CPython 3.9 and later: it runs under the application's own interpreter.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import select
+import signal
+import socket
+import sys
+from typing import Any
+
+from . import child, task, wire
+
+#: characters of one import failure, and failures that are told; a packet has its limit
+MAX_PROBLEM, MAX_PROBLEMS = 500, 100
+
+
+def main(control: int, setup: dict[str, Any]) -> None:
+    """
+    Serve the dispatcher until it is gone.
+
+    Args:
+        control: descriptor of the control socket.
+        setup: directory, umask, fork, max_jobs, max_memory, preload {task: path}, table {task: row}.
+    """
+    sock = socket.socket(fileno=control)
+    os.set_inheritable(control, False)
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    if setup["umask"] is not None:
+        os.umask(setup["umask"])
+    sys.path[:] = [setup["directory"], *(path for path in sys.path if path)]
+    problems = preload(setup["preload"])
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    server = ForkServer(sock, child.read_table(json.dumps(setup["table"]).encode()), _settings(setup))
+    # What is alive now is shared with every child; unfrozen, one collection in a child would copy all of its pages.
+    gc.collect()
+    gc.freeze()
+    sock.send(b"ready " + json.dumps(problems).encode())
+    server.serve()
+
+
+def _settings(setup: dict[str, Any]) -> child.Settings:
+    return child.Settings(setup["fork"], setup["max_jobs"], setup["max_memory"])
+
+
+def preload(paths: dict[str, str]) -> dict[str, list[str]]:
+    """Import what the tasks need; returns task → [code, message] of each that cannot run."""
+    problems: dict[str, list[str]] = {}
+    for name, path in paths.items():
+        try:
+            task.load(path)
+        except task.TaskError as error:
+            if len(problems) < MAX_PROBLEMS:
+                problems[name] = [error.code, str(error)[:MAX_PROBLEM]]
+    return problems
+
+
+class ForkServer:
+    """The children of one group, by slot and by pid."""
+
+    def __init__(self, control: socket.socket, rows: dict[bytes, child.TaskRow], settings: child.Settings) -> None:
+        self._control, self._rows, self._settings = control, rows, settings
+        self._slots: dict[int, int] = {}
+        self._pids: dict[int, int] = {}
+        self._deaths, deaths = os.pipe()
+        for fd in (self._deaths, deaths):
+            os.set_blocking(fd, False)
+        signal.signal(signal.SIGCHLD, lambda _signal, _frame: None)
+        signal.set_wakeup_fd(deaths, warn_on_full_buffer=False)
+
+    def serve(self) -> None:
+        """Until the control socket ends."""
+        poll = select.poll()
+        poll.register(self._control, select.POLLIN)
+        poll.register(self._deaths, select.POLLIN)
+        while True:
+            ready = {fd for fd, _event in poll.poll()}
+            if self._deaths in ready:
+                os.read(self._deaths, 4096)
+                self._reap()
+            if self._control.fileno() in ready and not self._command():
+                self._end()
+                return
+
+    def _command(self) -> bool:
+        """Do what one packet asks; False: the dispatcher is gone."""
+        try:
+            packet, fds, _flags, _address = socket.recv_fds(self._control, 256, 3, socket.MSG_CMSG_CLOEXEC)
+        except ConnectionError:
+            return False
+        if not packet:
+            return False
+        verb, _, rest = packet.partition(b" ")
+        if verb == b"fork":
+            self._fork(int(rest), fds)
+        elif verb == b"kill":
+            self._kill(self._slots.get(int(rest)))
+        elif verb == b"table":
+            with open(fds[0], "rb") as file:
+                self._rows = child.read_table(file.read())
+        return True
+
+    def _fork(self, slot: int, fds: list[int]) -> None:
+        try:
+            pid = os.fork()
+        except OSError as error:
+            self._say(f"unforked {slot} {error.strerror}")
+        else:
+            if pid == 0:
+                self._become_child(*fds)
+            _lead_group(pid)
+            self._slots[slot], self._pids[pid] = pid, slot
+            self._say(f"forked {slot} {pid}")
+        for fd in fds:
+            os.close(fd)
+
+    def _become_child(self, sock: int, out: int, page: int) -> None:
+        """In the child: shed what is the server's, serve jobs, and never return."""
+        status = 1
+        try:
+            signal.set_wakeup_fd(-1)
+            for number in (signal.SIGCHLD, signal.SIGTERM):
+                signal.signal(number, signal.SIG_DFL)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            _lead_group(0)
+            self._control.close()
+            os.dup2(out, 1)
+            os.dup2(out, 2)
+            mapped = wire.Page(page)
+            child.Child(socket.socket(fileno=sock), out, mapped, self._rows, self._settings).serve()
+            status = 0
+        except OSError:
+            status = 0  # the dispatcher hung up; that is how a child's life ends
+        except BaseException:  # noqa: BLE001 - nothing may climb into the server's own loop
+            sys.excepthook(*sys.exc_info())
+        finally:
+            os._exit(status)
+
+    def _kill(self, pid: int | None) -> None:
+        """Kill a child's whole process group; its pid is ours until it is reaped."""
+        if pid is not None:
+            try:
+                os.killpg(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+
+    def _reap(self) -> None:
+        """Report each dead child, its group killed first: afterwards the group's number may be somebody else's."""
+        while True:
+            try:
+                found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                return
+            if found is None:
+                break
+            pid = found.si_pid
+            slot = self._pids.pop(pid, None)
+            if slot is not None:
+                self._kill(pid)
+            status = os.waitpid(pid, 0)[1]
+            if slot is not None:
+                del self._slots[slot]
+                self._say(f"died {slot} {pid} {status}")
+        self._kill_strays()
+
+    def _kill_strays(self) -> None:
+        """Kill descendants that left their child's group and were handed to us when it died."""
+        for pid in _children_of(os.getpid()):
+            if pid not in self._pids:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    continue
+
+    def _end(self) -> None:
+        """Kill and reap everything."""
+        for pid in self._pids:
+            self._kill(pid)
+        while True:
+            try:
+                os.waitpid(-1, 0)
+            except ChildProcessError:
+                return
+            self._kill_strays()
+
+    def _say(self, text: str) -> None:
+        try:
+            self._control.send(text.encode())
+        except OSError:
+            pass  # the dispatcher is gone; its end of the socket says so next
+
+
+def _lead_group(pid: int) -> None:
+    """Make a child the leader of its own group; done on both sides, whichever comes first."""
+    try:
+        os.setpgid(pid, pid)
+    except OSError:
+        pass  # done by the other side, or dead already
+
+
+def _children_of(pid: int) -> list[int]:
+    """Pids of the living children, adopted ones included; empty where the kernel does not tell."""
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children") as file:
+            return [int(word) for word in file.read().split()]
+    except OSError:
+        return []

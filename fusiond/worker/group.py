@@ -1,0 +1,299 @@
+"""
+One worker group as a program: a dispatcher, and what connects it to the world.
+
+1. start     the fork server; meanwhile reach Redis, and check that it can be worked with
+2. ready     say so once every path was tried and Redis has answered; refuse if this is a reload and a path fails
+3. serve     beside: leases, wake-ups, a word about itself for `fusiond status`
+4. obey      the supervisor (apply, go, drain, leave) and signals: the first warm, the second cold
+5. end       children first, then outcomes, then good-bye
+
+A supervisor that is gone ends it cold: the next one must find no strays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import time
+from typing import TYPE_CHECKING, Any
+
+from fusiond import logs, paths
+from fusiond.broker.broker import Broker
+from fusiond.broker.connection import connect_async
+from fusiond.config.snapshot import Snapshot, read_snapshot
+from fusiond.errors import BrokerError, BrokerUnavailable, FusionError
+from fusiond.worker.dispatcher import POLL, Dispatcher, Phase
+from fusiond.worker.leases import Leases, pause
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from pathlib import Path
+
+    from fusiond.broker.connection import Subscription
+    from fusiond.config.model import WorkerGroup
+    from fusiond.program import Link
+
+log = logging.getLogger(__name__)
+
+#: the exit status after which nobody should try again: the configuration is wrong (sysexits.h)
+EX_CONFIG = 78
+#: s; between two words about itself, when nothing changed, and at the least
+ANNOUNCE, ANNOUNCE_CHANGED = 60.0, 2.0
+
+
+async def run(snapshot_path: Path, group_name: str, link: Link, *, held: bool) -> int:
+    """
+    Serve a group until told to end.
+
+    Args:
+        snapshot_path: the accepted configuration.
+        group_name: one of its workers.
+        link: to the supervisor.
+        held: claim nothing until told to go, and take a path that does not import for a refusal.
+
+    Returns:
+        the exit status.
+    """
+    snapshot = read_snapshot(snapshot_path)
+    group = snapshot.config.workers[group_name]
+    program = Program(snapshot, group, link, held=held)
+    try:
+        return await program.run()
+    except FusionError as error:
+        return _failed(link, str(error))
+    finally:
+        program.close()
+
+
+def _failed(link: Link, reason: str) -> int:
+    log.error("%s", reason)
+    link.say(**{"is": "failed", "reason": reason})
+    return EX_CONFIG
+
+
+class Program:
+    """A dispatcher and its connections."""
+
+    def __init__(self, snapshot: Snapshot, group: WorkerGroup, link: Link, *, held: bool) -> None:
+        self._snapshot, self._group, self._link, self._held = snapshot, group, link, held
+        runtime = paths.runtime_directory(snapshot.config)
+        settings = snapshot.config.broker
+        self._broker = Broker(settings.namespace)
+        self._name = f"{socket.gethostname()}.{os.getpid()}"
+        self._claims, self._leases, self._talk = (connect_async(settings, runtime) for _ in range(3))
+        self._dispatcher = Dispatcher(self._name, snapshot.config, group, self._broker, self._claims)
+        self._keeper = Leases(self._broker, self._leases, self._dispatcher.held, self._dispatcher.on_leases_changed)
+        self._beside: list[asyncio.Task[None]] = []
+        self._born = time.time()
+        self._listening: asyncio.Task[None]
+        self._reaching: asyncio.Task[None] | None = None
+        self._stops = 0
+        self._busy_told = -1
+
+    async def run(self) -> int:
+        """Serve; returns the exit status. Raises FusionError where it cannot become ready."""
+        self._link.start(self._on_command, self._on_supervisor_lost)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._on_signal)
+        self._reaching = loop.create_task(self._reach_redis())
+        self._dispatcher.pool.start()
+        await self._get_ready(self._reaching)
+        self._add(self._keeper.keep())
+        self._add(self._announce())
+        self._listening = self._add(self._listen())
+        await self._dispatcher.serve()
+        await self._say_good_bye()
+        return 0
+
+    def close(self) -> None:
+        """End the children and all that runs beside."""
+        for task in self._beside:
+            task.cancel()
+        self._dispatcher.pool.close()
+
+    def _add(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._beside.append(task)
+        return task
+
+    # -- becoming ready -----------------------------------------------------------------------------------------------
+
+    async def _get_ready(self, reaching: asyncio.Task[None]) -> None:
+        """Reach Redis and load the tasks, side by side. Raises FusionError."""
+        ready = self._dispatcher.ready
+        both: set[asyncio.Future[Any]] = {reaching, ready}
+        await asyncio.wait(both, return_when=asyncio.FIRST_EXCEPTION)
+        if self._dispatcher.phase == Phase.COLD:
+            return
+        for one in both:
+            if one.done():
+                one.result()
+        problems = await ready
+        for task, (code, message) in problems.items():
+            log.error("task '%s' cannot run: %s", task, message, extra={"code": code})
+        if problems and self._held:
+            raise FusionError(f"group '{self._group.name}': " + "; ".join(message for _, message in problems.values()))
+        self._link.say(**{"is": "ready"})
+        log.info("group '%s' is ready: %d processes", self._group.name, self._group.processes)
+        if not self._held:
+            self._dispatcher.go()
+
+    async def _reach_redis(self) -> None:
+        """Until Redis has answered; it may be started after us. Raises BrokerUnfit."""
+        failures = 0
+        while True:
+            try:
+                await self._claims.check()
+            except BrokerUnavailable as error:
+                failures += 1
+                if failures == 1:
+                    log.error("%s", error)  # noqa: TRY400 - a sentence, not a traceback
+                await asyncio.sleep(pause(failures))
+            else:
+                return
+
+    # -- beside the dispatcher ----------------------------------------------------------------------------------------
+
+    async def _listen(self) -> None:
+        """Wake the dispatcher when a queue has jobs; without the connection the poll does."""
+        failures = 0
+        while True:
+            try:
+                subscription = await self._talk.subscribe(list(self._channels()))
+                failures = 0
+                await self._hear_wakes(subscription)
+            except BrokerError:
+                failures += 1
+                await asyncio.sleep(pause(failures))
+
+    async def _hear_wakes(self, subscription: Subscription) -> None:
+        """Until the connection is lost. Raises BrokerUnavailable."""
+        channels = self._channels()
+        # What was enqueued before the subscription stood has woken nobody.
+        self._dispatcher.open()
+        try:
+            async for channel, message in subscription:
+                if message == b"cancel":
+                    self._keeper.renew_soon()
+                else:
+                    self._dispatcher.open(channels[channel])
+        finally:
+            await subscription.close()
+
+    def _channels(self) -> dict[str, str]:
+        """Channel → queue."""
+        return {self._broker.keys.wake(queue): queue for queue in self._dispatcher.queues.names}
+
+    def _listen_anew(self) -> None:
+        """The queues have changed."""
+        self._listening.cancel()
+        self._listening = self._add(self._listen())
+
+    async def _announce(self) -> None:
+        """Tell `fusiond status` about this worker; and poll, in case a wake-up was lost."""
+        last: dict[str, str | int] = {}
+        said = polled = 0.0
+        while True:
+            now = time.monotonic()
+            fields = self._fields()
+            if fields != last or now - said > ANNOUNCE:
+                try:
+                    await self._talk.run(self._broker.announce(self._name, fields))
+                    last, said = fields, now
+                except BrokerError:
+                    log.debug("this worker could not announce itself")
+            if now - polled >= POLL:
+                polled = now
+                self._dispatcher.open()
+            await asyncio.sleep(ANNOUNCE_CHANGED if fields["running"] else POLL)
+
+    def _fields(self) -> dict[str, str | int]:
+        slots = [slot for slot in self._dispatcher.pool.slots.values() if slot.outstanding]
+        jobs = [f"{a.queue}/{a.id.decode()}" for slot in slots for a in list(slot.outstanding.values())[:1]]
+        return {
+            "born": int(self._born * 1000),
+            "group": self._group.name,
+            "queues": " ".join(self._dispatcher.queues.names),
+            "generation": self._snapshot.generation,
+            "state": "busy" if slots else "idle",
+            "phase": self._dispatcher.phase.name.lower(),
+            "processes": self._group.processes,
+            "running": len(slots),
+            "jobs": " ".join(jobs[:32]),
+            **self._dispatcher.counts,
+        }
+
+    # -- who may tell us what to do -----------------------------------------------------------------------------------
+
+    def _on_command(self, command: dict[str, Any]) -> None:
+        match command.get("do"):
+            case "apply":
+                self._apply(command)
+            case "go":
+                self._dispatcher.go()
+            case "leave":
+                self._dispatcher.leave(int(command["slots"]))
+            case "drain":
+                self._dispatcher.drain()
+                self._add(self._tell_busy())
+            case other:
+                log.error("the supervisor asked for %r, which this program does not know", other)
+
+    def _apply(self, command: dict[str, Any]) -> None:
+        """Change in place; answers only when it is done."""
+        try:
+            snapshot = read_snapshot(command["snapshot"])
+        except FusionError as error:
+            log.error("%s", error)  # noqa: TRY400
+            return
+        group = snapshot.config.workers.get(self._group.name)
+        if group is not None:
+            queues = self._dispatcher.queues.names
+            self._snapshot, self._group = snapshot, group
+            self._dispatcher.set_config(snapshot.config, group)
+            logs.set_level(snapshot.config.logging.level)
+            if self._dispatcher.queues.names != queues:
+                self._listen_anew()
+        self._link.say(**{"is": "applied", "generation": command["generation"]})
+
+    async def _tell_busy(self) -> None:
+        """While draining: how many slots the next generation must leave to this one."""
+        while True:
+            busy = self._dispatcher.pool.running
+            if busy != self._busy_told:
+                self._busy_told = busy
+                self._link.say(**{"is": "busy", "slots": busy})
+            await asyncio.sleep(0.05)
+
+    def _on_signal(self) -> None:
+        self._stops += 1
+        if self._stops > 1 or not self._dispatcher.ready.done():
+            log.info("stopping at once")
+            self._stop_cold()
+            return
+        log.info("stopping: running jobs have %g s", self._group.drain_timeout)
+        self._dispatcher.drain()
+        asyncio.get_running_loop().call_later(self._group.drain_timeout, self._stop_cold)
+
+    def _stop_cold(self) -> None:
+        self._dispatcher.stop_cold()
+        if self._reaching:
+            self._reaching.cancel()
+
+    def _on_supervisor_lost(self) -> None:
+        log.error("the supervisor is gone; stopping at once")
+        self._stop_cold()
+
+    async def _say_good_bye(self) -> None:
+        for task in self._beside:
+            task.cancel()
+        try:
+            await self._claims.run(self._broker.withdraw(self._name))
+        except BrokerError:
+            log.debug("this worker could not withdraw")
+        if self._dispatcher.phase >= Phase.DRAINING:
+            log.info("group '%s' has ended", self._group.name)

@@ -1,0 +1,180 @@
+"""
+Start a group's fork server: the right user, interpreter, environment and sources.
+
+1. resolve  user, interpreter, directory, environment of the group
+2. bundle   the four source files and the set-up in a descriptor, since the group's user may not read ours
+3. start    privileges.py, which drops what the daemon may do and becomes the interpreter
+
+Knows the group and the file system. Loads no task code.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import os
+import pwd
+import socket
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fusiond.config.model import Config, Task, WorkerGroup
+
+_HERE = Path(__file__).parent
+#: in the order in which they import one another
+_SOURCES = ("wire", "task", "child", "forkserver")
+
+# Runs in the group's interpreter. A package of a private name, so that our `task` shadows no module of the user's.
+_BOOT = """
+import json, sys, types
+with open({bundle}, "rb") as file: bundle = json.load(file)
+name = "_fusiond_worker"
+package = sys.modules[name] = types.ModuleType(name)
+package.__path__ = []
+for part, path, source in bundle["sources"]:
+    module = sys.modules[name + "." + part] = types.ModuleType(name + "." + part)
+    module.__package__, module.__file__ = name, path
+    setattr(package, part, module)
+    exec(compile(source, path, "exec"), module.__dict__)
+package.forkserver.main({control}, bundle["setup"])
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """A fork server that was started; it is ready when it says so on `control`."""
+
+    process: subprocess.Popen[bytes]
+    #: SOCK_SEQPACKET, not blocking
+    control: socket.socket
+    #: read end of what the server and the imports print, not blocking
+    output: int
+
+
+def launch(config: Config, group: WorkerGroup) -> Launched:
+    """
+    Start the fork server of a group.
+
+    Raises:
+        OSError: the interpreter, the directory or an environment file cannot be used.
+        LookupError: there is no such user.
+    """
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    output, printed = os.pipe()
+    bundle = _bundle(config, group)
+    boot = _BOOT.format(bundle=bundle, control=theirs.fileno())
+    request = {**_identity(group.user), "argv": [interpreter(group), "-c", boot]}
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(_HERE / "privileges.py"), json.dumps(request)],
+            stdin=subprocess.DEVNULL,
+            stdout=printed,
+            stderr=printed,
+            env=environment(group, os.environ),
+            cwd=os.path.realpath(group.directory),
+            pass_fds=(theirs.fileno(), bundle),
+            start_new_session=True,
+        )
+    except OSError:
+        ours.close()
+        os.close(output)
+        raise
+    finally:
+        theirs.close()
+        os.close(printed)
+        os.close(bundle)
+    ours.setblocking(False)
+    os.set_blocking(output, False)
+    return Launched(process, ours, output)
+
+
+def interpreter(group: WorkerGroup) -> str:
+    """The group's interpreter; what is left of its path's links belongs to a virtual environment and stays."""
+    return group.python or sys.executable
+
+
+def environment(group: WorkerGroup, own: Mapping[str, str]) -> dict[str, str]:
+    """
+    What children get: PATH, LANG, TZ, HOME, USER, what the group passes on, its files, its own variables.
+
+    Args:
+        group: names the user, the files, the variables.
+        own: the daemon's environment.
+
+    Raises:
+        OSError: an environment file cannot be read.
+    """
+    user = pwd.getpwnam(group.user) if group.user else pwd.getpwuid(os.geteuid())
+    result = {"PATH": own.get("PATH", os.defpath), "HOME": user.pw_dir, "USER": user.pw_name, "LOGNAME": user.pw_name}
+    result |= {name: own[name] for name in ("LANG", "LC_ALL", "TZ") if name in own}
+    passed = (name for pattern in group.pass_environment for name in fnmatch.filter(own, pattern))
+    result |= {name: own[name] for name in passed}
+    for path in group.environment_file:
+        result |= read_environment(Path(path).read_text())
+    return result | dict(group.environment)
+
+
+def read_environment(text: str) -> dict[str, str]:
+    """NAME=VALUE lines as systemd's EnvironmentFile= has them: # and ; comment, one pair of quotes is taken off."""
+    result = {}
+    for raw in text.splitlines():
+        line = raw.strip()
+        name, equals, value = line.partition("=")
+        if equals and line[0] not in "#;":
+            bare = value.strip()
+            quoted = len(bare) >= 2 and bare[0] == bare[-1] and bare[0] in "'\""
+            result[name.strip()] = bare[1:-1] if quoted else bare
+    return result
+
+
+def serves(group: WorkerGroup, queue: str) -> bool:
+    """Whether the group takes jobs from the queue."""
+    return "*" in group.queues or queue in group.queues
+
+
+def table(config: Config) -> dict[str, list[Any]]:
+    """The rows of `child.TaskRow`: task → what a child must know of it."""
+    return {name: _row(config, task) for name, task in config.tasks.items()}
+
+
+def _row(config: Config, task: Task) -> list[Any]:
+    policy = config.retry_policies[task.retry]
+    return [task.run, task.timeout.soft, list(policy.retry_on), list(policy.give_up_on), task.pass_job]
+
+
+def _identity(name: str | None) -> dict[str, Any]:
+    """uid, gid and groups of a user; all None for the daemon's own. Raises KeyError."""
+    if name is None:
+        return {"uid": None, "gid": None, "groups": None}
+    user = pwd.getpwnam(name)
+    return {"uid": user.pw_uid, "gid": user.pw_gid, "groups": os.getgrouplist(name, user.pw_gid)}
+
+
+def _bundle(config: Config, group: WorkerGroup) -> int:
+    """A descriptor of sources and set-up, at its beginning."""
+    setup = {
+        "directory": os.path.realpath(group.directory),
+        "umask": group.umask,
+        "fork": group.isolation == "fork",
+        "max_jobs": group.max_jobs,
+        "max_memory": group.max_memory,
+        "preload": {name: task.run for name, task in config.tasks.items() if serves(group, task.queue)},
+        "table": table(config),
+    }
+    sources = [(part, str(_HERE / f"{part}.py"), (_HERE / f"{part}.py").read_text()) for part in _SOURCES]
+    return memory_file("fusiond-bundle", json.dumps({"sources": sources, "setup": setup}).encode())
+
+
+def memory_file(name: str, content: bytes) -> int:
+    """A descriptor of memory that holds the content, at its beginning."""
+    fd = os.memfd_create(name)
+    with os.fdopen(os.dup(fd), "wb") as file:
+        file.write(content)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd

@@ -1,0 +1,116 @@
+"""
+Keep the leases of what is held, apart from everything that could block: a connection and a task of their own.
+
+A lease is trusted from the moment before the call that got it, for its time less a margin; what cannot be renewed by
+then is given up by this side before Redis gives it to another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from typing import TYPE_CHECKING
+
+from fusiond.errors import BrokerError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from fusiond.broker.broker import Broker
+    from fusiond.broker.connection import AsyncConnection
+    from fusiond.worker.slots import Attempt
+
+log = logging.getLogger(__name__)
+
+#: s
+LEASE, RENEW, MARGIN = 15.0, 5.0, 2.0
+LEASE_MS = int(LEASE * 1000)
+#: attempts in one call
+_BATCH = 500
+#: s; the first and the longest pause while Redis is away
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
+_LOST, _CANCEL = 0, 2
+
+
+def trusted_until(sent_ns: int) -> int:
+    """Monotonic ns until when a lease is trusted that was asked for at `sent_ns`."""
+    return sent_ns + int((LEASE - MARGIN) * 1e9)
+
+
+def pause(failures: int, longest: float = _LONGEST_PAUSE) -> float:
+    """Seconds to wait after so many failures in a row: 0.5, 1, 2 … `longest`, ± 25 %."""
+    return min(_FIRST_PAUSE * 2.0 ** min(failures - 1, 16), longest) * random.uniform(0.75, 1.25)  # noqa: S311
+
+
+class Leases:
+    """Renews what `held` gives, each RENEW seconds, or at once when asked."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        connection: AsyncConnection,
+        held: Callable[[], Iterable[Attempt]],
+        on_change: Callable[[], None],
+    ) -> None:
+        """`on_change`: called when an attempt turned out lost or canceled, which is marked on it."""
+        self._broker, self._connection, self._held, self._on_change = broker, connection, held, on_change
+        self._at_once = asyncio.Event()
+
+    def renew_soon(self) -> None:
+        """Ask Redis now: something was canceled."""
+        self._at_once.set()
+
+    async def keep(self) -> None:
+        """For ever."""
+        failures = 0
+        while True:
+            wait = pause(failures, RENEW) if failures else RENEW
+            try:
+                async with asyncio.timeout(wait):
+                    await self._at_once.wait()
+            except TimeoutError:
+                pass
+            self._at_once.clear()
+            try:
+                await self.renew_once()
+                failures = 0
+            except BrokerError as error:
+                failures += 1
+                log.debug("leases are not renewed: %s", error)
+
+    async def renew_once(self) -> None:
+        """Renew all that is held. Raises BrokerError."""
+        by_queue: dict[str, list[Attempt]] = {}
+        for attempt in self._held():
+            if not attempt.lost:
+                by_queue.setdefault(attempt.queue, []).append(attempt)
+        parts = [
+            (queue, attempts[at : at + _BATCH])
+            for queue, attempts in by_queue.items()
+            for at in range(0, len(attempts), _BATCH)
+        ]
+        if not parts:
+            return
+        until = trusted_until(time.monotonic_ns())
+        calls = [self._broker.renew(queue, [(a.id, a.token) for a in part], LEASE_MS) for queue, part in parts]
+        changed = False
+        for (_, part), flags in zip(parts, await self._connection.run_many(calls), strict=True):
+            if isinstance(flags, BrokerError):
+                raise flags
+            for attempt, flag in zip(part, flags, strict=True):
+                changed |= _note(attempt, flag, until)
+        if changed:
+            self._on_change()
+
+
+def _note(attempt: Attempt, flag: int, until: int) -> bool:
+    """Mark on the attempt what Redis said of it; whether something must be done about it."""
+    if flag == _LOST:
+        attempt.lost = True
+        return True
+    attempt.lease = until
+    newly = flag == _CANCEL and not attempt.canceled
+    attempt.canceled |= newly
+    return newly

@@ -1,0 +1,71 @@
+"""
+What a child prints, as lines with the job's id.
+
+A child writes a mark, NUL and the job's serial in hex, before each job; whatever stands between two marks was printed
+during the first one's job, by Python, by a library in C or by a program that the job started.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: bytes of one line; a longer one is cut into several
+MAX_LINE = 8192
+#: bytes read at once, and before a settle: something that prints without end must not hold up its outcome
+_CHUNK, _DRAIN = 1 << 16, 1 << 20
+
+
+class Output:
+    """One slot's output pipe: the dispatcher reads, one child after another writes."""
+
+    #: called with the serial of each mark
+    on_mark: Callable[[int], None]
+    #: called with each line
+    on_line: Callable[[str], None]
+
+    def __init__(self) -> None:
+        self.reader, self.writer = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(self.reader, False)
+        self._rest = b""
+
+    def read(self) -> int:
+        """Take what is there, at most 64 KiB; returns the number of bytes."""
+        try:
+            data = os.read(self.reader, _CHUNK)
+        except BlockingIOError:
+            return 0
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            self._line(line)
+        if len(self._rest) > MAX_LINE:
+            self._line(self._rest)
+            self._rest = b""
+        return len(data)
+
+    def drain(self) -> None:
+        """Take all that was printed so far, a last line without its end included."""
+        total = 0
+        while total < _DRAIN and (count := self.read()):
+            total += count
+        if self._rest and not self._rest.startswith(b"\0"):
+            self._line(self._rest)
+            self._rest = b""
+
+    def close(self) -> None:
+        """Close both ends."""
+        os.close(self.reader)
+        os.close(self.writer)
+
+    def _line(self, line: bytes) -> None:
+        before, mark, serial = line.partition(b"\0")
+        for start in range(0, len(before), MAX_LINE):
+            self.on_line(before[start : start + MAX_LINE].decode(errors="backslashreplace"))
+        if mark:
+            try:
+                self.on_mark(int(serial, 16))
+            except ValueError:
+                self.on_line(line.decode(errors="backslashreplace"))

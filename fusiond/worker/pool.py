@@ -1,0 +1,441 @@
+"""
+A group's children: how many, what each may take, and when one must go.
+
+1. fork     children into slots, ahead of the jobs; again when one dies, more slowly when they die at birth
+2. hand     pending attempts: as many to one child as fit into about 5 ms of work by recent run times
+3. watch    hard timeouts, leases, cancels; jobs stuck behind a long one are taken back and go elsewhere
+4. report   how each attempt ended, and what a death means for each that its child held
+
+Knows processes and sockets. No Redis: whether an attempt is settled, retried or released is its host's to say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import math
+import time
+from typing import TYPE_CHECKING, Protocol
+
+from fusiond.worker import wire
+from fusiond.worker.children import ForkServer
+from fusiond.worker.launch import table
+from fusiond.worker.slots import Attempt, Doom, Slot, State
+
+if TYPE_CHECKING:
+    from collections import deque
+
+    from fusiond.config.model import Config, WorkerGroup
+
+log = logging.getLogger(__name__)
+job_log = logging.getLogger("fusiond.job")
+
+#: s; the work that one child may be handed at once
+BATCH = 0.005
+#: jobs that one child may be handed at once; the page's ring must hold two batches
+DEPTH = 64
+#: s; how often running jobs are looked at, and how long a job may wait behind a running one
+WATCH, STUCK = 0.1, 0.05
+#: s; from taking a job back to the look at the child's mark (see wire.py)
+TAKE_BACK = 0.002
+#: children of isolation `fork` that stand ready beyond the group's processes, at most
+AHEAD = 4
+#: how much the newest run time weighs in the mean
+_WEIGHT = 0.2
+#: s; the longest pause between forks, or fork servers, that die at birth
+_SLOWEST = 30.0
+
+
+class Host(Protocol):
+    """What the pool tells its dispatcher."""
+
+    def on_room(self) -> None:
+        """A child may take more."""
+
+    def on_ready(self, problems: dict[str, list[str]]) -> None:
+        """A fork server has tried every path; task → [code, message] of those that cannot run."""
+
+    def on_start_failed(self, reason: str) -> None:
+        """The fork server could not be started, or died before it was ready."""
+
+    def on_outcome(self, attempt: Attempt, outcome: wire.OutcomeMessage) -> None:
+        """The attempt ran to its end."""
+
+    def on_back(self, attempts: list[Attempt]) -> None:
+        """These were handed out and never begun."""
+
+    def on_killed(self, attempt: Attempt, doom: Doom | None, status: int) -> None:
+        """Its child died in the middle of it: for this reason of ours, or of itself."""
+
+    def on_unheard(self, attempt: Attempt) -> None:
+        """It ran, its child died before it could say how, and the death was not its own."""
+
+
+class Pool:
+    """The children of one group."""
+
+    def __init__(self, config: Config, group: WorkerGroup, host: Host) -> None:
+        self._config, self.group, self._host = config, group, host
+        self._loop = asyncio.get_running_loop()
+        self.slots: dict[int, Slot] = {}
+        self._numbers = 0
+        self._server: ForkServer | None = None
+        self._server_ready, self._server_started, self._server_deaths = False, 0.0, 0
+        self._costs: dict[bytes, float] = {}
+        self._mean = math.inf
+        self._table, self._table_frame = 0, b""
+        self._watching = False
+        #: slots that the group's former generation still uses
+        self.left = 0
+        self.ending = False
+        self.set_config(config, group)
+
+    # -- what the file says -------------------------------------------------------------------------------------------
+
+    def set_config(self, config: Config, group: WorkerGroup) -> None:
+        """Follow what may change in place: policies, timeouts, the number of processes."""
+        self._config, self.group = config, group
+        self._hard = {name.encode(): task.timeout.hard for name, task in config.tasks.items()}
+        content = json.dumps(table(config)).encode()
+        frame = wire.frame(wire.TABLE, content)
+        if frame != self._table_frame:
+            self._table, self._table_frame = self._table + 1, frame
+            if self._server and self._server_ready:
+                self._server.set_table(content)
+        self._resize()
+
+    @property
+    def _forks(self) -> bool:
+        return self.group.isolation == "fork"
+
+    def _resize(self) -> None:
+        """Add slots, or let the surplus go: the idle ones now, the busy ones after their job."""
+        wanted = self.group.processes + (min(self.group.processes, AHEAD) if self._forks else 0)
+        staying = [slot for slot in self.slots.values() if not slot.retiring]
+        for slot in sorted(staying, key=lambda slot: len(slot.outstanding), reverse=True)[wanted:]:
+            self._retire(slot)
+        for _ in range(wanted - len(staying)):
+            self._numbers += 1
+            slot = self.slots[self._numbers] = Slot.make(self._numbers, self._line)
+            self._loop.add_reader(slot.output.reader, slot.output.read)
+            self._fork(slot)
+
+    def _retire(self, slot: Slot) -> None:
+        slot.retiring = True
+        if slot.state == State.EMPTY:
+            self._remove(slot)
+        elif slot.state == State.READY and not slot.outstanding:
+            slot.hang_up(self._loop)
+
+    def _remove(self, slot: Slot) -> None:
+        self._loop.remove_reader(slot.output.reader)
+        slot.close()
+        del self.slots[slot.number]
+
+    def _line(self, attempt: Attempt | None, line: str) -> None:
+        """What a job printed, to the group's log."""
+        fields = {"group": self.group.name}
+        if attempt is not None:
+            fields |= {"job": attempt.id.decode(), "task": attempt.task.decode(), "attempt": str(attempt.attempts)}
+        job_log.info("%s", line, extra=fields)
+
+    # -- fork server and children -------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the fork server; its children follow when it is ready."""
+        if self.ending:
+            return
+        self._server_ready, self._server_started = False, time.monotonic()
+        try:
+            self._server = ForkServer.start(self._config, self.group, self)
+        except (OSError, LookupError) as error:
+            self._host.on_start_failed(f"group '{self.group.name}': its fork server cannot be started: {error}")
+
+    def on_ready(self, problems: dict[str, list[str]]) -> None:
+        """The server has loaded the tasks."""
+        self._server_ready, self._server_deaths = True, 0
+        for slot in list(self.slots.values()):
+            self._fork(slot)
+        self._host.on_ready(problems)
+
+    def on_server_died(self, reason: str) -> None:
+        """Every child died with it, killed and reaped by us."""
+        self._server = None
+        log.error("group '%s': %s", self.group.name, reason)
+        for slot in list(self.slots.values()):
+            if slot.state != State.EMPTY:
+                self._bury(slot, -9)
+            if slot.retiring:
+                self._remove(slot)
+        if not self._server_ready:
+            self._host.on_start_failed(f"group '{self.group.name}': {reason}")
+        if not self.ending:
+            quick = time.monotonic() - self._server_started < _SLOWEST
+            self._server_deaths = self._server_deaths + 1 if quick else 0
+            self._loop.call_later(_pause(self._server_deaths - 1), self.start)
+        self._server_ready = False
+
+    def _fork(self, slot: Slot) -> None:
+        if slot.state != State.EMPTY or slot.number not in self.slots:
+            return
+        if not self._server or not self._server_ready or self.ending:
+            return
+        theirs = slot.connect()
+        slot.table, slot.forked = self._table, time.monotonic()
+        self._server.fork(slot.number, (theirs.fileno(), slot.output.writer, slot.page_fd))
+        theirs.close()
+
+    def on_forked(self, number: int, pid: int) -> None:
+        """The slot's child stands ready."""
+        slot = self.slots[number]
+        slot.pid, slot.state = pid, State.READY
+        self._loop.add_reader(slot.fileno(), self._hear, slot)
+        if slot.retiring:
+            slot.hang_up(self._loop)
+        self._host.on_room()
+
+    def on_unforked(self, number: int, reason: str) -> None:
+        """No process was to be had; try again, later each time."""
+        slot = self.slots[number]
+        log.warning("group '%s': no child can be forked (%s); trying again", self.group.name, reason)
+        self._empty(slot)
+        slot.stillborn += 1
+        self._refork(slot)
+
+    def on_died(self, number: int, status: int) -> None:
+        """The slot's child is dead and reaped."""
+        slot = self.slots[number]
+        self._bury(slot, status)
+        if slot.retiring:
+            self._remove(slot)
+        else:
+            self._refork(slot)
+
+    def _refork(self, slot: Slot) -> None:
+        if slot.stillborn:
+            self._loop.call_later(_pause(slot.stillborn), self._fork, slot)
+        else:
+            self._fork(slot)
+
+    def _bury(self, slot: Slot, status: int) -> None:
+        """Take what a dead child still said, then judge each attempt that it held."""
+        self._hear(slot)
+        slot.output.drain()
+        begun, doom = slot.page.begun, slot.doom
+        back = []
+        slot.stillborn = 0 if status == 0 or doom or begun in slot.outstanding else slot.stillborn + 1
+        for serial in list(slot.outstanding):
+            attempt = slot.end(serial)
+            assert attempt  # noqa: S101 - it was in the list
+            if serial > begun:
+                back.append(attempt)
+            elif serial == begun:
+                self._host.on_killed(attempt, doom, status)
+            else:
+                self._host.on_unheard(attempt)
+        self._empty(slot)
+        if back:
+            self._host.on_back(back)
+
+    def _empty(self, slot: Slot) -> None:
+        slot.hang_up(self._loop)
+        slot.state, slot.pid = State.EMPTY, 0
+
+    def kill(self, slot: Slot, doom: Doom) -> None:
+        """Kill the slot's child and its process group; what it held is judged once it is dead."""
+        if slot.doom is None and self._server:
+            slot.doom, slot.state = doom, State.DYING
+            self._server.kill(slot.number)
+
+    def kill_all(self) -> None:
+        """Kill each child that runs a job."""
+        for slot in self.slots.values():
+            if slot.outstanding:
+                self.kill(slot, Doom.SHUTDOWN)
+
+    def close(self) -> None:
+        """End the fork server and all that is under it."""
+        self.ending = True
+        if self._server:
+            self._server.close()
+        for slot in list(self.slots.values()):
+            slot.hang_up(self._loop)
+            slot.output.drain()
+            self._remove(slot)
+
+    # -- jobs out, outcomes in ----------------------------------------------------------------------------------------
+
+    @property
+    def running(self) -> int:
+        """Slots that have a job."""
+        return sum(1 for slot in self.slots.values() if slot.outstanding)
+
+    def room(self) -> int:
+        """How many jobs the children could take now."""
+        free = self.group.processes - self.left - self.running
+        depth = self._depth()
+        total = 0
+        for slot in self._takers():
+            if slot.outstanding:
+                total += max(0, 2 * depth - len(slot.outstanding)) if depth > 1 else 0
+            elif free > 0:
+                free -= 1
+                total += depth if depth == 1 else 2 * depth
+        return total
+
+    def _takers(self) -> list[Slot]:
+        """Slots that may take a job, or more beside quick ones, the emptiest first."""
+        now = time.monotonic_ns()
+        slots = [
+            slot
+            for slot in self.slots.values()
+            if slot.state == State.READY
+            and not slot.retiring
+            and (not slot.outstanding or (not self._forks and slot.ran(now) < BATCH))
+        ]
+        return sorted(slots, key=lambda slot: len(slot.outstanding))
+
+    def _depth(self) -> int:
+        if self._forks or self._mean > BATCH:
+            return 1
+        return max(1, min(DEPTH, int(BATCH / self._mean) if self._mean > 0 else DEPTH))
+
+    def hand(self, pending: deque[Attempt]) -> None:
+        """Hand out what is pending, as far as there is room; the rest stays."""
+        free = self.group.processes - self.left - self.running
+        takers = self._takers()
+        for at, slot in enumerate(takers):
+            if not pending:
+                break
+            if not slot.outstanding:
+                if free <= 0:
+                    continue
+                free -= 1
+            batch = self._batch(slot, pending, math.ceil(len(pending) / (len(takers) - at)))
+            if batch:
+                slot.hand(batch, self._table_frame if slot.table != self._table else None, self._loop)
+                slot.table = self._table
+        if not self._watching and self.running:
+            self._watching = True
+            self._loop.call_later(WATCH, self._watch)
+
+    def _batch(self, slot: Slot, pending: deque[Attempt], share: int) -> list[Attempt]:
+        """The next attempts for this child: one where jobs are long or unknown, many where they are short."""
+        batch: list[Attempt] = []
+        work = slot.work
+        most = 1 if self._forks else min(share, 2 * DEPTH - len(slot.outstanding))
+        while pending and len(batch) < most:
+            attempt = pending[0]
+            cost = self._costs.get(attempt.task, math.inf)
+            if (batch or slot.outstanding) and work + cost > BATCH:
+                break
+            work += cost
+            attempt.cost, attempt.hard = cost, self._hard_timeout(attempt)
+            batch.append(pending.popleft())
+        return batch
+
+    def _hard_timeout(self, attempt: Attempt) -> float:
+        """Seconds; the job's own, else its task's."""
+        if b'"timeout"' in attempt.header:
+            return float(json.loads(attempt.header).get("timeout", {}).get("hard", self._hard[attempt.task]))
+        return self._hard[attempt.task]
+
+    def _hear(self, slot: Slot) -> None:
+        """Take the outcomes that a child has sent; what it printed before them comes first."""
+        try:
+            outcomes = slot.receive()
+        except wire.WireError as error:
+            log.error("group '%s': child %d is killed: %s", self.group.name, slot.pid, error)  # noqa: TRY400
+            self._loop.remove_reader(slot.fileno())
+            self.kill(slot, Doom.HOSTILE)
+            return
+        if slot.closed:
+            # Its death is reported by the fork server, and only that report counts.
+            self._loop.remove_reader(slot.fileno())
+        if not outcomes:
+            return
+        slot.output.drain()
+        back = [attempt for outcome in outcomes if (attempt := self._end(slot, outcome))]
+        if back:
+            self._host.on_back(back)
+        if slot.retiring and not slot.outstanding and slot.state == State.READY:
+            slot.hang_up(self._loop)
+        self._host.on_room()
+
+    def _end(self, slot: Slot, outcome: wire.OutcomeMessage) -> Attempt | None:
+        """Pass an outcome on; returns the attempt if it was not begun."""
+        attempt = slot.end(outcome.serial)
+        if attempt is None:
+            return None
+        if outcome.kind == wire.RETURNED:
+            return attempt
+        known = self._costs.get(attempt.task, outcome.duration)
+        self._costs[attempt.task] = known + (outcome.duration - known) * _WEIGHT
+        mean = min(self._mean, BATCH * 2) if self._mean < math.inf else outcome.duration
+        self._mean = mean + (outcome.duration - mean) * _WEIGHT
+        self._host.on_outcome(attempt, outcome)
+        return None
+
+    # -- watching what runs -------------------------------------------------------------------------------------------
+
+    def watch(self) -> None:
+        """Look at once at what should not run on: a cancel or a lost lease was heard of."""
+        now = time.monotonic_ns()
+        for slot in list(self.slots.values()):
+            if slot.outstanding and slot.state == State.READY:
+                self._look_at(slot, now)
+
+    def _watch(self) -> None:
+        self.watch()
+        self._watching = self.running > 0
+        if self._watching:
+            self._loop.call_later(WATCH, self._watch)
+
+    def _look_at(self, slot: Slot, now: int) -> None:
+        running = slot.running()
+        ran = slot.ran(now)
+        if running:
+            doom = _doom(running[1], now, ran)
+            if doom:
+                self.kill(slot, doom)
+                return
+        stuck = ran > STUCK
+        back = [
+            serial
+            for serial in slot.waiting()
+            if stuck or (attempt := slot.outstanding[serial]).canceled or attempt.lost or attempt.lease <= now
+        ]
+        if back:
+            self.take_back(slot, back)
+
+    def take_back(self, slot: Slot, serials: list[int]) -> None:
+        """Forbid these to begin; those that then have not begun are given back to the host."""
+        for serial in serials:
+            slot.page.allow(serial, 0)
+        self._loop.call_later(TAKE_BACK, self._taken_back, slot, serials)
+
+    def _taken_back(self, slot: Slot, serials: list[int]) -> None:
+        begun = slot.page.begun if slot.number in self.slots else math.inf
+        back = [attempt for serial in serials if serial > begun and (attempt := slot.end(serial))]
+        if back:
+            self._host.on_back(back)
+
+    def take_all_back(self) -> None:
+        """Forbid every job that has not begun."""
+        for slot in self.slots.values():
+            self.take_back(slot, slot.waiting())
+
+
+def _doom(attempt: Attempt, now: int, ran: float) -> Doom | None:
+    """Why a running attempt must be killed, if it must."""
+    if attempt.lost or attempt.lease <= now:
+        return Doom.LOST
+    if attempt.canceled:
+        return Doom.CANCELED
+    return Doom.TIMEOUT if ran > attempt.hard else None
+
+
+def _pause(deaths: int) -> float:
+    """Seconds before the next try, after so many deaths at birth in a row."""
+    return 0.0 if deaths <= 0 else min(0.1 * 2.0 ** min(deaths, 16), _SLOWEST)

@@ -1,0 +1,86 @@
+"""
+Give up what the daemon may do, check that it is gone, and become the group's interpreter.
+
+    python -I -S privileges.py '{"uid": …, "gid": …, "groups": […], "argv": […]}'
+
+1. drop     supplementary groups, gid, uid; capabilities: ambient, permitted, effective, inheritable
+2. lock     no_new_privs, so that no set-uid program gives any of it back
+3. check    by what the kernel says of this process, not by what was asked
+4. bind     this process to its parent's life, and its orphans to it
+5. exec     the interpreter, which loads task code
+
+Without a uid the process keeps its user: a root daemon's group without `user` stays root, capabilities included.
+Run as a script, before anything of the application's is loaded. Standard library only.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import sys
+from typing import Any
+
+# From <linux/prctl.h> and <linux/capability.h>.
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 36, 38
+PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
+CAPABILITY_VERSION_3 = 0x20080522
+#: how a shell says that it could not start what it was asked to
+EXIT_CANNOT_EXECUTE = 126
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def main(arguments: list[str]) -> None:
+    """Never returns: becomes `argv`, or exits with one sentence."""
+    request = json.loads(arguments[0])
+    try:
+        drop(request)
+        _prctl(PR_SET_CHILD_SUBREAPER, 1)
+        # After the uid: setresuid clears it. The fork server ignores it once it can notice by itself.
+        _prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        os.execvp(request["argv"][0], request["argv"])
+    except OSError as error:
+        print(f"{request['argv'][0]}: {error.strerror}", file=sys.stderr)
+        sys.exit(EXIT_CANNOT_EXECUTE)
+
+
+def drop(request: dict[str, Any]) -> None:
+    """Take on the request's user and keep nothing else. Raises OSError, also where the check finds a rest."""
+    uid, gid = request["uid"], request["gid"]
+    if uid is None and os.geteuid() == 0:
+        return
+    if uid is not None and (os.getresuid() != (uid,) * 3 or os.getresgid() != (gid,) * 3):
+        os.setgroups(request["groups"])
+        os.setresgid(gid, gid, gid)
+        os.setresuid(uid, uid, uid)
+    if os.geteuid() != 0:
+        _drop_capabilities()
+        _prctl(PR_SET_NO_NEW_PRIVS, 1)
+        _check(uid)
+
+
+def _drop_capabilities() -> None:
+    _prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
+    header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
+    nothing = (ctypes.c_uint32 * 6)()
+    if _libc.capset(header, nothing):
+        raise OSError(ctypes.get_errno(), "cannot give up capabilities")
+
+
+def _check(uid: int | None) -> None:
+    status = dict(line.split(":\t", 1) for line in open("/proc/self/status").read().splitlines() if ":\t" in line)  # noqa: PTH123, SIM115
+    left = [name for name in ("CapInh", "CapPrm", "CapEff", "CapAmb") if int(status[name], 16)]
+    if left or status["NoNewPrivs"] != "1" or (uid is not None and set(status["Uid"].split()) != {str(uid)}):
+        raise OSError(1, f"privileges are left: {', '.join(left) or 'uid or no_new_privs'}")
+
+
+def _prctl(option: int, value: int) -> None:
+    if _libc.prctl(option, value, 0, 0, 0):
+        number = ctypes.get_errno()
+        raise OSError(number, f"prctl {option}: {os.strerror(number)}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

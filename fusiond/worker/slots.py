@@ -1,0 +1,231 @@
+"""
+The dispatcher's view of its children: what each was handed, what it has begun, what it may still take.
+
+A slot outlives its children: page and output pipe are the slot's, the socket is one child's. Serials grow over the
+slot's whole life, so that a mark on the page never means an earlier child's job.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+import socket
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from fusiond.worker import wire
+from fusiond.worker.launch import memory_file
+from fusiond.worker.output import Output
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Iterable
+
+#: bytes; room for a batch of small jobs without a second send
+_SEND_BUFFER = 1 << 18
+
+
+@dataclass(slots=True, eq=False)
+class Attempt:
+    """One claimed job, until it is settled or its lease is lost."""
+
+    queue: str
+    id: bytes
+    token: str
+    task: bytes
+    #: raw JSON, unread
+    args: bytes
+    header: bytes
+    #: this attempt's number, and what went before it
+    attempts: int
+    crashes: int
+    rescues: int
+    #: monotonic ns until when the lease is trusted
+    lease: int
+    #: monotonic ns of its claim
+    claimed: int
+    #: s; expected run time, and hard timeout, both as of when it was handed out
+    cost: float = 0.0
+    hard: float = 0.0
+    #: its job was canceled while it ran
+    canceled: bool = False
+    #: its lease is somebody else's, or nobody's: nothing may be settled
+    lost: bool = False
+
+
+class Doom(enum.Enum):
+    """Why a child is being killed, and so what its death means for the job that it had begun."""
+
+    TIMEOUT = "hard timeout"
+    CANCELED = "canceled"
+    LOST = "lease lost"
+    SHUTDOWN = "shutdown"
+    HOSTILE = "broken protocol"
+
+
+class State(enum.Enum):
+    """Of a slot's child."""
+
+    EMPTY = "empty"
+    FORKING = "forking"
+    READY = "ready"
+    DYING = "dying"
+
+
+@dataclass(slots=True, eq=False)
+class Slot:
+    """A place for one child."""
+
+    number: int
+    output: Output
+    page: wire.Page
+    page_fd: int
+    state: State = State.EMPTY
+    pid: int = 0
+    doom: Doom | None = None
+    #: serial → attempt, in the order handed
+    outstanding: dict[int, Attempt] = field(default_factory=dict)
+    #: seconds of expected work outstanding
+    work: float = 0.0
+    #: which table its child has
+    table: int = 0
+    #: closed once its child has nothing to do
+    retiring: bool = False
+    #: monotonic seconds when its child was asked for, and deaths in a row before any job
+    forked: float = 0.0
+    stillborn: int = 0
+    #: its child has closed the socket
+    closed: bool = False
+    #: the attempt whose lines come out of the pipe
+    printing: Attempt | None = None
+    _serial: int = 0
+    _sock: socket.socket | None = None
+    _reader: wire.FrameReader = field(default_factory=wire.FrameReader)
+    _unsent: bytearray = field(default_factory=bytearray)
+
+    @classmethod
+    def make(cls, number: int, on_line: Callable[[Attempt | None, str], None]) -> Slot:
+        """A slot without a child; `on_line` gets each line that is printed, and the attempt that printed it."""
+        fd = memory_file(f"fusiond-page-{number}", bytes(wire.PAGE_BYTES))
+        slot = cls(number, Output(), wire.Page(fd), fd)
+        slot.output.on_mark = slot.mark
+        slot.output.on_line = lambda line: on_line(slot.printing, line)
+        return slot
+
+    def mark(self, serial: int) -> None:
+        """Lines that follow are this job's."""
+        self.printing = self.outstanding.get(serial)
+
+    # -- the child's life ---------------------------------------------------------------------------------------------
+
+    def connect(self) -> socket.socket:
+        """A new socket for a new child; returns the child's end, which the caller sends on and closes."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        ours.setblocking(False)
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
+        theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
+        self._sock, self._reader, self._unsent = ours, wire.FrameReader(), bytearray()
+        self.doom, self.state, self.closed = None, State.FORKING, False
+        return theirs
+
+    def fileno(self) -> int:
+        """The socket's descriptor; -1 without one."""
+        return self._sock.fileno() if self._sock else -1
+
+    def hang_up(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Close the socket: an idle child ends, a dead one is forgotten."""
+        if self._sock:
+            loop.remove_reader(self._sock)
+            loop.remove_writer(self._sock)
+            self._sock.close()
+            self._sock = None
+
+    def close(self) -> None:
+        """Give back page and pipe; the slot has no child any more."""
+        self.output.close()
+        self.page.close()
+        os.close(self.page_fd)
+
+    # -- jobs ---------------------------------------------------------------------------------------------------------
+
+    def hand(self, attempts: Iterable[Attempt], table: bytes | None, loop: asyncio.AbstractEventLoop) -> None:
+        """Send a batch to the child, behind a new table where it has an older one."""
+        messages = []
+        for attempt in attempts:
+            serial = self._serial = self._serial + 1
+            self.page.allow(serial, attempt.lease)
+            self.outstanding[serial] = attempt
+            self.work += attempt.cost
+            messages.append(
+                wire.JobMessage(serial, attempt.attempts, attempt.id, attempt.task, attempt.header, attempt.args)
+            )
+        self._send((table or b"") + wire.jobs_frame(messages), loop)
+
+    def _send(self, data: bytes, loop: asyncio.AbstractEventLoop) -> None:
+        assert self._sock  # noqa: S101 - only a ready slot is handed jobs
+        if self._unsent:
+            self._unsent += data
+            return
+        sent = self._try_send(data)
+        if sent < len(data):
+            self._unsent += data[sent:]
+            loop.add_writer(self._sock, self._send_rest, loop)
+
+    def _send_rest(self, loop: asyncio.AbstractEventLoop) -> None:
+        assert self._sock  # noqa: S101 - hang_up takes the writer away
+        del self._unsent[: self._try_send(self._unsent)]
+        if not self._unsent:
+            loop.remove_writer(self._sock)
+
+    def _try_send(self, data: bytes | bytearray) -> int:
+        """Bytes sent; a dead child takes everything: its death is reported, and what it was handed comes back."""
+        assert self._sock  # noqa: S101
+        try:
+            return self._sock.send(data)
+        except BlockingIOError:
+            return 0
+        except OSError:
+            return len(data)
+
+    def receive(self) -> list[wire.OutcomeMessage]:
+        """The outcomes that have arrived. Raises WireError where the child does not keep to the protocol."""
+        outcomes: list[wire.OutcomeMessage] = []
+        while self._sock:
+            try:
+                data = self._sock.recv(1 << 18)
+            except BlockingIOError:
+                break
+            except OSError:
+                data = b""
+            if not data:
+                self.closed = True
+                break
+            for kind, body in self._reader.feed(data):
+                if kind != wire.OUTCOMES:
+                    raise wire.WireError("a child may send outcomes only")
+                outcomes += wire.read_outcomes(body)
+            if len(data) < 1 << 18:
+                break
+        return outcomes
+
+    def end(self, serial: int) -> Attempt | None:
+        """Take an attempt out that has ended or is taken back; None: it was taken back before."""
+        attempt = self.outstanding.pop(serial, None)
+        if attempt is not None:
+            self.work = self.work - attempt.cost if self.outstanding else 0.0
+        return attempt
+
+    def running(self) -> tuple[int, Attempt] | None:
+        """Serial and attempt of the job that has begun and not ended."""
+        serial = self.page.begun
+        attempt = self.outstanding.get(serial)
+        return None if attempt is None else (serial, attempt)
+
+    def ran(self, now_ns: int) -> float:
+        """Seconds that the running job has run; 0 where none runs."""
+        return (now_ns - self.page.begun_at) / 1e9 if self.running() else 0.0
+
+    def waiting(self) -> list[int]:
+        """Serials handed out and not begun."""
+        begun = self.page.begun
+        return [serial for serial in self.outstanding if serial > begun]

@@ -1,0 +1,94 @@
+"""
+Dotted path → callable, exception → what it is worth trying again.
+
+Tells apart: the module does not exist, the module's own import failed, the module has no such name, the name is not
+callable.
+
+Standard library only, CPython 3.9 and later: it runs under the application's own interpreter.
+"""
+
+from __future__ import annotations
+
+import builtins
+import importlib
+import sys
+from typing import TYPE_CHECKING, Any, Callable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class TaskError(Exception):
+    """A path that gives no callable; `code` is TASK_NOT_FOUND or IMPORT_ERROR."""
+
+    def __init__(self, code: str, message: str) -> None:
+        self.code = code
+        super().__init__(message)
+
+
+def load(path: str) -> Callable[..., Any]:
+    """The callable at `package.module.name`, or at `package.module.Class.name`. Raises TaskError."""
+    module, names = _module_of(path)
+    found: Any = module
+    for name in names:
+        try:
+            found = getattr(found, name)
+        except AttributeError:
+            raise TaskError(
+                "TASK_NOT_FOUND", f"{path}: module '{module.__name__}' has no '{'.'.join(names)}'"
+            ) from None
+    if not callable(found):
+        raise TaskError("TASK_NOT_FOUND", f"{path}: is a {type(found).__name__}, not a function")
+    return found  # type: ignore[no-any-return]
+
+
+def _module_of(path: str) -> tuple[Any, list[str]]:
+    """The longest importable head of the path, and the names behind it."""
+    parts = path.split(".")
+    for cut in range(len(parts) - 1, 0, -1):
+        name = ".".join(parts[:cut])
+        try:
+            return importlib.import_module(name), parts[cut:]
+        except ModuleNotFoundError as missing:
+            # Only "this very module is not there" lets a shorter head be tried; a module that fails to import one of
+            # its own needs is the user's error, and must not be taken for a wrong path.
+            if missing.name is None or not (name + ".").startswith(missing.name + "."):
+                raise _failed(name, missing) from missing
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            raise _failed(name, error) from error
+    raise TaskError("IMPORT_ERROR", f"{path}: no module named '{'.'.join(parts[:-1]) or path}'")
+
+
+def _failed(name: str, error: BaseException) -> TaskError:
+    return TaskError("IMPORT_ERROR", f"module '{name}' failed to import: {type(error).__name__}: {error}")
+
+
+def may_retry(error: BaseException, retry_on: Sequence[str], give_up_on: Sequence[str], also: str = "") -> bool:
+    """
+    Whether a policy's exception names allow another attempt.
+
+    A name matches a class among the error's bases that can be found under that name in a loaded module; nothing is
+    imported for it. `give_up_on` wins; no `retry_on` means every exception. `also` is a name that matches as well.
+    """
+    return not _matches(error, give_up_on, also) and (not retry_on or _matches(error, retry_on, also))
+
+
+def _matches(error: BaseException, names: Sequence[str], also: str) -> bool:
+    bases = type(error).__mro__
+    return any(name == also or _loaded(name) in bases for name in names)
+
+
+def _loaded(name: str) -> Any:
+    """What a dotted name means in the modules that are loaded; a bare name is a built-in. None: nothing."""
+    parts = name.split(".")
+    if len(parts) == 1:
+        return getattr(builtins, name, None)
+    for cut in range(len(parts) - 1, 0, -1):
+        found: Any = sys.modules.get(".".join(parts[:cut]))
+        if found is not None:
+            for part in parts[cut:]:
+                found = getattr(found, part, None)
+            return found
+    return None

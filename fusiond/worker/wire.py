@@ -1,0 +1,197 @@
+"""
+What dispatcher and child share: frames on their socket, and one page of memory.
+
+A frame is its kind, one byte, the length of its body, and the body. A body of JOBS or OUTCOMES is many records, each a
+fixed head and the bytes that it counts. Arguments and results are JSON that only the child reads.
+
+The page says what no message could say in time: which job has begun, and until when a job may begin. Both sides write
+without a system call, each its own words.
+
+    word 0      serial of the job begun last                             (child)
+    word 1      monotonic ns when it began, written before word 0        (child)
+    word 8…     of serial s at 8 + s % RING: monotonic ns until when it may begin, 0 once it is taken back (dispatcher)
+
+A child marks a job as begun and then reads whether it still may; the dispatcher takes a job back and looks at the mark
+only after a moment. So one of them sees the other, and a job that was taken back never runs.
+
+Standard library only, CPython 3.9 and later: it runs under the application's own interpreter.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+TABLE, JOBS, OUTCOMES = b"T", b"J", b"O"
+
+_FRAME = struct.Struct("<cI")
+_JOB = struct.Struct("<QIHHII")
+_OUTCOME = struct.Struct("<QBBdI")
+
+#: bytes; a longer frame is a broken or hostile peer
+MAX_FRAME = 64 << 20
+#: bytes of JSON; a longer result fails its job
+MAX_RESULT = 1 << 20
+
+FINISHED, FAILED, RETURNED = 0, 1, 2
+
+RING = 256
+_FIRST = 8
+PAGE_BYTES = 4096
+
+
+class WireError(Exception):
+    """The peer does not keep to the protocol; nothing more that it says can be trusted."""
+
+
+class JobMessage(NamedTuple):
+    """One job on its way to a child."""
+
+    serial: int
+    attempt: int
+    id: bytes
+    task: bytes
+    #: raw JSON of what only some jobs have (key, meta, timeout), or nothing
+    header: bytes
+    #: raw JSON, `[args, kwargs]` or an object that has both
+    args: bytes
+
+
+class OutcomeMessage(NamedTuple):
+    """How a job ended in its child: FINISHED, FAILED, or RETURNED when it was not begun."""
+
+    serial: int
+    kind: int
+    #: of a failure: whether the policy's exception names allow another attempt
+    retry: bool
+    #: s
+    duration: float
+    #: raw JSON: the result or the error
+    payload: bytes
+
+
+def frame(kind: bytes, body: bytes) -> bytes:
+    """One frame, ready to send."""
+    return _FRAME.pack(kind, len(body)) + body
+
+
+def jobs_frame(jobs: Iterable[JobMessage]) -> bytes:
+    """The JOBS frame of these jobs, in this order."""
+    parts: list[bytes] = []
+    pack = _JOB.pack
+    for serial, attempt, id_, task, header, args in jobs:
+        parts += (pack(serial, attempt, len(id_), len(task), len(header), len(args)), id_, task, header, args)
+    return frame(JOBS, b"".join(parts))
+
+
+def outcomes_frame(outcomes: Iterable[OutcomeMessage]) -> bytes:
+    """The OUTCOMES frame of these outcomes, in this order."""
+    parts: list[bytes] = []
+    pack = _OUTCOME.pack
+    for serial, kind, retry, duration, payload in outcomes:
+        parts += (pack(serial, kind, retry, duration, len(payload)), payload)
+    return frame(OUTCOMES, b"".join(parts))
+
+
+def _slices(body: bytes, at: int, lengths: Iterable[int]) -> Iterator[bytes]:
+    for length in lengths:
+        end = at + length
+        if end > len(body):
+            raise WireError("a record is longer than its frame")
+        yield body[at:end]
+        at = end
+
+
+def read_jobs(body: bytes) -> Iterator[JobMessage]:
+    """The jobs of a JOBS body. Raises WireError."""
+    at = 0
+    while at < len(body):
+        try:
+            serial, attempt, *lengths = _JOB.unpack_from(body, at)
+        except struct.error:
+            raise WireError("a job's head is cut off") from None
+        at += _JOB.size
+        yield JobMessage(serial, attempt, *_slices(body, at, lengths))
+        at += sum(lengths)
+
+
+def read_outcomes(body: bytes) -> Iterator[OutcomeMessage]:
+    """The outcomes of an OUTCOMES body. Raises WireError."""
+    at, end, size = 0, len(body), _OUTCOME.size
+    unpack = _OUTCOME.unpack_from
+    while at < end:
+        try:
+            serial, kind, retry, duration, length = unpack(body, at)
+        except struct.error:
+            raise WireError("an outcome's head is cut off") from None
+        at += size
+        if kind > RETURNED or at + length > end:
+            raise WireError("an outcome is of no known kind, or longer than its frame")
+        yield OutcomeMessage(serial, kind, bool(retry), duration, body[at : at + length])
+        at += length
+
+
+class FrameReader:
+    """Frames out of a stream of bytes, however it is cut."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Add what was received; yields (kind, body) of each frame that is whole. Raises WireError."""
+        buffer = self._buffer
+        buffer += data
+        at = 0
+        try:
+            while len(buffer) - at >= _FRAME.size:
+                kind, length = _FRAME.unpack_from(buffer, at)
+                if length > MAX_FRAME:
+                    raise WireError(f"a frame of {length} bytes is above {MAX_FRAME}")
+                end = at + _FRAME.size + length
+                if len(buffer) < end:
+                    break
+                body = bytes(memoryview(buffer)[at + _FRAME.size : end])
+                at = end
+                yield kind, body
+        finally:
+            del buffer[:at]
+
+
+class Page:
+    """The page of one slot, mapped by the dispatcher and by the slot's child."""
+
+    def __init__(self, fd: int) -> None:
+        """Map the page behind `fd`, a file of PAGE_BYTES; the descriptor may be closed afterwards."""
+        self._map = mmap.mmap(fd, PAGE_BYTES)
+        # Native 8-byte words: each load and store is one instruction, so neither side reads half a number.
+        self.words = memoryview(self._map).cast("Q")
+
+    def begin(self, serial: int, now_ns: int) -> bool:
+        """The child marks a job as begun; False: it was taken back or its lease is over, and must not run."""
+        words = self.words
+        words[1] = now_ns
+        words[0] = serial
+        return now_ns < words[_FIRST + serial % RING]
+
+    def allow(self, serial: int, until_ns: int) -> None:
+        """The dispatcher lets a job begin until then; 0 takes it back."""
+        self.words[_FIRST + serial % RING] = until_ns
+
+    @property
+    def begun(self) -> int:
+        """Serial of the job that was begun last, or taken up and found taken back."""
+        return self.words[0]
+
+    @property
+    def begun_at(self) -> int:
+        """Monotonic ns when it was begun."""
+        return self.words[1]
+
+    def close(self) -> None:
+        """Unmap."""
+        self.words.release()
+        self._map.close()
