@@ -1,0 +1,257 @@
+"""
+When a cron entry ticks: (entry, moment) → next tick.
+
+1. the text is walked as wall-clock time, in which there is no daylight saving: croniter knows the fields, not the zone
+2. each wall-clock time becomes an instant, by one of two rules:
+   - the schedule names hours (`30 2 * * *`): each of its times runs exactly once. One that the clocks skip runs at the
+     moment after the gap, one that comes twice runs the first time
+   - it runs in each hour (`*/5 * * * *`): it is meant as an interval, so it follows elapsed time. Nothing is made up
+     for an hour that does not exist, and an hour that comes twice is served twice
+3. `every:` has no zone at all: its ticks are the multiples of the interval since the epoch
+
+Instants are epoch ms. Pure: time is an argument, and what is returned depends on nothing else.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from bisect import bisect_left
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import islice, takewhile
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+from croniter import croniter
+from croniter.croniter import CroniterBadDateError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fusiond.config.model import CronEntry
+
+#: ms: a tick noticed within so long is on time, where the entry has no starting_deadline of its own. A daemon that
+#: restarts, or a Redis that fails over, must not cost a nightly job its night
+ON_TIME = 60_000
+_DAY = 86_400
+_SECOND = timedelta(seconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """What follows for one entry at one moment."""
+
+    #: epoch ms of the ticks to enqueue, oldest first
+    run: tuple[int, ...] = ()
+    #: the newest tick, older than those, that is given up as missed; None: none is
+    missed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ComingTick:
+    """One line of `fusiond cron explain`."""
+
+    #: epoch ms
+    at: int
+    #: the same in the entry's zone; knows its UTC offset
+    local: datetime
+    #: what daylight saving does to it, as a sentence; mostly empty
+    note: str = ""
+
+
+def check(text: str) -> None:
+    """
+    Refuse what is not five fields or an @form.
+
+    Raises:
+        ValueError: with the reason. Seconds, years, and `R` or `H` fields are refused too: a random field would tick at
+            another moment in each daemon.
+    """
+    _matcher(text)
+
+
+def next_tick(entry: CronEntry, after: int) -> int | None:
+    """The first tick later than `after`, in epoch ms; None if there is none in the next 50 years."""
+    if entry.every is not None:
+        interval = _interval(entry)
+        return (after // interval + 1) * interval
+    zone, matcher = ZoneInfo(entry.timezone), _matcher(entry.schedule or "")
+    rule = _next_by_interval if _runs_in_each_hour(matcher) else _next_by_wall_clock
+    try:
+        return rule(matcher, zone, after // 1000) * 1000
+    except CroniterBadDateError:  # `0 0 30 2 *`
+        return None
+
+
+def ticks(entry: CronEntry, after: int, until: int, limit: int) -> list[int]:
+    """The first `limit` ticks later than `after` and not later than `until`."""
+    return list(islice(takewhile(lambda tick: tick <= until, _ticks(entry, after)), limit))
+
+
+def latest_tick(entry: CronEntry, after: int, until: int) -> int | None:
+    """The last tick later than `after` and not later than `until`, however many there are."""
+
+    def is_last(moment: int) -> bool:
+        tick = next_tick(entry, moment)
+        return tick is None or tick > until
+
+    if is_last(after):
+        return None
+    first = next_tick(entry, after)
+    if first is not None and is_last(first):
+        return first  # nearly always
+    # The last tick is the earliest moment that no due tick follows: halving finds it among a month of minutes.
+    return range(after, until + 1)[bisect_left(range(after, until + 1), True, key=is_last)]
+
+
+def due(entry: CronEntry, last_tick: int | None, first_seen: int, now: int, limit: int = 100) -> Due:
+    """
+    Which ticks to enqueue now, by the entry's `missed` and `starting_deadline`.
+
+    Args:
+        entry: its timetable and its rules.
+        last_tick: the newest tick that was decided, enqueued or not; None: none was.
+        first_seen: when this entry first appeared with this timetable: nothing up to then is due.
+        now: by the clock of Redis.
+        limit: at most so many ticks at once; what is left of `missed: all` is due again at once.
+    """
+    since = first_seen if last_tick is None else max(first_seen, last_tick)
+    newest = latest_tick(entry, since, now)
+    if newest is None:
+        return Due()
+    patience = _patience(entry)
+    early = since if patience is None else max(since, now - patience - 1)
+    late = ticks(entry, early, now, limit) if entry.missed == "all" else [newest]
+    run = tuple(tick for tick in late if tick > early)
+    return Due(run, latest_tick(entry, since, run[0] - 1) if run else newest)
+
+
+def tick_id(entry: CronEntry, tick: int) -> str:
+    """The id of a tick's job: the same in each daemon, so that Redis keeps one."""
+    return f"cron:{entry.name}:{tick}"
+
+
+def jitter(entry: CronEntry, tick: int) -> int:
+    """The ms by which a tick's job is delayed, 0 to the entry's jitter; drawn from its id, so that daemons agree."""
+    draw = int.from_bytes(hashlib.sha256(tick_id(entry, tick).encode()).digest()[:8])
+    return draw % (round(entry.jitter * 1000) + 1)
+
+
+def explain(entry: CronEntry, after: int, count: int) -> list[ComingTick]:
+    """The next `count` ticks with their local time, and what daylight saving does to them."""
+    zone = ZoneInfo(entry.timezone)
+    return [
+        ComingTick(tick, datetime.fromtimestamp(tick / 1000, zone), _note(entry, zone, tick // 1000))
+        for tick in islice(_ticks(entry, after), count)
+    ]
+
+
+def _ticks(entry: CronEntry, after: int) -> Iterator[int]:
+    tick = next_tick(entry, after)
+    while tick is not None:
+        yield tick
+        tick = next_tick(entry, tick)
+
+
+def _interval(entry: CronEntry) -> int:
+    return max(1, round((entry.every or 0) * 1000))
+
+
+def _patience(entry: CronEntry) -> int | None:
+    """The ms by which a tick may be late and still run; None: any time."""
+    if entry.starting_deadline is not None:
+        return round(entry.starting_deadline * 1000)
+    return ON_TIME if entry.missed == "skip" else None
+
+
+# --- wall-clock time; what follows counts in epoch seconds
+
+
+@functools.lru_cache(maxsize=1024)
+def _matcher(text: str) -> croniter:
+    fields = text.split()
+    if len(fields) != 5 and not text.startswith("@"):
+        raise ValueError(f"{text!r} has {len(fields)} fields; five are needed: minute hour day month weekday")
+    if any(field[:1] in "rRhH" for field in fields):
+        raise ValueError(f"{text!r}: R and H fields are not supported; `jitter:` spreads the load")
+    return croniter(text, datetime(1970, 1, 1))  # noqa: DTZ001 - wall-clock time
+
+
+def _runs_in_each_hour(matcher: croniter) -> bool:
+    return matcher.expanded[1] == ["*"]
+
+
+def _next_wall(matcher: croniter, wall: datetime) -> datetime:
+    found: datetime = matcher.get_next(datetime, start_time=wall)
+    return found
+
+
+def _wall(zone: ZoneInfo, at: int) -> datetime:
+    return datetime.fromtimestamp(at, zone).replace(tzinfo=None, fold=0)
+
+
+def _offset(zone: ZoneInfo, at: int) -> timedelta:
+    return datetime.fromtimestamp(at, zone).utcoffset() or timedelta()
+
+
+def _first_instant(zone: ZoneInfo, wall: datetime) -> int:
+    """When clocks first show this time; when they skip it: the first moment after the gap."""
+    at = int(wall.replace(tzinfo=zone).timestamp())
+    if _wall(zone, at) == wall:
+        return at
+    # In a gap, fold=0 reckons with the offset before it, and so lands after it; fold=1 the other way round (PEP 495).
+    span = range(int(wall.replace(tzinfo=zone, fold=1).timestamp()), at + 1)
+    return span[bisect_left(span, True, key=lambda moment: _wall(zone, moment) > wall)]
+
+
+def _next_by_wall_clock(matcher: croniter, zone: ZoneInfo, after: int) -> int:
+    wall = _wall(zone, after)
+    while True:
+        wall = _next_wall(matcher, wall)
+        at = _first_instant(zone, wall)
+        if at > after:  # not so while the clocks show an hour for the second time
+            return at
+
+
+def _next_by_interval(matcher: croniter, zone: ZoneInfo, after: int) -> int:
+    start = after
+    while True:
+        offset = _offset(zone, start)
+        utc = _next_wall(matcher, _naive(after) + offset) - offset
+        at = int((utc - _naive(0)).total_seconds())
+        change = _first_change(zone, start, at)
+        if change is None:
+            return at
+        start, after = change, change - 1  # search on by the new offset; the moment of the change itself may match
+
+
+def _naive(at: int) -> datetime:
+    return datetime(1970, 1, 1) + timedelta(seconds=at)  # noqa: DTZ001 - an offset is added to it
+
+
+def _first_change(zone: ZoneInfo, after: int, until: int) -> int | None:
+    """The first moment in (after, until] whose UTC offset is not that of `after`. No zone changes twice in a day."""
+    offset = _offset(zone, after)
+    for start in range(after, until, _DAY):
+        span = range(start, min(start + _DAY, until) + 1)
+        if _offset(zone, span[-1]) != offset:
+            return span[bisect_left(span, True, key=lambda moment: _offset(zone, moment) != offset)]
+    return None
+
+
+def _note(entry: CronEntry, zone: ZoneInfo, at: int) -> str:
+    """What daylight saving does to this tick."""
+    if entry.every is not None:
+        return ""
+    matcher, wall = _matcher(entry.schedule or ""), _wall(zone, at)
+    named = not _runs_in_each_hour(matcher)
+    last_before = _wall(zone, at - 1)
+    if named and wall - last_before > _SECOND and (skipped := _next_wall(matcher, last_before)) < wall:
+        return f"{skipped:%H:%M} does not exist on this day: runs when the clocks have moved on"
+    first, second = (wall.replace(tzinfo=zone, fold=fold).timestamp() for fold in (0, 1))
+    if first >= second:
+        return ""
+    if named:
+        return f"{wall:%H:%M} comes twice on this day: runs the first time only"
+    return f"{wall:%H:%M} comes twice on this day: this is the {'first' if at == first else 'second'}"

@@ -1,0 +1,345 @@
+"""Cron is pure, so it is compared with a walk through each minute of a clock, and with itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from fusiond.config.model import CronEntry
+from fusiond.schedule import cron
+
+#: north, south, half an hour, a negative winter time, midnight changes, Ramadan, and zones that gave it up
+ZONES = [
+    "Africa/Cairo", "Africa/Casablanca", "America/Asuncion", "America/Havana", "America/Los_Angeles",
+    "America/New_York", "America/Nuuk", "America/Santiago", "America/Sao_Paulo", "America/St_Johns",
+    "Antarctica/Troll", "Asia/Beirut", "Asia/Gaza", "Asia/Jerusalem", "Atlantic/Azores", "Australia/Lord_Howe",
+    "Europe/Berlin", "Europe/Dublin", "Pacific/Auckland", "Pacific/Chatham",
+]  # fmt: skip
+SCHEDULES = [
+    "* * * * *", "*/7 * * * *", "30 * * * *", "0 0-23 * * *", "15 2 * * *", "30 1,2,3 * * *", "*/20 0-4 * * *",
+    "0 */2 * * *", "59 23 * * *", "0 0 * * *", "10 0 * * 0", "5 1 1-7,25-31 * *", "40 2 10 * 6", "0 0-5 * 3,10 *",
+]  # fmt: skip
+MINUTE = 60
+HOUR = 3600
+JAN_2026 = 1_767_225_600_000
+
+
+def entry(schedule: str | None = None, **more) -> CronEntry:
+    return CronEntry("e", "t", schedule=schedule, **more)
+
+
+def epoch(text: str, zone: str = "UTC", fold: int = 0) -> int:
+    return int(datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone), fold=fold).timestamp() * 1000)
+
+
+# --- a second implementation, as plain as can be
+
+
+def numbers(field: str, low: int, high: int) -> set[int]:
+    found = set()
+    for part in field.split(","):
+        span, _, step = part.partition("/")
+        first, _, last = (f"{low}-{high}" if span == "*" else span).partition("-")
+        found |= set(range(int(first), int(last or first) + 1, int(step or 1)))
+    return found
+
+
+class Matcher:
+    """Whether a wall-clock minute is in a schedule."""
+
+    def __init__(self, schedule: str) -> None:
+        minute, hour, day, month, weekday = schedule.split()
+        self.minutes, self.hours, self.months = numbers(minute, 0, 59), numbers(hour, 0, 23), numbers(month, 1, 12)
+        self.days, self.weekdays = numbers(day, 1, 31), {n % 7 for n in numbers(weekday, 0, 7)}
+        self.either = day != "*" and weekday != "*"
+
+    @property
+    def each_hour(self) -> bool:
+        return len(self.hours) == 24
+
+    def __call__(self, wall: datetime) -> bool:
+        day, weekday = wall.day in self.days, wall.isoweekday() % 7 in self.weekdays
+        return (
+            wall.minute in self.minutes
+            and wall.hour in self.hours
+            and wall.month in self.months
+            and (day or weekday if self.either else day and weekday)
+        )
+
+
+def wall_at(zone: ZoneInfo, at: int) -> datetime:
+    return datetime.fromtimestamp(at, zone).replace(tzinfo=None, fold=0)
+
+
+def brute_force(schedule: str, walls: list[tuple[int, datetime]]) -> list[int]:
+    """Ticks among (moment, what the clocks show), by looking at each minute; the first is far from any change."""
+    matches, found, shown = Matcher(schedule), [], walls[0][1] - timedelta(minutes=1)
+    for at, wall in walls:
+        if matches.each_hour:
+            found += [at] if matches(wall) else []
+            continue
+        news = []  # the minutes that the clock has passed, or jumped over, since the latest that it has shown
+        while shown < wall:
+            shown += timedelta(minutes=1)
+            news.append(shown)
+        found += [at] if any(map(matches, news)) else []
+    return found
+
+
+def changes(zone: ZoneInfo, first_year: int, last_year: int) -> list[int]:
+    """Epoch seconds of each change of the UTC offset, to the minute."""
+    found = []
+    start, end = (int(datetime(year, 1, 1, tzinfo=UTC).timestamp()) for year in (first_year, last_year + 1))
+    for at in range(start, end, 6 * HOUR):
+        before = datetime.fromtimestamp(at, zone).utcoffset()
+        if datetime.fromtimestamp(at + 6 * HOUR, zone).utcoffset() != before:
+            low, high = at, at + 6 * HOUR
+            while high - low > MINUTE:
+                middle = (low + high) // 2 // MINUTE * MINUTE
+                low, high = (
+                    (middle, high) if datetime.fromtimestamp(middle, zone).utcoffset() == before else (low, middle)
+                )
+            found.append(high)
+    return found
+
+
+@pytest.mark.parametrize("name", ZONES)
+def test_ticks_around_each_change_of_the_clocks_are_those_of_a_minute_by_minute_walk(name):
+    """Over every DST change of 20 zones from 2010 to 2027, each schedule ticks as the two rules say."""
+    zone = ZoneInfo(name)
+    found = changes(zone, 2010, 2027)
+    assert found, f"{name} has no change to test"
+    for at in found:
+        start, end = at - 27 * HOUR, at + 27 * HOUR
+        walls = [(moment, wall_at(zone, moment)) for moment in range(start, end, MINUTE)]
+        for schedule in SCHEDULES:
+            got = cron.ticks(entry(schedule, timezone=name), start * 1000 - 1, end * 1000 - 1, 10_000)
+            expected = brute_force(schedule, walls)
+            assert got == [tick * 1000 for tick in expected], f"{schedule} at {wall_at(zone, at)} in {name}"
+
+
+def test_a_whole_day_that_a_zone_skipped_runs_at_its_end():
+    """Samoa had no 30 December 2011: that day's noon job runs at the first moment of the 31st."""
+    got = cron.ticks(
+        entry("0 12 30 12 *", timezone="Pacific/Apia"), epoch("2011-12-01T00:00"), epoch("2012-02-01T00:00"), 9
+    )
+    assert got == [epoch("2011-12-31T00:00", "Pacific/Apia")]
+
+
+# --- the two rules, by example
+
+
+def test_a_time_that_the_clocks_skip_runs_once_at_the_end_of_the_gap():
+    """02:30 does not exist on 29 March 2026 in Berlin: it runs at 03:00, and 02:15 does not make it two."""
+    for schedule in ("30 2 * * *", "15,30 2 * * *"):
+        got = cron.next_tick(entry(schedule, timezone="Europe/Berlin"), epoch("2026-03-29T00:00", "Europe/Berlin"))
+        assert got == epoch("2026-03-29T03:00", "Europe/Berlin")
+
+
+def test_a_time_that_comes_twice_runs_the_first_time():
+    """02:30 comes twice on 25 October 2026 in Berlin: the job runs in summer time only."""
+    got = cron.ticks(
+        entry("30 2 * * *", timezone="Europe/Berlin"), epoch("2026-10-25T00:00"), epoch("2026-10-26T00:00"), 9
+    )
+    assert got == [epoch("2026-10-25T02:30", "Europe/Berlin", fold=0)]
+
+
+def test_an_interval_follows_elapsed_time_through_both_changes():
+    """`*/5 * * * *` ticks each five minutes of real time, whatever the clocks do."""
+    for day in ("2026-03-29", "2026-10-25"):
+        start = epoch(f"{day}T00:00", "Europe/Berlin")
+        got = cron.ticks(entry("*/5 * * * *", timezone="Europe/Berlin"), start, start + 6 * HOUR * 1000, 999)
+        assert got == [start + n * 300_000 for n in range(1, 73)]
+
+
+def test_explain_says_what_daylight_saving_does():
+    """`cron explain` notes the tick that moved, the one that comes once of two, and the second of an interval."""
+    berlin = {"timezone": "Europe/Berlin"}
+    spring = cron.explain(entry("30 2 * * *", **berlin), epoch("2026-03-28T12:00"), 2)
+    assert spring[0].note == "02:30 does not exist on this day: runs when the clocks have moved on"
+    assert spring[0].local.isoformat() == "2026-03-29T03:00:00+02:00"
+    assert spring[1].note == ""
+    autumn = cron.explain(entry("30 2 * * *", **berlin), epoch("2026-10-24T12:00"), 2)
+    assert [tick.note for tick in autumn] == ["02:30 comes twice on this day: runs the first time only", ""]
+    hourly = cron.explain(entry("@hourly", **berlin), epoch("2026-10-24T23:30"), 3)
+    assert [tick.note for tick in hourly] == [
+        "02:00 comes twice on this day: this is the first",
+        "02:00 comes twice on this day: this is the second",
+        "",
+    ]
+    assert cron.explain(entry("0 3 * * *", **berlin), epoch("2026-03-28T12:00"), 1)[0].note == ""
+    assert [tick.at for tick in cron.explain(entry(every=90.0), 0, 3)] == [90_000, 180_000, 270_000]
+
+
+@pytest.mark.parametrize(
+    ("form", "fields"),
+    [("@yearly", "0 0 1 1 *"), ("@annually", "0 0 1 1 *"), ("@monthly", "0 0 1 * *"), ("@weekly", "0 0 * * 0"),
+     ("@daily", "0 0 * * *"), ("@midnight", "0 0 * * *"), ("@hourly", "0 * * * *")],
+)  # fmt: skip
+def test_each_form_is_the_fields_that_it_stands_for(form, fields):
+    """@daily and its like tick as their five fields do."""
+    until = JAN_2026 + 900 * 86_400_000
+    assert cron.ticks(entry(form), JAN_2026, until, 50) == cron.ticks(entry(fields), JAN_2026, until, 50) != []
+
+
+@pytest.mark.parametrize(
+    "text", ["", "* * * *", "* * * * * *", "61 * * * *", "@reboot", "@every 5m", "R * * * *", "H * * * *", "0 0 * * X"]
+)
+def test_what_is_not_a_cron_text_is_a_value_error(text):
+    """A wrong text is refused, and so is one that would tick at another moment in each daemon."""
+    with pytest.raises(ValueError, match=r"\w"):
+        cron.check(text)
+
+
+def test_a_date_that_never_comes_has_no_tick():
+    """30 February: no tick, no endless search."""
+    assert cron.next_tick(entry("0 0 30 2 *"), JAN_2026) is None
+    assert cron.next_tick(entry("0 * 30 2 *", timezone="Europe/Berlin"), JAN_2026) is None
+    assert cron.due(entry("0 0 30 2 *"), None, 0, JAN_2026) == cron.Due()
+    assert cron.explain(entry("0 0 30 2 *"), JAN_2026, 10) == []
+
+
+# --- properties
+
+schedules = st.sampled_from(SCHEDULES)
+moments = st.integers(epoch("2015-01-01T00:00"), epoch("2035-01-01T00:00"))
+entries = st.builds(entry, schedules, timezone=st.sampled_from(ZONES)) | st.builds(
+    entry, every=st.sampled_from([0.5, 1.0, 7.0, 90.0, 3600.0, 100_000.0])
+)
+
+
+@given(entries, moments)
+def test_a_tick_is_later_and_nothing_lies_between(item, after):
+    """The next tick is later than the moment, and it is the next one from any moment in between as well."""
+    tick = cron.next_tick(item, after)
+    assert tick is not None
+    assert tick > after
+    assert cron.next_tick(item, (after + tick) // 2) == tick
+    assert cron.next_tick(item, tick - 1) == tick
+
+
+@given(entries, moments, st.integers(0, 3 * 86_400_000))
+@settings(max_examples=50)
+def test_the_latest_tick_is_the_last_of_all(item, after, span):
+    """Halving finds what a walk over all ticks finds."""
+    if item.every is not None and item.every < 60:
+        span //= 1000
+    walked = cron.ticks(item, after, after + span, 100_000)
+    assert cron.latest_tick(item, after, after + span) == (walked[-1] if walked else None)
+
+
+@given(st.integers(0, 10**6), st.sampled_from([1.0, 90.0, 3600.0]), moments)
+def test_every_counts_from_the_epoch(offset, every, moment):
+    """All daemons agree on the ticks of `every:`, whenever they were started."""
+    tick = cron.next_tick(entry(every=every), moment + offset)
+    assert tick is not None
+    assert tick % round(every * 1000) == 0
+
+
+@given(entries, moments, st.floats(0, 600))
+def test_jitter_is_bounded_and_the_same_for_everyone(item, tick, jitter):
+    """The delay is drawn from the tick's id."""
+    item = replace(item, jitter=jitter)
+    assert 0 <= cron.jitter(item, tick) <= round(jitter * 1000)
+    assert cron.jitter(item, tick) == cron.jitter(replace(item), tick)
+
+
+def test_jitter_spreads():
+    """A hundred ticks do not share a handful of delays."""
+    item = entry(every=60.0, jitter=30.0)
+    assert len({cron.jitter(item, tick * 60_000) for tick in range(100)}) > 90
+    assert cron.jitter(entry(every=60.0), 60_000) == 0
+
+
+# --- missed ticks
+
+T = 1_000_000 * 60_000  # a tick of `every: 60s`
+
+
+def due(*, last=None, seen=0, now, limit=100, **more):
+    found = cron.due(entry(every=60.0, **more), last, seen, now, limit)
+    return [(tick - T) // 60_000 for tick in found.run], None if found.missed is None else (found.missed - T) // 60_000
+
+
+def test_a_tick_on_time_runs_whatever_missed_says():
+    """The common case: the tick that has just come."""
+    for missed in ("skip", "last", "all"):
+        assert due(last=T - 60_000, now=T + 5, missed=missed) == ([0], None)
+
+
+def test_nothing_is_due_between_ticks_or_twice():
+    """Before the tick, and after it was decided, there is nothing to do."""
+    assert due(last=T - 60_000, now=T - 1) == ([], None)
+    assert due(last=T, now=T + 59_999) == ([], None)
+
+
+def test_skip_gives_up_what_is_late_and_runs_what_is_not():
+    """`missed: skip`: after ten minutes away, the newest tick is 30 s late and runs; the nine before are given up."""
+    assert due(last=T - 600_000, now=T + 30_000, missed="skip") == ([0], -1)
+
+
+def test_skip_forgives_one_minute():
+    """`missed: skip`: a restart of up to a minute does not cost the tick; a longer one does."""
+    item = entry(every=3600.0)
+    tick = cron.next_tick(item, T)
+    assert tick is not None
+    assert cron.due(item, T, 0, tick + cron.ON_TIME).run == (tick,)
+    assert cron.due(item, T, 0, tick + cron.ON_TIME + 1) == cron.Due((), tick)
+
+
+def test_last_runs_the_newest_alone():
+    """`missed: last`: after a day away one job is enqueued, and the others are recorded as missed."""
+    assert due(last=T - 86_400_000, now=T + 30_000, missed="last") == ([0], -1)
+
+
+def test_all_runs_each_in_order_and_in_portions():
+    """`missed: all`: each tick that was missed, oldest first, at most `limit` at once; the rest follows."""
+    assert due(last=T - 300_000, now=T, missed="all") == ([-4, -3, -2, -1, 0], None)
+    assert due(last=T - 300_000, now=T, missed="all", limit=2) == ([-4, -3], None)
+    assert due(last=T - 180_000, now=T, missed="all", limit=2) == ([-2, -1], None)
+
+
+def test_starting_deadline_gives_up_what_is_too_late():
+    """A tick later than starting_deadline is missed and gone, under each rule; one within it runs."""
+    late = {"last": T - 600_000, "now": T + 30_000}
+    assert due(**late, missed="all", starting_deadline=150.0) == ([-2, -1, 0], -3)
+    assert due(**late, missed="last", starting_deadline=29.0) == ([], 0)
+    assert due(**late, missed="last", starting_deadline=30.0) == ([0], -1)
+    assert due(last=T - 600_000, now=T + 10_000, missed="skip", starting_deadline=5.0) == ([], 0)
+    item = entry(every=3600.0, starting_deadline=600.0)
+    tick = cron.next_tick(item, T)
+    assert tick is not None
+    assert cron.due(item, T, 0, tick + 599_000).run == (tick,), "a deadline longer than a minute is kept under skip too"
+
+
+@given(moments, st.integers(0, 10**10), st.sampled_from(["skip", "last", "all"]))
+@example(T, 0, "all")
+@settings(max_examples=60)
+def test_no_tick_up_to_the_moment_that_an_entry_was_first_seen(seen, later, missed):
+    """A new entry never catches up on times from before it existed."""
+    for last in (None, seen - 10**9):
+        for item in (entry(every=60.0, missed=missed), entry("30 2 * * *", timezone="Europe/Berlin", missed=missed)):
+            found = cron.due(item, last, seen, seen + later)
+            assert all(seen < tick <= seen + later for tick in found.run)
+            assert found.missed is None or found.missed > seen
+
+
+@given(entries, moments, st.integers(0, 10 * 86_400_000), st.sampled_from(["skip", "last", "all"]))
+@settings(max_examples=60)
+def test_what_was_decided_is_never_due_again(item, seen, away, missed):
+    """Once a round's decisions are recorded, nothing is left at the same moment (`all` aside), and nothing repeats."""
+    item, now = replace(item, missed=missed), seen + away
+    first = cron.due(item, None, seen, now, limit=50)
+    decided = max([*first.run, first.missed or 0])
+    if not decided:
+        assert first == cron.Due()
+        return
+    again = cron.due(item, decided, seen, now, limit=50)
+    assert not set(again.run) & set(first.run)
+    if missed != "all":
+        assert again == cron.Due()
