@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fusiond.config.build import build
+from fusiond.config.checks import check_machine, check_names, check_values
 from fusiond.config.includes import read_tree
 from fusiond.config.problems import has_errors
 from fusiond.config.schema import check as check_schema
@@ -55,5 +56,11 @@ def load(
     problems = list(tree.problems)
     for index, root in enumerate(tree.roots):
         problems.extend(check_schema(root, included=index > 0))
-    config = None if tree.root is None or has_errors(problems) else build(tree.root)
-    return Loaded(config, tuple(sorted(problems)), tree.files)
+    config = None
+    if tree.root is not None:
+        problems.extend(check_names(tree.root))
+        if not has_errors(problems):
+            config = build(tree.root)
+            problems.extend(check_values(tree.root, config))
+            problems.extend(check_machine(tree, tree.root, config, to_run=to_run))
+    return Loaded(None if has_errors(problems) else config, tuple(sorted(problems)), tree.files)

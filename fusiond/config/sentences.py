@@ -8,10 +8,11 @@ the remedy. The traps of YAML 1.1 and 1.2 are told where they bite:
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fusiond.config.scalars import OLD_BOOLEANS
-from fusiond.config.suggest import did_you_mean, listed
+from fusiond.config.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,14 +81,16 @@ def _type(node: Node, failure: Failure) -> Sentence:
         return Sentence("yaml-quote", f"{raw} is read as {kind}, not {noun}", f'put it in quotes: "{raw}"')
     if types == ["array"] and isinstance(node.value, str):
         return Sentence("wrong-type", f"{show(node)} is not a list", f"write [{raw}]")
-    return Sentence("wrong-type", f"{show(node)} is not {noun}", _example(failure.schema))
+    example = _example(failure.schema, nested=not {"string", "integer", "boolean"} & set(types))
+    return Sentence("wrong-type", f"{show(node)} is not {noun}", example)
 
 
 def _pattern(node: Node, failure: Failure) -> Sentence:
     title = failure.schema.get("title")
     if failure.of_key:
         message = f"{failure.value[:_LONGEST]!r} cannot be a {title}"
-        return Sentence("bad-name", message, failure.schema.get("description", _example(failure.schema)))
+        allowed = "use letters, digits, _ . and -, at most 100" if title == "name" else _example(failure.schema)
+        return Sentence("bad-name", message, allowed)
     if title == "dotted path":
         return Sentence("bad-path", f"{show(node)} is not a dotted path", "write package.module.function")
     if title == "priority":
@@ -99,6 +102,8 @@ def _pattern(node: Node, failure: Failure) -> Sentence:
 
 def _enum(node: Node, failure: Failure) -> Sentence:
     choices = [str(choice) for choice in failure.limit]
+    if len(choices) == 1:
+        return Sentence("bad-value", f"{show(node)} is not known here", f"write {choices[0]}")
     remedy = did_you_mean(str(node.value), choices) if isinstance(node.value, str) else ""
     return Sentence("bad-value", f"{show(node)} is not one of {', '.join(choices)}", remedy or f"write {choices[0]}")
 
@@ -119,7 +124,7 @@ def _maximum(node: Node, failure: Failure) -> Sentence:
 
 def _empty(_node: Node, failure: Failure) -> Sentence:
     what = {"minItems": "the list", "minProperties": "the map"}.get(failure.keyword, "the text")
-    return Sentence("empty", f"{what} is empty", _example(failure.schema) or "remove the key")
+    return Sentence("empty", f"{what} is empty", _example(failure.schema, nested=True) or "remove the key")
 
 
 def _too_long(_node: Node, failure: Failure) -> Sentence:
@@ -194,7 +199,11 @@ def _noun(schema: dict[str, Any]) -> str:
     return " or ".join(nouns)
 
 
-def _example(schema: dict[str, Any]) -> str:
-    """The remedy that a subschema's examples give."""
-    examples = [example for example in schema.get("examples", ()) if not isinstance(example, dict | list)]
-    return f"write such as {listed(map(str, examples))}" if examples else ""
+def _example(schema: dict[str, Any], *, nested: bool = False) -> str:
+    """The remedy that a subschema's examples give: its scalars, or its first list or map."""
+    examples = schema.get("examples", ())
+    if nested:
+        found = [json.dumps(example) for example in examples if isinstance(example, dict | list)][:1]
+    else:
+        found = [str(example) for example in examples if not isinstance(example, dict | list)][:3]
+    return f"write for example {' or '.join(found)}" if found else ""

@@ -14,7 +14,7 @@ DURATION = (
     r"([0-9]{1,9}(\.[0-9]{1,3})?s)?([0-9]{1,9}ms)?$"
 )
 SIZE = r"^[0-9]{1,9}(\.[0-9]{1,3})?(B|kB|KB|MB|GB|TB|KiB|MiB|GiB|TiB)$"
-SHARE = r"^[0-9]{1,3}(\.[0-9]{1,3})?%$"
+SHARE = r"^(100(\.0{1,3})?|[0-9]{1,2}(\.[0-9]{1,3})?)%$"
 
 _DURATION = re.compile(DURATION)
 _SIZE = re.compile(SIZE)
@@ -43,7 +43,7 @@ def size_bytes(text: str) -> int:
 
 def share(text: str) -> float:
     """The share that `25%` is: 0.25. Raises ValueError on anything else, and above 100 %."""
-    if "\n" in text or not _SHARE.match(text) or float(text[:-1]) > 100:
+    if "\n" in text or not _SHARE.match(text):
         raise ValueError(f"{text!r} is not a share; write a percentage from 0% to 100%")
     return float(text[:-1]) / 100
 

@@ -1,0 +1,102 @@
+"""The broker's URL, and the keys that only go with some of its forms."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+from urllib.parse import SplitResult, urlsplit
+
+from fusiond.config.suggest import did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fusiond.config.nodes import Node
+    from fusiond.config.problems import Problem
+
+SCHEMES: Final = ("redis", "rediss", "unix")
+_LATER: Final = {"redis+sentinel": "Sentinel", "redis+cluster": "Cluster", "sentinel": "Sentinel", "cluster": "Cluster"}
+_EXAMPLES: Final = "write embedded, redis://host:6379/0, rediss://host:6379/0 or unix:///path/redis.sock"
+
+
+def check(root: Node) -> Iterator[Problem]:
+    """A URL that cannot be used, a secret in it, and keys that its form does not take."""
+    broker = root.get("broker")
+    if broker is None:
+        return
+    node = broker.get("url")
+    url = broker.text("url") if node is not None else "embedded"
+    if not url:
+        return  # the schema says so
+    if node is not None and (found := url_problem(url)) is not None:
+        yield node.place.error("bad-url", *found)
+        return
+    scheme = "embedded" if url == "embedded" else urlsplit(url).scheme
+    yield from _companions(broker, scheme)
+    if node is not None and scheme != "embedded":
+        yield from _secret(broker, node, urlsplit(url))
+
+
+def url_problem(url: str) -> tuple[str, str] | None:
+    """Message and remedy of a URL that cannot be used; None where it can. Never quotes what may hold a password."""
+    if url == "embedded":
+        return None
+    scheme, separator, _ = url.partition("://")
+    if not separator:
+        remedy = did_you_mean(url, ["embedded"]) or (f"write redis://{url}" if "@" not in url else _EXAMPLES)
+        return "the URL has no scheme", remedy
+    if scheme in _LATER:
+        return f"{scheme}:// is not available yet: Redis {_LATER[scheme]} comes with a later release", "write redis://"
+    if scheme not in SCHEMES:
+        return f"{scheme[:30]}:// is not a broker", did_you_mean(scheme, SCHEMES) or _EXAMPLES
+    return _address_problem(url)
+
+
+def _address_problem(url: str) -> tuple[str, str] | None:
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return "the URL's host or port cannot be read", "write host:port, the port from 1 to 65535"
+    if parts.scheme == "unix":
+        if not parts.path.startswith("/") or parts.path == "/":
+            return "the URL has no path of a socket", "write unix:///path/redis.sock, with three slashes"
+        return None
+    if port == 0:
+        return "port 0 cannot be reached", "write the port from 1 to 65535"
+    if not parts.hostname:
+        return "the URL has no host", "write redis://host:6379/0"
+    database = parts.path.strip("/")
+    if database and not database.isdigit():
+        return f"the URL's database is {database[:30]!r}, not a number", "write redis://host:6379/0"
+    return None
+
+
+def _companions(broker: Node, scheme: str) -> Iterator[Problem]:
+    """Keys that the form of URL does not take."""
+    takes = {"password_file": ("redis", "rediss", "unix"), "socket_group": ("embedded",), "tls": ("rediss",)}
+    for key, schemes in takes.items():
+        node = broker.get(key)
+        if node is not None and node.value is not None and scheme not in schemes:
+            remedy = f"remove it, or use {' or '.join(map(_form, schemes))}"
+            yield broker.keys[key].error("exclusive-keys", f"broker.{key} has no meaning with {_form(scheme)}", remedy)
+    tls = broker.get("tls")
+    given = [key for key in ("cert_file", "key_file") if tls is not None and tls.text(key)]
+    if tls is not None and len(given) == 1:
+        message = f"broker.tls.{given[0]} is alone"
+        yield tls.keys[given[0]].error("missing-key", message, "cert_file and key_file go together")
+
+
+def _form(scheme: str) -> str:
+    return scheme if scheme == "embedded" else f"{scheme}://"
+
+
+def _secret(broker: Node, node: Node, parts: SplitResult) -> Iterator[Problem]:
+    if not parts.password:
+        return
+    if broker.text("password_file"):
+        message = "the password is in the URL and in password_file"
+        yield node.place.error("exclusive-keys", message, "remove it from the URL")
+    elif parts.password in node.raw:
+        yield node.place.warning(
+            "secret-in-clear", "the password is in the file in clear", "use password_file, or ${REDIS_PASSWORD}"
+        )

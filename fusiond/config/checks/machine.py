@@ -1,0 +1,142 @@
+"""
+What this machine has: users, groups, directories, interpreters, files.
+
+A file is often written and checked elsewhere than it runs, so what is missing is a warning, and an error only where the
+machine is about to run it.
+"""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fusiond.config.checks.walk import group_settings
+from fusiond.config.suggest import did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fusiond.config.model import Config
+    from fusiond.config.nodes import Node
+    from fusiond.config.problems import Problem, Severity
+
+
+def check(root: Node, config: Config, *, to_run: bool) -> Iterator[Problem]:
+    """Each thing that the file names and this machine does not have, or this user may not use."""
+    look = _Look(root, "error" if to_run else "warning")
+    yield from look.at_accounts()
+    yield from look.at_directories()
+    yield from look.at_interpreters(config)
+    yield from look.at_files()
+    if os.geteuid() == 0:
+        yield from _groups_of_root(root, config)
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    root: Node
+    severity: Severity
+
+    def at_accounts(self) -> Iterator[Problem]:
+        users = [node for _, settings in group_settings(self.root) if (node := settings.get("user")) is not None]
+        for node in users:
+            yield from self._user(node)
+        for path in (("broker", "socket_group"), ("control", "group")):
+            node = self.root.get(*path)
+            if node is not None and isinstance(node.value, str) and not _group_exists(node.value):
+                yield from self._missing(node, "unknown-group", f"there is no group {node.raw!r}", _groups())
+
+    def _user(self, node: Node) -> Iterator[Problem]:
+        if not isinstance(node.value, str):
+            return
+        try:
+            uid = pwd.getpwnam(node.value).pw_uid
+        except KeyError:
+            yield from self._missing(node, "unknown-user", f"there is no user {node.raw!r}", _users())
+            return
+        if os.geteuid() not in (0, uid):
+            message = f"only root can run a group as {node.raw!r}"
+            yield node.place.problem(self.severity, "needs-root", message, "remove user:, or start the daemon as root")
+
+    def _missing(self, node: Node, code: str, message: str, known: list[str]) -> Iterator[Problem]:
+        remedy = did_you_mean(str(node.value), known) or "create it, or remove the key"
+        yield node.place.problem(self.severity, code, f"{message} on this machine", remedy)
+
+    def at_directories(self) -> Iterator[Problem]:
+        for _, settings in group_settings(self.root):
+            node = settings.get("directory")
+            if node is not None and isinstance(node.value, str):
+                path = node.place.source.directory / node.value
+                if not path.is_dir():
+                    message = f"the directory {path} does not exist"
+                    yield node.place.problem(self.severity, "missing-directory", message, "create it, or mend the path")
+
+    def at_interpreters(self, config: Config) -> Iterator[Problem]:
+        seen: set[tuple[object, str | None]] = set()
+        for name, group in config.workers.items():
+            node = self.root.get("workers", name, "python") or self.root.get("defaults", "workers", "python")
+            if node is None or group.python is None or (node.place, group.python) in seen:
+                continue
+            seen.add((node.place, group.python))
+            if not os.access(group.python, os.X_OK) or Path(group.python).is_dir():
+                message = f"there is no interpreter {group.python}"
+                remedy = "write an absolute path, or one that starts at `directory`"
+                yield node.place.problem(self.severity, "missing-python", message, remedy)
+
+    def at_files(self) -> Iterator[Problem]:
+        paths = [("broker", "password_file"), *(("broker", "tls", key) for key in ("ca_file", "cert_file", "key_file"))]
+        nodes = [node for path in paths if (node := self.root.get(*path)) is not None]
+        for _, settings in group_settings(self.root):
+            files = settings.get("environment_file")
+            nodes += files.items() if files is not None else []
+        for node in nodes:
+            if isinstance(node.value, str):
+                yield from self._file(node, node.place.source.directory / node.value)
+        yield from self._log()
+
+    def _file(self, node: Node, path: Path) -> Iterator[Problem]:
+        if not path.is_file():
+            yield node.place.problem(
+                self.severity, "missing-file", f"{path} does not exist", "create it, or mend the path"
+            )
+        elif not os.access(path, os.R_OK):
+            yield node.place.problem(
+                self.severity, "unreadable-file", f"{path} cannot be read", f"chmod or chown {path}"
+            )
+
+    def _log(self) -> Iterator[Problem]:
+        node = self.root.get("logging", "file")
+        if node is not None and isinstance(node.value, str):
+            parent = (node.place.source.directory / node.value).parent
+            if not parent.is_dir():
+                message = f"the directory {parent} does not exist"
+                yield node.place.problem(self.severity, "missing-directory", message, "create it, or mend the path")
+
+
+def _groups_of_root(root: Node, config: Config) -> Iterator[Problem]:
+    for name, group in config.workers.items():
+        if group.user is None:
+            message = f"workers.{name} runs its tasks as root"
+            yield root.nearest("workers", name).warning(
+                "runs-as-root", message, "add user:, or run the daemon as another"
+            )
+
+
+def _group_exists(name: str) -> bool:
+    try:
+        grp.getgrnam(name)
+    except KeyError:
+        return False
+    return True
+
+
+def _users() -> list[str]:
+    return [entry.pw_name for entry in pwd.getpwall()]
+
+
+def _groups() -> list[str]:
+    return [entry.gr_name for entry in grp.getgrall()]

@@ -1,0 +1,67 @@
+"""What is valid and hardly meant: YAML's own traps where the schema takes any value, and `~/` in a path."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from fusiond.config.checks.walk import group_settings, named
+from fusiond.config.scalars import OLD_BOOLEANS, has_leading_zero
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fusiond.config.nodes import Node
+    from fusiond.config.problems import Problem
+
+#: y and n are initials as often as booleans
+_WORDS: Final = {word: meaning for word, meaning in OLD_BOOLEANS.items() if len(word) > 1}
+
+
+def check(root: Node) -> Iterator[Problem]:
+    """Arguments that YAML 1.1 would read in another way, and paths that a shell would."""
+    for _, entry in named(root, "cron"):
+        for key in ("args", "kwargs"):
+            node = entry.get(key)
+            if node is not None:
+                yield from _arguments(node)
+    for node in _paths(root):
+        if isinstance(node.value, str) and node.value.startswith("~"):
+            remedy = f"write ${{HOME}}{node.value[1:]}" if node.value.startswith("~/") else "write the directory out"
+            yield node.place.error("tilde", f"~ is not expanded in {node.raw!r}", remedy)
+
+
+def _arguments(node: Node) -> Iterator[Problem]:
+    for item in _scalars(node):
+        if item.plain and item.raw in _WORDS:
+            message = f"{item.raw} is a text in YAML 1.2, not a boolean"
+            yield item.place.warning("yaml-boolean", message, f'write {_WORDS[item.raw]}, or "{item.raw}" in quotes')
+        elif item.plain and has_leading_zero(item.raw):
+            message = f"{item.raw} is the number {item.value}; its zeros are lost"
+            yield item.place.warning("leading-zero", message, f'put it in quotes to keep it: "{item.raw}"')
+
+
+def _scalars(node: Node) -> Iterator[Node]:
+    for _, child in node.entries():
+        yield from _scalars(child)
+    for child in node.items():
+        yield from _scalars(child)
+    if not isinstance(node.value, dict | list):
+        yield node
+
+
+def _paths(root: Node) -> Iterator[Node]:
+    """Each node that is a path."""
+    single = (
+        *(("broker", key) for key in ("password_file",)),
+        *(("broker", "tls", key) for key in ("ca_file", "cert_file", "key_file")),
+        ("logging", "file"),
+        ("state_directory",),
+        ("runtime_directory",),
+    )
+    yield from (node for path in single if (node := root.get(*path)) is not None)
+    for _, settings in group_settings(root):
+        yield from (node for key in ("directory", "python") if (node := settings.get(key)) is not None)
+        files = settings.get("environment_file")
+        yield from files.items() if files is not None else ()
+    include = root.get("include")
+    yield from include.items() if include is not None else ()

@@ -1,0 +1,55 @@
+"""What is declared and never used, or waits for nobody."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fusiond.config.checks.walk import names, task_policies
+from fusiond.config.diff import serves
+from fusiond.config.model import DEFAULT_QUEUE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fusiond.config.model import Config
+    from fusiond.config.nodes import Node, Place
+    from fusiond.config.problems import Problem
+
+
+def check(root: Node, config: Config) -> Iterator[Problem]:
+    """Names that lead nowhere. All are warnings: a producer on another host may use them."""
+    yield from _policies(root)
+    if config.tasks and not config.workers:
+        message = "there are tasks and no worker group"
+        yield root.keys["tasks"].warning("no-workers", message, "add workers: {main: {queues: [default]}}")
+        return
+    yield from _queues(root, config)
+
+
+def _policies(root: Node) -> Iterator[Problem]:
+    used = {policies.text("retry") for _, policies in task_policies(root)} | {"standard"}
+    for name in names(root, "retry_policies"):
+        if name not in used:
+            place = root.nearest("retry_policies", name)
+            yield place.warning(
+                "unused-policy", f"retry policy {name!r} is never used", "name it in a task, or remove it"
+            )
+
+
+def _queues(root: Node, config: Config) -> Iterator[Problem]:
+    filled = {task.queue for task in config.tasks.values()}
+    declared = set(names(root, "queues"))
+    for name in sorted(declared | filled):
+        served = any(serves(group, name) for group in config.workers.values())
+        if not served and config.workers:
+            place = root.nearest("queues", name) if name in declared else _first_task(root, config, name)
+            message = f"no worker group serves queue {name!r}: its jobs wait for ever"
+            yield place.warning("unserved-queue", message, "add it to the queues of a group")
+        if name not in filled and name != DEFAULT_QUEUE:
+            place = root.nearest("queues", name)
+            yield place.warning("unused-queue", f"no task uses queue {name!r}", "name it in a task, or remove it")
+
+
+def _first_task(root: Node, config: Config, queue: str) -> Place:
+    name = next(task.name for task in config.tasks.values() if task.queue == queue)
+    return root.nearest("tasks", name)

@@ -1,0 +1,105 @@
+"""Values that exclude or outdo one another once every default is resolved."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fusiond.config.checks.walk import named, task_policies
+from fusiond.config.diff import serves
+from fusiond.config.units import seconds, written
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fusiond.config.model import Config, RetryPolicy, WorkerGroup
+    from fusiond.config.nodes import Node
+    from fusiond.config.problems import Problem
+
+
+def check(root: Node, config: Config) -> Iterator[Problem]:
+    """Each pair of values that do not go together."""
+    yield from _timeouts(root)
+    yield from _drains(root, config)
+    yield from _priorities(root, config)
+    yield from _keywords(root, config)
+    for name, node in named(root, "retry_policies"):
+        yield from _policy(node, config.retry_policies[name])
+
+
+def _timeouts(root: Node) -> Iterator[Problem]:
+    for _, policies in task_policies(root):
+        timeout = policies.get("timeout")
+        if timeout is None:
+            continue
+        soft, hard = timeout.get("soft") or timeout, timeout.get("hard")
+        limit = seconds(str(soft.value))
+        if limit == 0:
+            yield soft.place.error("out-of-range", "a timeout of 0s lets nothing run", "write 1s or more")
+        elif hard is not None and isinstance(hard.value, str) and seconds(hard.value) <= limit:
+            message = f"the hard timeout {hard.raw} is not above the soft one, {soft.raw}"
+            yield hard.place.error(
+                "timeout-order", message, f"write more than {soft.raw}, such as {written(limit + 10)}"
+            )
+
+
+def _drains(root: Node, config: Config) -> Iterator[Problem]:
+    """A shutdown that kills jobs which their timeout would let run. Silent where the file chose neither of the two."""
+    for name, group in config.workers.items():
+        tasks = [task for task in config.tasks.values() if serves(group, task.queue)]
+        longest = max(tasks, key=lambda task: task.timeout.hard, default=None)
+        if longest is None or group.drain_timeout >= longest.timeout.hard:
+            continue
+        if not _chosen(root, group, longest.name, longest.queue):
+            continue
+        hard = written(longest.timeout.hard)
+        yield root.nearest("workers", name, "drain_timeout").warning(
+            "short-drain",
+            f"workers.{name}: a shutdown kills jobs after {written(group.drain_timeout)}, "
+            f"and {longest.name!r} may run for {hard}",
+            f"write drain_timeout: {hard}, or accept that such jobs run again",
+        )
+
+
+def _chosen(root: Node, group: WorkerGroup, task: str, queue: str) -> bool:
+    drains = (("workers", group.name), ("defaults", "workers"))
+    timeouts = (("tasks", task), ("queues", queue, "defaults"), ("defaults", "tasks"))
+    return any(root.get(*path, "drain_timeout") for path in drains) or any(
+        root.get(*path, "timeout") for path in timeouts
+    )
+
+
+def _priorities(root: Node, config: Config) -> Iterator[Problem]:
+    """Declared priorities replace the built-in ones; a task without a priority then needs a `moderate`."""
+    if "moderate" in config.priorities or root.get("defaults", "tasks", "priority"):
+        return
+    for name, task in config.tasks.items():
+        if not root.get("tasks", name, "priority") and not root.get("queues", task.queue, "defaults", "priority"):
+            place = root.nearest("tasks", name)
+            message = f"tasks.{name} has no priority, and `priorities` declares no 'moderate' to fall back on"
+            yield place.error("no-default-priority", message, "add defaults: {tasks: {priority: …}}")
+            return
+
+
+def _keywords(root: Node, config: Config) -> Iterator[Problem]:
+    for name, entry in config.cron.items():
+        keyword = config.tasks[entry.task].pass_job
+        if keyword is not None and keyword in entry.kwargs:
+            place = root.nearest("cron", name, "kwargs", keyword)
+            message = f"the keyword {keyword!r} is what pass_job of {entry.task!r} fills"
+            yield place.error("keyword-taken", message, "rename one of the two")
+
+
+def _policy(node: Node, policy: RetryPolicy) -> Iterator[Problem]:
+    if policy.backoff == "list":
+        for key in ("delay", "max_delay"):
+            if key in node.keys:
+                message = f"{key} has no effect beside a list of delays"
+                yield node.keys[key].warning("ignored-key", message, "remove it")
+    elif policy.backoff == "fixed":
+        if "max_delay" in node.keys:
+            yield node.keys["max_delay"].warning("ignored-key", "max_delay has no effect on a fixed delay", "remove it")
+    elif policy.delay > policy.max_delay:
+        message = f"the delay {written(policy.delay)} is above max_delay, {written(policy.max_delay)}, which cuts it"
+        yield node.nearest("delay").warning(
+            "delay-above-max", message, f"write max_delay: {written(policy.delay)} or more"
+        )
