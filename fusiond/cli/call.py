@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from fusiond.cli import source, words
-from fusiond.errors import FusionError, UnknownTask
+from fusiond.errors import FusionError
 
 if TYPE_CHECKING:
     import argparse
@@ -39,7 +39,7 @@ def _call(options: argparse.Namespace) -> NoReturn:
     config = source.config(options)
     task = config.tasks.get(options.task)
     if task is None:
-        raise UnknownTask(f"task {options.task!r} is not declared{source.did_you_mean(options.task, config.tasks)}")
+        raise source.unknown("task", options.task, config.tasks)
     args, kwargs = words.arguments(options)
     request = {"run": task.run, "args": args, "kwargs": kwargs, "pass_job": task.pass_job}
     _become(_group(config, task, options.group), request)
@@ -51,7 +51,7 @@ def _group(config: Config, task: Task, name: str | None) -> WorkerGroup:
 
     if name is not None:
         if name not in config.workers:
-            raise FusionError(f"group {name!r} is not declared{source.did_you_mean(name, config.workers)}")
+            raise source.unknown("worker group", name, config.workers)
         return config.workers[name]
     found = next((group for group in config.workers.values() if serves(group, task.queue)), None)
     if found is None:
@@ -77,6 +77,6 @@ def _become(group: WorkerGroup, request: dict[str, Any]) -> NoReturn:
         raise FusionError(f"{where}.directory: {group.directory}: {error.strerror}") from error
     argv = [python, "-c", foreground.BOOT, str(Path(foreground.__file__).parent), json.dumps(request)]
     try:
-        os.execve(python, argv, environment)  # noqa: S606 - no shell is wanted
+        os.execve(python, argv, environment)
     except OSError as error:
         raise FusionError(f"{where}.python: {python}: {error.strerror}") from error

@@ -17,7 +17,13 @@ AWAY: Final = 3
 TIMED_OUT: Final = 124
 INTERRUPTED: Final = 130
 
+
+class UsageError(errors.FusionError):
+    """The command line asks for what cannot be, or names a file that cannot be read."""
+
+
 _BY_CLASS: Final[tuple[tuple[type[errors.FusionError], int], ...]] = (
+    (UsageError, USAGE),
     (errors.ResultTimeout, TIMED_OUT),
     (errors.BrokerUnavailable, AWAY),
     (errors.BrokerUnfit, AWAY),

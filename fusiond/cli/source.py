@@ -9,18 +9,23 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
 
-from fusiond.errors import ConfigError
+from fusiond.cli.exits import UsageError
+from fusiond.errors import ConfigError, FusionError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from fusiond.broker.broker import Broker
+    from fusiond.broker.call import Call, Plan
     from fusiond.broker.connection import Connection
     from fusiond.config import model
+
+T = TypeVar("T")
 
 
 def add_file_option(parser: argparse.ArgumentParser) -> None:
@@ -44,33 +49,25 @@ def add_json_option(parser: argparse.ArgumentParser) -> None:
 
 
 def config(options: argparse.Namespace) -> model.Config:
-    """The file's configuration. Raises ConfigError with all its problems."""
-    from fusiond.config import load
+    """The file's configuration. Raises UsageError or ConfigError."""
+    from fusiond.config.load import load
+    from fusiond.config.problems import as_text
     from fusiond.paths import find_config
 
-    path = find_config(options.config)
-    loaded = load(path, environ=os.environ)
-    if loaded.config is None:
-        raise ConfigError(f"{path} cannot be used; fusiond validate {path} says why")
-    return loaded.config
-
-
-@contextmanager
-def broker(options: argparse.Namespace) -> Iterator[tuple[Broker, Connection]]:
-    """The verbs and a connection to run them on."""
-    from fusiond.broker.broker import Broker
-    from fusiond.broker.connection import connect
-
-    settings, runtime = place(options)
-    connection = connect(settings, runtime)
     try:
-        yield Broker(settings.namespace), connection
-    finally:
-        connection.close()
+        path = find_config(options.config)
+    except ConfigError as error:
+        raise UsageError(str(error)) from error
+    loaded = load(path, environ=os.environ)
+    if loaded.config is not None:
+        return loaded.config
+    wrong = [problem for problem in loaded.problems if problem.is_error]
+    kind = UsageError if any(problem.code == "unreadable" for problem in wrong) else ConfigError
+    raise kind(f"{path} cannot be used\n{as_text(wrong)}")
 
 
 def place(options: argparse.Namespace) -> tuple[model.Broker, Path]:
-    """The broker's settings and the directory of an embedded one's socket."""
+    """The broker's settings, and the directory of the daemon's sockets."""
     from dataclasses import replace
 
     from fusiond import paths
@@ -80,14 +77,79 @@ def place(options: argparse.Namespace) -> tuple[model.Broker, Path]:
     if url:
         settings, runtime = model.Broker(url=url), paths.find_runtime()
     else:
-        accepted = config(options)
+        accepted = _accepted(options)
         settings, runtime = accepted.broker, paths.find_runtime(accepted)
     return replace(settings, namespace=options.namespace or settings.namespace), runtime
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """`; did you mean 'x'?`, or nothing."""
-    from difflib import get_close_matches
+def _accepted(options: argparse.Namespace) -> model.Config:
+    """The file's configuration; while it is being edited and wrong, the one that the daemon runs on."""
+    from fusiond import paths
+    from fusiond.config.snapshot import read_snapshot
 
-    near = get_close_matches(name, list(known), n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    try:
+        return config(options)
+    except ConfigError:
+        try:
+            snapshot = read_snapshot(paths.current_snapshot(paths.state_directory()))
+        except ConfigError:
+            snapshot = None
+        if snapshot is None or snapshot.source != str(paths.find_config(options.config)):
+            raise
+        return snapshot.config
+
+
+@contextmanager
+def broker(options: argparse.Namespace) -> Iterator[Desk]:
+    """The verbs, and a connection to run them on."""
+    with desk(*place(options)) as opened:
+        yield opened
+
+
+@contextmanager
+def desk(settings: model.Broker, runtime: Path) -> Iterator[Desk]:
+    """The same, of a place that is known."""
+    from fusiond.broker.broker import Broker
+    from fusiond.broker.connection import connect
+
+    try:
+        verbs = Broker(settings.namespace)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    with connect(settings, runtime) as connection:
+        yield Desk(verbs, connection)
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """Verbs and the connection that they are run on."""
+
+    verbs: Broker
+    connection: Connection
+
+    def run(self, what: Call[T] | Plan[T]) -> T:
+        """As `Connection.run`."""
+        return self.connection.run(what)
+
+    def run_all(self, calls: Sequence[Call[T]]) -> list[T]:
+        """Run Calls in one round trip; raises the first error among the replies."""
+        from fusiond.broker.connection import raised
+
+        return raised(self.connection.run_many(calls)) if calls else []
+
+    def queues(self, *names: str) -> list[str]:
+        """These queues, or all where none is named. Raises FusionError for one that there is not."""
+        known = self.run(self.verbs.queues())
+        for name in names:
+            if name not in known:
+                raise unknown("queue", name, known)
+        return list(names) or known
+
+
+def unknown(what: str, name: str, known: Iterable[str]) -> FusionError:
+    """The error for a name that is not there, with the one that was perhaps meant."""
+    from fusiond.config.suggest import did_you_mean, listed
+
+    known = sorted(known)
+    remedy = did_you_mean(name, known) or (f"there are: {listed(known)}" if known else "there is none")
+    return FusionError(f"no {what} {name!r}; {remedy}")

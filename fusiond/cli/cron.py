@@ -1,0 +1,116 @@
+"""`fusiond cron`: what runs on a schedule, when, and now."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from fusiond.cli import source
+from fusiond.cli.exits import OK
+from fusiond.cli.table import paint, print_json, span, table, when
+
+if TYPE_CHECKING:
+    import argparse
+
+    from fusiond.config.model import Config, CronEntry
+
+
+def register(subparsers: Any) -> None:
+    """Add `cron list`, `explain`, `run`, `suspend` and `resume`."""
+    parser = subparsers.add_parser("cron", help="[broker] what runs on a schedule: list, explain, run, suspend, resume")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    listing = commands.add_parser("list", help="[broker] the entries of the file, their last and next ticks")
+    listing.set_defaults(handler=_list)
+    explain = commands.add_parser("explain", help="the coming ticks of an entry, daylight saving noted")
+    explain.add_argument("name", metavar="NAME")
+    explain.add_argument("--next", type=int, default=10, metavar="N", help="how many ticks; default: 10")
+    source.add_file_option(explain)
+    explain.set_defaults(handler=_explain)
+    run = commands.add_parser("run", help="[broker] enqueue an entry's task now, beside its schedule")
+    run.set_defaults(handler=_run)
+    suspend = commands.add_parser("suspend", help="[broker] no ticks until resumed; survives restarts")
+    resume = commands.add_parser("resume", help="[broker] undo suspend; the ticks in between are not made up for")
+    suspend.set_defaults(handler=_suspend, on=True)
+    resume.set_defaults(handler=_suspend, on=False)
+    for each in (run, suspend, resume):
+        each.add_argument("name", metavar="NAME")
+    for each in (listing, run, suspend, resume):
+        source.add_broker_options(each)
+    for each in (listing, explain, run):
+        source.add_json_option(each)
+
+
+def _entry(config: Config, name: str) -> CronEntry:
+    if name not in config.cron:
+        raise source.unknown("cron entry", name, config.cron)
+    return config.cron[name]
+
+
+def _explain(options: argparse.Namespace) -> int:
+    from fusiond.schedule.cron import explain
+
+    now = time.time() * 1000
+    ticks = explain(_entry(source.config(options), options.name), int(now), max(options.next, 1))
+    if options.json:
+        print_json([{"at": tick.at, "local": tick.local.isoformat(), "note": tick.note} for tick in ticks])
+        return OK
+    for tick in ticks:
+        note = f"  {paint(tick.note, 'yellow')}" if tick.note else ""
+        print(f"{tick.local:%a %Y-%m-%d %H:%M:%S %Z}  {paint(f'{when(tick.at, now):>8}', 'dim')}{note}")
+    return OK
+
+
+def _list(options: argparse.Namespace) -> int:
+    from fusiond.schedule.cron import next_tick
+
+    config = source.config(options)
+    entries = [(entry, config.tasks[entry.task].queue) for entry in config.cron.values()]
+    with source.broker(options) as desk:
+        states = desk.run_all([desk.verbs.cron_state(queue, entry.name) for entry, queue in entries])
+    now = time.time() * 1000
+    rows: list[dict[str, Any]] = [
+        {
+            "name": entry.name,
+            "task": entry.task,
+            "schedule": entry.schedule or f"every {span(entry.every or 0)}",
+            "timezone": entry.timezone,
+            "last": state.last_tick_ms,
+            "next": None if entry.suspended or state.suspended else next_tick(entry, int(now)),
+            "suspended": entry.suspended or state.suspended,
+        }
+        for (entry, _), state in zip(entries, states, strict=True)
+    ]
+    if options.json:
+        print_json(rows)
+        return OK
+    lines = (
+        (*(row[name] for name in ("name", "task", "schedule", "timezone")), when(row["last"], now), _next(row, now))
+        for row in rows
+    )
+    print(table(("ENTRY", "TASK", "SCHEDULE", "TIMEZONE", "LAST", "NEXT"), lines, states="next"))
+    return OK
+
+
+def _next(row: dict[str, Any], now: float) -> str:
+    return "suspended" if row["suspended"] else when(row["next"], now) or "never"
+
+
+def _run(options: argparse.Namespace) -> int:
+    from fusiond.cli.enqueue import announce
+
+    entry = _entry(source.config(options), options.name)
+    with source.client(options) as client:
+        announce(client.enqueue(entry.task, *entry.args, **entry.kwargs), options)
+    return OK
+
+
+def _suspend(options: argparse.Namespace) -> int:
+    from fusiond.cli.queue import outcome
+
+    config = source.config(options)
+    entry = _entry(config, options.name)
+    with source.broker(options) as desk:
+        desk.run(desk.verbs.suspend_cron(config.tasks[entry.task].queue, entry.name, on=options.on))
+    print(f"{entry.name}: {outcome(on=options.on, suspended=options.on or entry.suspended)}")
+    return OK

@@ -1,0 +1,112 @@
+"""`fusiond queue`, `suspend` and `resume`."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, Final
+
+from fusiond.cli import source
+from fusiond.cli.exits import OK, UsageError
+from fusiond.cli.table import print_json, span, table
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable, Mapping
+
+    from fusiond.broker.records import Counts
+
+_HEADINGS: Final = ("QUEUE", "QUEUED", "OLDEST", "SCHEDULED", "STARTED", "FINISHED", "FAILED", "CANCELED", "NOTES")
+
+
+def register(subparsers: Any) -> None:
+    """Add `queue list`, `suspend` and `resume`."""
+    parser = subparsers.add_parser("queue", help="[broker] queues and what is in them: list")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    listing = commands.add_parser("list", help="[broker] each queue with its jobs by status")
+    listing.set_defaults(handler=_list)
+
+    suspend = subparsers.add_parser("suspend", help="[broker] queues take jobs and start none, until resumed")
+    resume = subparsers.add_parser("resume", help="[broker] undo suspend")
+    suspend.set_defaults(handler=_suspend, on=True)
+    resume.set_defaults(handler=_suspend, on=False)
+    for each in (suspend, resume):
+        each.add_argument("queues", nargs="*", metavar="QUEUE")
+        each.add_argument("--all", action="store_true", help="every queue that there is")
+    for each in (listing, suspend, resume):
+        source.add_broker_options(each)
+        source.add_json_option(each)
+
+
+def _list(options: argparse.Namespace) -> int:
+    with source.broker(options) as desk:
+        counted = count_all(desk)
+    if options.json:
+        print_json(documents(counted))
+    else:
+        print(listed(counted))
+    return OK
+
+
+def _suspend(options: argparse.Namespace) -> int:
+    if options.all == bool(options.queues):
+        raise UsageError("name queues, or give --all")
+    with source.broker(options) as desk:
+        names = desk.queues(*options.queues)
+        now = desk.run_all([desk.verbs.suspend(name, by="operator", on=options.on) for name in names])
+    if options.json:
+        print_json([{"queue": name, "suspended": suspended} for name, suspended in zip(names, now, strict=True)])
+        return OK
+    for name, suspended in zip(names, now, strict=True):
+        by_file = suspended and not options.on
+        print(
+            f"{name}: {'suspended by the file, which says so' if by_file else 'suspended' if suspended else 'resumed'}"
+        )
+    return OK
+
+
+def outcome(*, on: bool, suspended: bool) -> str:
+    """What became of a suspend or resume."""
+    if suspended and not on:
+        return "stays suspended, the file says so"
+    return "suspended" if suspended else "resumed"
+
+
+def count_all(desk: source.Desk) -> dict[str, Counts]:
+    """Each queue's counts, in one round trip."""
+    names = desk.queues()
+    return dict(zip(names, desk.run_all([desk.verbs.counts(name) for name in names]), strict=True))
+
+
+def documents(counted: Mapping[str, Counts]) -> list[dict[str, Any]]:
+    """The counts as JSON."""
+    return [{"name": name, **dataclasses.asdict(counts)} for name, counts in counted.items()]
+
+
+def listed(counted: Mapping[str, Counts]) -> str:
+    """The counts as a table."""
+    rows = (
+        (
+            name,
+            counts.queued + counts.inbox,
+            "" if counts.oldest_wait_ms is None else span(counts.oldest_wait_ms / 1000),
+            counts.scheduled,
+            counts.started,
+            counts.finished,
+            counts.failed,
+            counts.canceled,
+            ", ".join(_notes(counts)),
+        )
+        for name, counts in counted.items()
+    )
+    return table(_HEADINGS, rows, right="queued oldest scheduled started finished failed canceled")
+
+
+def _notes(counts: Counts) -> Iterable[str]:
+    if counts.suspended_by_operator or counts.suspended_by_file:
+        yield f"suspended by {'the operator' if counts.suspended_by_operator else 'the file'}"
+    if counts.max_length is not None:
+        yield f"at most {counts.max_length:,}"
+    if counts.broken:
+        yield f"{counts.broken:,} broken"
+    if counts.deferred:
+        yield f"{counts.deferred:,} deferred"
