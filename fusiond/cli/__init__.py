@@ -18,7 +18,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from fusiond.cli.exits import INTERRUPTED, OK, status_of
+from fusiond.cli.exits import INTERRUPTED, OK, USAGE, status_of
 from fusiond.errors import FusionError
 
 if TYPE_CHECKING:
@@ -81,8 +81,7 @@ def parser() -> Parser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit status."""
     try:
-        options = parser().parse_args(argv)
-        status = int(options.handler(options))
+        status = _run(argv)
         sys.stdout.flush()
     except FusionError as error:
         print(f"fusiond: {error}", file=sys.stderr)
@@ -93,9 +92,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader, such as `head`, has had enough: no complaint now, nor from the flush at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
-    except SystemExit as leave:  # argparse's: --help, or usage
-        return leave.code if isinstance(leave.code, int) else 2
     return status
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    try:
+        options = parser().parse_args(argv)
+    except SystemExit as leave:  # argparse's: help, version, or a wrong usage
+        return leave.code if isinstance(leave.code, int) else USAGE
+    return int(options.handler(options))
 
 
 class _Version(argparse.Action):

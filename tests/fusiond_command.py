@@ -1,0 +1,39 @@
+"""Run `fusiond …` in a test as a shell would."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a command ended."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """What it printed, read as JSON."""
+        return json.loads(self.out)
+
+
+def fusiond(*words, cwd, given="", **environment) -> Done:
+    """Run a command to its end; of FUSION_… variables it sees only those named here."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("FUSION")}
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "fusiond.cli", *map(str, words)],
+        cwd=cwd,
+        input=given,
+        env={**inherited, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert "Traceback" not in done.stderr or "shop.py" in done.stderr, done.stderr
+    return Done(done.returncode, done.stdout, done.stderr)
