@@ -3,7 +3,7 @@ The helper process of a reload: `python -P -m fusiond.config.candidate FILE --ou
 
 1. load   the file, as strictly as this machine needs
 2. write  the candidate snapshot, if there is no error
-3. print  {"hash", "problems", "files"} as JSON
+3. print  {"hash", "problems", "files"} as JSON; the files are what to watch, patterns of `include:` among them
 
 Reading a file may take long (a slow disk, a hostile file), and the supervisor's loop must not wait for it.
 Exit status: 0 usable, 1 problems with errors, 2 the file cannot be read or the snapshot not be written.
@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         {
             "hash": digest,
             "problems": [problem.to_dict() for problem in problems],
-            "files": [str(file) for file in loaded.files],
+            "files": [*map(str, loaded.files), *loaded.globs],
         },
         sys.stdout,
     )

@@ -47,11 +47,12 @@ def read_tree(path: Path, environ: Mapping[str, str], data: bytes | None = None)
     roots = [main]
     for included in _included(main, path, problems):
         files.append(Path(os.path.abspath(included)))  # noqa: PTH100
-        root = _read(included, environ, problems)
-        if root is not None:
-            problems.extend(_nested(root))
-            roots.append(root)
-    return Tree(_merged(roots, problems), tuple(roots), tuple(problems), tuple(files))
+        dropped_in = _read(included, environ, problems)
+        if dropped_in is not None:
+            problems.extend(_nested(dropped_in))
+            roots.append(dropped_in)
+    root = _merged(roots, problems)
+    return Tree(root, tuple(roots), tuple(problems), tuple(files), tuple(_patterns(main, path)))
 
 
 def _read(path: Path, environ: Mapping[str, str], problems: list[Problem], data: bytes | None = None) -> Node | None:
@@ -100,14 +101,21 @@ def _included(main: Node, path: Path, problems: list[Problem]) -> Iterator[Path]
 
 def _matches(path: Path, item: Node, problems: list[Problem]) -> list[Path]:
     pattern = os.path.join(path.parent, str(item.value))  # noqa: PTH118 - keeps the user's own spelling
-    if glob.has_magic(pattern[len(str(path.parent)) :]):
-        return [found for found in map(Path, sorted(glob.glob(pattern, recursive=True))) if found.is_file()]  # noqa: PTH207
+    if glob.has_magic(str(item.value)):
+        return [found for found in map(Path, sorted(glob.glob(pattern))) if found.is_file()]  # noqa: PTH207
     if not Path(pattern).exists():
         problems.append(
             item.place.error("missing-include", f"{item.raw} does not exist", "check the path, or use a glob")
         )
         return []
     return [Path(pattern)]
+
+
+def _patterns(main: Node, path: Path) -> Iterator[str]:
+    include = main.get("include")
+    for item in include.items() if include else ():
+        if isinstance(item.value, str) and glob.has_magic(item.value):
+            yield os.path.abspath(os.path.join(path.parent, item.value))  # noqa: PTH100, PTH118
 
 
 def _nested(root: Node) -> Iterator[Problem]:

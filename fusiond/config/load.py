@@ -38,6 +38,8 @@ class Loaded:
     problems: tuple[Problem, ...]
     #: every file that was read or should have been, absolute, the main one first: what a watcher watches
     files: tuple[Path, ...]
+    #: absolute patterns of `include:`; a file that begins to match one belongs to the configuration, too
+    globs: tuple[str, ...] = ()
 
 
 def load(
@@ -63,4 +65,4 @@ def load(
             config = build(tree.root)
             problems.extend(check_values(tree.root, config))
             problems.extend(check_machine(tree, tree.root, config, to_run=to_run))
-    return Loaded(None if has_errors(problems) else config, tuple(sorted(problems)), tree.files)
+    return Loaded(None if has_errors(problems) else config, tuple(sorted(problems)), tree.files, tree.globs)

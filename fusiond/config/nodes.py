@@ -128,3 +128,5 @@ class Tree:
     problems: tuple[Problem, ...]
     #: absolute paths, the main one first; those that could not be read too
     files: tuple[Path, ...]
+    #: absolute patterns of `include:`, whether they match something or not
+    globs: tuple[str, ...] = ()

@@ -1,0 +1,127 @@
+"""`fusiond validate`, `schema` and `init`: the file, without a daemon and without Redis."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from fusiond.cli.exits import OK, REFUSED, USAGE, UsageError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from fusiond.config.load import Loaded
+    from fusiond.config.problems import Problem
+
+_STDIN: Final = "-"
+_STARTER: Final = "fusion.yaml"
+
+
+def register(subparsers: Any) -> None:
+    """Add the three commands."""
+    validate = subparsers.add_parser("validate", help="every problem of a file, with its place and remedy")
+    validate.add_argument(
+        "files", nargs="*", metavar="FILE", help="- is standard input; default: the file that `run` would take"
+    )
+    validate.add_argument("--format", choices=("text", "json"), default="text")
+    validate.add_argument("--json", action="store_const", const="json", dest="format", help="as --format json")
+    validate.add_argument("--strict", action="store_true", help="warnings fail, too")
+    validate.set_defaults(handler=_validate)
+
+    schema = subparsers.add_parser("schema", help="print the JSON Schema of the file")
+    schema.set_defaults(handler=_schema)
+
+    init = subparsers.add_parser("init", help="write a commented file to start from")
+    init.add_argument("file", nargs="?", default=_STARTER, metavar="FILE", help=f"default: {_STARTER}; - prints it")
+    init.add_argument("--force", action="store_true", help="write over a file that exists")
+    init.set_defaults(handler=_init)
+
+
+def _validate(options: argparse.Namespace) -> int:
+    from fusiond.config.problems import as_json
+
+    results = {name: _load(name) for name in options.files or [_found()]}
+    problems = [problem for loaded in results.values() for problem in loaded.problems]
+    if options.format == "json":
+        print(as_json(problems))
+    else:
+        for name, loaded in results.items():
+            print(_report(name, loaded))
+    return _status(problems, strict=options.strict)
+
+
+def _load(name: str) -> Loaded:
+    from fusiond.config.load import load
+
+    if name == _STDIN:
+        return load("<stdin>", environ=os.environ, data=sys.stdin.buffer.read())
+    return load(name, environ=os.environ)
+
+
+def _found() -> str:
+    """The file that `run` would take, as short as it can be named."""
+    from fusiond.errors import ConfigError
+    from fusiond.paths import find_config
+
+    try:
+        path = find_config()
+    except ConfigError as error:
+        raise UsageError(str(error)) from error
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+
+
+def _report(name: str, loaded: Loaded) -> str:
+    """The problems of one file and a last line that sums up."""
+    from fusiond.config.problems import as_text
+
+    lines = [as_text(loaded.problems)] if loaded.problems else []
+    errors = sum(problem.is_error for problem in loaded.problems)
+    found = [_count(errors, "error")] * bool(errors)
+    found += [_count(len(loaded.problems) - errors, "warning")] * (len(loaded.problems) > errors)
+    if loaded.config is not None:
+        config = loaded.config
+        counts = (
+            _count(len(config.tasks), "task"),
+            _count(len(config.queues), "queue"),
+            _count(len(config.cron), "cron entry", "cron entries"),
+            _count(len(config.workers), "worker group"),
+        )
+        found.insert(0, f"ok: {', '.join(counts)}")
+    return "\n".join([*lines, f"{'<stdin>' if name == _STDIN else name}: {'; '.join(found)}"])
+
+
+def _status(problems: Sequence[Problem], *, strict: bool) -> int:
+    if any(problem.code == "unreadable" for problem in problems):
+        return USAGE
+    return REFUSED if any(problem.is_error or strict for problem in problems) else OK
+
+
+def _count(number: int, noun: str, nouns: str = "") -> str:
+    return f"{number} {noun if number == 1 else nouns or noun + 's'}"
+
+
+def _schema(_options: argparse.Namespace) -> int:
+    from fusiond.config.schema import schema_text
+
+    print(schema_text(), end="")
+    return OK
+
+
+def _init(options: argparse.Namespace) -> int:
+    from fusiond.config import starter_text
+
+    if options.file == _STDIN:
+        print(starter_text(), end="")
+        return OK
+    try:
+        with open(options.file, "w" if options.force else "x", encoding="utf-8") as file:  # noqa: PTH123 - "x"
+            file.write(starter_text())
+    except FileExistsError as error:
+        raise UsageError(f"{options.file} exists already; name another file, or write over it with --force") from error
+    except OSError as error:
+        raise UsageError(f"{options.file} cannot be written: {(error.strerror or str(error)).lower()}") from error
+    print(f"{options.file} is written; now: fusiond run -c {options.file}")
+    return OK
