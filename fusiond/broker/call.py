@@ -2,8 +2,8 @@
 What is to be said to Redis, apart from how: a verb makes a Call, a connection runs it.
 
 A `Call` is one command and the meaning of its reply. A `Plan` is a generator for what takes more than one round trip:
-it yields Calls, or lists of Calls for one pipeline, is sent their replies, and returns its result. Neither does any
-I/O, so that nothing is written twice for threads and for asyncio.
+it yields Calls, lists of Calls for one pipeline, or seconds to wait, is sent the replies, and returns its result.
+Neither does any I/O, so that nothing is written twice for threads and for asyncio.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Call(NamedTuple, Generic[T]):
         return Call((b"EVAL", self.script.source, *self.words[2:]), self.parse)
 
 
-#: yields a Call or a list of Calls, is sent the reply or the list of replies, returns the result
-Plan = Generator[Call[Any] | list[Call[Any]], Any, T]
+#: yields a Call, a list of Calls or seconds; is sent the reply, the replies or None; returns the result
+Plan = Generator[Call[Any] | list[Call[Any]] | float, Any, T]
 
 
 def plain(parse: Callable[[Any], T], *words: Word) -> Call[T]:

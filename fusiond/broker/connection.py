@@ -2,7 +2,7 @@
 Run Calls and Plans against a Redis, for threads and for asyncio.
 
 1. pack    all Calls of a pipeline into one write; no MULTI, the verbs are scripts
-2. send    once; whether to repeat after an error is the caller's to say, each verb may be
+2. send    once, or where `repeats` says so once more over a new connection; each verb may be repeated
 3. read    as many replies; one that is an error does not hide the others
 4. again   what answered NOSCRIPT, with the script's text (after a restart, a failover, SCRIPT FLUSH)
 5. parse   or raise one of fusiond.errors; redis-py's exceptions never leave this room
@@ -14,8 +14,10 @@ would read next is the answer to an earlier question. It is not shared over a fo
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
+import time
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import redis.asyncio.connection
@@ -25,8 +27,9 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 from fusiond.broker import fitness
 from fusiond.broker.address import Address, address
 from fusiond.broker.call import Call, Plan
+from fusiond.broker.complaints import refused, unavailable
 from fusiond.broker.keys import Keys
-from fusiond.errors import BrokerError, BrokerFull, BrokerUnavailable
+from fusiond.errors import BrokerError, BrokerUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -43,21 +46,21 @@ T = TypeVar("T")
 TIMEOUT = 5.0
 
 
-def connect(settings: Broker, runtime: Path) -> Connection:
+def connect(settings: Broker, runtime: Path, *, repeats: int = 0) -> Connection:
     """A connection for threads. It connects at the first call, and again whenever it has to."""
-    return Connection(address(settings, runtime), Keys(settings.namespace))
+    return Connection(address(settings, runtime), Keys(settings.namespace), repeats)
 
 
-def connect_async(settings: Broker, runtime: Path) -> AsyncConnection:
+def connect_async(settings: Broker, runtime: Path, *, repeats: int = 0) -> AsyncConnection:
     """A connection for one event loop. It connects at the first call, and again whenever it has to."""
-    return AsyncConnection(address(settings, runtime), Keys(settings.namespace))
+    return AsyncConnection(address(settings, runtime), Keys(settings.namespace), repeats)
 
 
 class Connection:
     """Runs Calls one pipeline at a time; threads may share it."""
 
-    def __init__(self, address: Address, keys: Keys) -> None:
-        self.address, self._keys = address, keys
+    def __init__(self, address: Address, keys: Keys, repeats: int = 0) -> None:
+        self.address, self._keys, self._repeats = address, keys, repeats
         self._lock = threading.Lock()
         self._pid = os.getpid()
         self._wire: redis.connection.Connection | None = None
@@ -105,28 +108,42 @@ class Connection:
         try:
             while True:
                 step = plan.send(reply)
-                reply = self.run(step) if isinstance(step, Call) else raised(self.run_many(step))
+                if isinstance(step, Call):
+                    reply = self.run(step)
+                elif isinstance(step, list):
+                    reply = raised(self.run_many(step))
+                else:
+                    time.sleep(step)
+                    reply = None
         except StopIteration as end:
             return cast("T", end.value)
 
     def _exchange(self, calls: Sequence[Call[Any]]) -> list[Any]:
+        if self._pid != os.getpid():
+            self._begin_anew()
         packed = packed_calls(calls)
         with self._lock:
-            wire = self._connected()
-            try:
-                wire.send_packed_command([packed], check_health=False)  # type: ignore[no-untyped-call]
-                return [_read(wire) for _ in calls]
-            except (RedisError, OSError) as error:
-                self._drop()
-                raise unavailable(self.address, error) from error
-            except BaseException:
-                self._drop()
-                raise
+            for _ in range(self._repeats):
+                with contextlib.suppress(BrokerUnavailable):
+                    return self._try(packed, len(calls))
+            return self._try(packed, len(calls))
 
-    def _connected(self) -> redis.connection.Connection:
-        if self._wire is None or self._pid != os.getpid():
-            self._wire, self._pid = self.address.open(TIMEOUT), os.getpid()
-        return self._wire
+    def _try(self, packed: bytes, replies: int) -> list[Any]:
+        if self._wire is None:
+            self._wire = self.address.open(TIMEOUT)
+        try:
+            self._wire.send_packed_command([packed], check_health=False)  # type: ignore[no-untyped-call]
+            return [_read(self._wire) for _ in range(replies)]
+        except (RedisError, OSError) as error:
+            self._drop()
+            raise unavailable(self.address, error) from error
+        except BaseException:
+            self._drop()
+            raise
+
+    def _begin_anew(self) -> None:
+        """After a fork: the socket is the parent's, and the lock may be held by a thread that is not here."""
+        self._wire, self._lock, self._pid = None, threading.Lock(), os.getpid()
 
     def _drop(self) -> None:
         if self._wire is not None and self._pid == os.getpid():
@@ -144,8 +161,8 @@ def _read(wire: redis.connection.Connection) -> Any:
 class AsyncConnection:
     """Runs Calls one pipeline at a time; tasks of one event loop may share it."""
 
-    def __init__(self, address: Address, keys: Keys) -> None:
-        self.address, self._keys = address, keys
+    def __init__(self, address: Address, keys: Keys, repeats: int = 0) -> None:
+        self.address, self._keys, self._repeats = address, keys, repeats
         self._lock = asyncio.Lock()
         self._wire: redis.asyncio.connection.Connection | None = None
 
@@ -193,25 +210,37 @@ class AsyncConnection:
         try:
             while True:
                 step = plan.send(reply)
-                reply = await self.run(step) if isinstance(step, Call) else raised(await self.run_many(step))
+                if isinstance(step, Call):
+                    reply = await self.run(step)
+                elif isinstance(step, list):
+                    reply = raised(await self.run_many(step))
+                else:
+                    await asyncio.sleep(step)
+                    reply = None
         except StopIteration as end:
             return cast("T", end.value)
 
     async def _exchange(self, calls: Sequence[Call[Any]]) -> list[Any]:
         packed = packed_calls(calls)
         async with self._lock:
-            if self._wire is None:
-                self._wire = self.address.open_async()
-            try:
-                async with asyncio.timeout(TIMEOUT):
-                    await self._wire.send_packed_command([packed], check_health=False)
-                    return [await _read_async(self._wire) for _ in calls]
-            except (RedisError, OSError) as error:
-                await self._drop()
-                raise unavailable(self.address, error) from error
-            except BaseException:
-                await self._drop()
-                raise
+            for _ in range(self._repeats):
+                with contextlib.suppress(BrokerUnavailable):
+                    return await self._try(packed, len(calls))
+            return await self._try(packed, len(calls))
+
+    async def _try(self, packed: bytes, replies: int) -> list[Any]:
+        if self._wire is None:
+            self._wire = self.address.open_async()
+        try:
+            async with asyncio.timeout(TIMEOUT):
+                await self._wire.send_packed_command([packed], check_health=False)
+                return [await _read_async(self._wire) for _ in range(replies)]
+        except (RedisError, OSError) as error:
+            await self._drop()
+            raise unavailable(self.address, error) from error
+        except BaseException:
+            await self._drop()
+            raise
 
     async def _drop(self) -> None:
         wire, self._wire = self._wire, None
@@ -307,26 +336,3 @@ def raised(results: list[Any]) -> list[Any]:
         if isinstance(result, BrokerError):
             raise result
     return results
-
-
-# A server in one of these states will, or may, do what was asked a little later.
-_PASSING = ("LOADING", "MASTERDOWN", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "MISCONF", "BUSY")
-
-
-def refused(error: ResponseError) -> BrokerError:
-    """The error of ours that Redis' own complaint amounts to."""
-    text = str(error)
-    # 6.2 puts a script's error into a sentence of its own, so the word may be anywhere
-    if "OOM command not allowed" in text or "OutOfMemory" in type(error).__name__ or "used memory >" in text:
-        return BrokerFull("Redis is at its maxmemory and takes no new jobs; raise maxmemory or let the queues drain")
-    if any(word in text[:200] for word in _PASSING) or type(error).__name__ == "ReadOnlyError":
-        return BrokerUnavailable(f"Redis cannot take commands now: {text}")
-    return BrokerError(f"Redis refused: {text}")
-
-
-def unavailable(address: Address, error: Exception) -> BrokerUnavailable:
-    """The error of ours for a connection that did not come about or did not last."""
-    reason = str(error).rstrip(".") or "no answer in time"
-    return BrokerUnavailable(
-        f"Redis at {address.shown} cannot be reached: {reason}; is it running, and is broker.url right?"
-    )

@@ -108,7 +108,7 @@ def _entry(raw: bytes | None) -> _Entry | None:
 
 
 def _catalogue(flat: list[bytes]) -> Catalogue:
-    tasks: dict[str, dict[str, object]] = {}
+    tasks: dict[str, dict[str, Any]] = {}
     priorities: dict[str, int] = {}
     queues: set[str] = set()
     for entry in sorted(filter(None, map(_entry, flat[1::2]))):

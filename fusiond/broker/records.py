@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from fusiond.job import JobStatus
@@ -177,7 +177,7 @@ class Catalogue:
     """What producers may enqueue: the union of what the daemons declare; the newest generation wins."""
 
     #: task -> {queue, priority, expires, run, …}
-    tasks: dict[str, dict[str, object]]
+    tasks: dict[str, dict[str, Any]]
     priorities: dict[str, int]
     queues: frozenset[str]
 

@@ -1,0 +1,36 @@
+"""
+From what Redis, or the way to it, complains of to the errors that a caller can act on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fusiond.errors import BrokerError, BrokerFull, BrokerUnavailable
+
+if TYPE_CHECKING:
+    from redis.exceptions import ResponseError
+
+    from fusiond.broker.address import Address
+
+# A server in one of these states will, or may, do what was asked a little later.
+_PASSING = ("LOADING", "MASTERDOWN", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "MISCONF", "BUSY")
+
+
+def refused(error: ResponseError) -> BrokerError:
+    """The error of ours that Redis' own complaint amounts to."""
+    text = str(error)
+    # 6.2 puts a script's error into a sentence of its own, so the word may be anywhere
+    if "OOM command not allowed" in text or "OutOfMemory" in type(error).__name__ or "used memory >" in text:
+        return BrokerFull("Redis is at its maxmemory and takes no new jobs; raise maxmemory or let the queues drain")
+    if any(word in text[:200] for word in _PASSING) or type(error).__name__ == "ReadOnlyError":
+        return BrokerUnavailable(f"Redis cannot take commands now: {text}")
+    return BrokerError(f"Redis refused: {text}")
+
+
+def unavailable(address: Address, error: Exception) -> BrokerUnavailable:
+    """The error of ours for a connection that did not come about or did not last."""
+    reason = str(error).rstrip(".") or "no answer in time"
+    return BrokerUnavailable(
+        f"Redis at {address.shown} cannot be reached: {reason}; is it running, and is broker.url right?"
+    )

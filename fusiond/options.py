@@ -1,0 +1,123 @@
+"""
+What a producer may say beside task and arguments, and how each becomes what Redis holds: JSON, ms, a dotted path.
+
+Whatever cannot be one is refused here, before anything is stored.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from fusiond.config import units
+from fusiond.config.model import HARD_AFTER_SOFT
+from fusiond.errors import BadArguments, EnqueueError, UnknownTask
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+#: seconds as a number, `5m`, or a timedelta
+Duration = float | str | timedelta
+#: a time with its zone, ISO 8601 text with an offset, or epoch seconds
+Moment = datetime | str | float
+
+#: bytes of a job's arguments as JSON
+MOST_ARGUMENTS = 1024 * 1024
+#: seconds, 10 years
+LONGEST = 10 * 365 * 86400
+
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What a call says beside task and arguments; what is None is the task's own."""
+
+    #: not before so long
+    delay: Duration | None = None
+    #: not before this time
+    at: Moment | None = None
+    #: a name of the file, or 0 to 255, more first
+    priority: str | int | None = None
+    #: a second job of the same task with the same key is the first one
+    key: str | None = None
+    queue: str | None = None
+    #: not begun within it, the job fails with EXPIRED
+    expires: Duration | None = None
+    #: JSON that the function is handed with `pass_job`
+    meta: dict[str, Any] | None = None
+    log_tag: str | None = None
+    #: of one attempt: an exception then, SIGKILL 10 s later
+    timeout: Duration | None = None
+    #: the job's id, 1 to 128 letters, digits and _:.-; as a rule one is made
+    id: str | None = None
+
+
+#: most calls have none
+NO_OPTIONS = Options()
+
+
+def encoded(task: str, args: Sequence[Any], kwargs: dict[str, Any]) -> bytes:
+    """`[args, kwargs]` as JSON. Raises BadArguments."""
+    try:
+        body = _encode([args, kwargs]).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise BadArguments(f"task {task!r}: the arguments are not JSON: {error}") from None
+    if len(body) > MOST_ARGUMENTS:
+        most = f"{MOST_ARGUMENTS} are the most; store them elsewhere and pass a reference"
+        raise BadArguments(f"task {task!r}: the arguments have {len(body)} bytes as JSON, {most}")
+    return body
+
+
+def encoded_meta(meta: dict[str, Any]) -> bytes:
+    """The meta as JSON. Raises EnqueueError."""
+    try:
+        return _encode(meta).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise EnqueueError(f"meta is not JSON: {error}") from None
+
+
+def encoded_timeout(timeout: Duration) -> bytes:
+    """The soft and the hard timeout as JSON, seconds."""
+    soft = duration("timeout", timeout)
+    return _encode({"soft": soft, "hard": soft + HARD_AFTER_SOFT}).encode()
+
+
+def duration(what: str, given: Duration) -> float:
+    """Seconds, not below 0. Raises EnqueueError."""
+    if isinstance(given, timedelta):
+        found = given.total_seconds()
+    elif isinstance(given, str):
+        try:
+            found = units.seconds(given)
+        except ValueError as error:
+            raise EnqueueError(f"{what}: {error}") from None
+    else:
+        found = float(given)
+    if not 0 <= found < LONGEST:
+        raise EnqueueError(f"{what}: {given!r} is not between 0 and 10 years")
+    return found
+
+
+def moment(what: str, given: Moment) -> float:
+    """Epoch seconds. Raises EnqueueError."""
+    if isinstance(given, str):
+        try:
+            given = datetime.fromisoformat(given)
+        except ValueError:
+            raise EnqueueError(f"{what}: {given!r} is no time such as 2030-01-31T02:00+01:00") from None
+    if isinstance(given, datetime):
+        if given.tzinfo is None:
+            raise EnqueueError(f"{what}: {given} has no time zone; use datetime.now(UTC) or .astimezone()")
+        return given.timestamp()
+    return float(given)
+
+
+def dotted_path(function: Callable[..., Any]) -> str:
+    """What a task's `run` says of this function."""
+    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
+    if not isinstance(module, str) or not isinstance(name, str):
+        raise UnknownTask(f"{function!r} is no function that a task can name; pass the task's name")
+    return f"{module}.{name}"

@@ -1,0 +1,276 @@
+"""
+What a producer does, without I/O: Client and AsyncClient run the same plans.
+
+1. name     the task by its name, or the function itself by its dotted path
+2. look up  its queue, priority and expiry in the catalogue that the daemons publish; read at most every 10 s, and once
+            more before a task is called unknown
+3. check    that the arguments are JSON and the options mean something: nothing is stored otherwise
+4. send     one round trip for a job, and one for each 500
+
+A job's id is made here, once, so that a call whose reply was lost can be repeated without a second job.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from fusiond.broker.call import Call, as_is, plain
+from fusiond.broker.records import Catalogue, NewJob, Stored, check_id
+from fusiond.config.suggest import did_you_mean, listed
+from fusiond.errors import (
+    BrokerUnavailable,
+    EnqueueError,
+    JobCanceled,
+    JobConflict,
+    JobFailed,
+    JobNotFound,
+    QueueFull,
+    ResultTimeout,
+    UnknownTask,
+)
+from fusiond.job import JobStatus, id_of_key, new_id
+from fusiond.options import NO_OPTIONS, dotted_path, duration, encoded, encoded_meta, encoded_timeout, moment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from fusiond.broker.broker import Broker
+    from fusiond.broker.call import Plan
+    from fusiond.broker.records import JobOutcome
+    from fusiond.options import Options
+
+Durability = Literal["memory", "fsync", "replica"]
+#: jobs in one round trip
+CHUNK = 500
+#: seconds for which the catalogue is believed
+CATALOGUE_AGE = 10.0
+#: ms that the disk, or a replica, may take to confirm
+CONFIRM_MS = 3000
+#: seconds between two looks for a result: the first, the longest, and the growth from one to the next
+FIRST_LOOK, LONGEST_LOOK, SLOWER = 0.005, 0.25, 1.5
+
+
+class Place(NamedTuple):
+    """Where a job is."""
+
+    queue: str
+    id: str
+
+
+class Producer:
+    """Makes the plans of one client, and remembers the catalogue for them."""
+
+    def __init__(self, broker: Broker, durability: Durability) -> None:
+        self._broker, self._durability = broker, durability
+        self._catalogue = Catalogue({}, {}, frozenset())
+        self._read_at = float("-inf")
+        self._names: dict[str, list[str]] = {}
+
+    def enqueue(
+        self, options: Options, task: str | Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> Plan[Place]:
+        """Store one job. The plan raises an EnqueueError, and nothing is stored, if it cannot be."""
+        queue, job = yield from self._made(options, task, args, kwargs)
+        yield from self._stored(queue, [job])
+        return Place(queue, job.id)
+
+    def enqueue_many(self, options: Options, jobs: Iterable[tuple[Any, ...]]) -> Plan[list[Place]]:
+        """Store many, in chunks; the chunks before one that is refused stay."""
+        if options.id is not None or options.key is not None:
+            raise EnqueueError("enqueue_many: id and key are for one job; call enqueue for each")
+        places: list[Place] = []
+        by_queue: dict[str, list[NewJob]] = {}
+        for task, args, kwargs in map(_triple, jobs):
+            queue, job = yield from self._made(options, task, args, kwargs)
+            places.append(Place(queue, job.id))
+            by_queue.setdefault(queue, []).append(job)
+        sent = 0
+        for queue, batch in by_queue.items():
+            for first in range(0, len(batch), CHUNK):
+                chunk = batch[first : first + CHUNK]
+                yield from self._stored(queue, chunk, sent, len(places))
+                sent += len(chunk)
+        return places
+
+    def outcome(self, place: Place) -> Plan[JobOutcome]:
+        """How the job stands. Raises JobNotFound."""
+        outcome = yield self._broker.outcome(place.queue, place.id)
+        if outcome is None:
+            raise JobNotFound(f"{place.queue}/{place.id}: no such job; it may have been dropped after its ttl")
+        return outcome  # type: ignore[no-any-return]
+
+    def result(self, place: Place, timeout: float | None) -> Plan[Any]:
+        """Wait until the job has ended; what it returned."""
+        end = float("inf") if timeout is None else time.monotonic() + timeout
+        pause = FIRST_LOOK
+        while True:
+            outcome = yield from self.outcome(place)
+            if outcome.status.ended:
+                return returned(place, outcome)
+            left = end - time.monotonic()
+            if left <= 0:
+                raise ResultTimeout(f"{place.queue}/{place.id} is {outcome.status} after {timeout:g} s; it goes on")
+            yield min(pause, left)
+            pause = min(pause * SLOWER, LONGEST_LOOK)
+
+    def cancel(self, place: Place) -> Plan[bool]:
+        """End the job, or have it ended if it runs; False: it had ended before. Raises JobNotFound."""
+        reply = yield self._broker.cancel(place.queue, place.id)
+        if reply == "missing":
+            raise JobNotFound(f"{place.queue}/{place.id}: no such job; it may have been dropped after its ttl")
+        return bool(reply != "ended")
+
+    def _made(
+        self, options: Options, task: str | Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> Plan[tuple[str, NewJob]]:
+        """The queue and the job of one call, all checked."""
+        if time.monotonic() - self._read_at > CATALOGUE_AGE:
+            yield from self._read_catalogue()
+        name = self._name(task)
+        if name not in self._catalogue.tasks:
+            yield from self._read_catalogue()
+            name = self._known(task)
+        declared = self._catalogue.tasks[name]
+        body = encoded(name, args, kwargs)
+        if options is NO_OPTIONS:
+            expires = declared.get("expires")
+            job = NewJob(
+                new_id(),
+                name,
+                body,
+                declared["priority"],
+                expires_ms=None if expires is None else round(expires * 1000),
+            )
+            return declared["queue"], job
+        return self._queue(options, declared), self._with(options, name, body, declared)
+
+    def _with(self, options: Options, name: str, body: bytes, declared: dict[str, Any]) -> NewJob:
+        """The job of a call with options."""
+        expires = declared.get("expires") if options.expires is None else duration("expires", options.expires)
+        return NewJob(
+            self._id(options, name),
+            name,
+            body,
+            self._priority(options, declared),
+            delay_ms=None if options.delay is None else round(duration("delay", options.delay) * 1000),
+            at_ms=None if options.at is None else round(moment("at", options.at) * 1000),
+            expires_ms=None if expires is None else round(expires * 1000),
+            key=options.key,
+            meta=None if options.meta is None else encoded_meta(options.meta),
+            log_tag=options.log_tag,
+            timeout=None if options.timeout is None else encoded_timeout(options.timeout),
+        )
+
+    def _read_catalogue(self) -> Plan[None]:
+        self._catalogue = yield self._broker.catalogue()
+        self._read_at = time.monotonic()
+        self._names = {}
+        for name, declared in self._catalogue.tasks.items():
+            self._names.setdefault(str(declared.get("run")), []).append(name)
+
+    def _name(self, task: str | Callable[..., Any]) -> str:
+        """The task's name; "" for a function that no task runs."""
+        if isinstance(task, str):
+            return task
+        names = self._names.get(dotted_path(task), [])
+        if len(names) > 1:
+            raise UnknownTask(
+                f"{dotted_path(task)} is run by tasks {', '.join(sorted(names))}; say which one by its name"
+            )
+        return names[0] if names else ""
+
+    def _known(self, task: str | Callable[..., Any]) -> str:
+        """The same, after the catalogue was read again; raises UnknownTask."""
+        name = self._name(task)
+        tasks = self._catalogue.tasks
+        if name in tasks:
+            return name
+        if not tasks:
+            raise UnknownTask(f"no daemon has declared any task under {self._broker.keys.namespace!r}; is one running?")
+        if not isinstance(task, str):
+            raise UnknownTask(f"no task of the daemon's file has `run: {dotted_path(task)}`")
+        remedy = did_you_mean(task, tasks) or f"there are {listed(tasks)}"
+        raise UnknownTask(f"task {task!r} is in no daemon's file; {remedy}")
+
+    def _queue(self, options: Options, declared: dict[str, Any]) -> str:
+        if options.queue is None:
+            return str(declared["queue"])
+        if options.queue not in self._catalogue.queues:
+            remedy = did_you_mean(options.queue, self._catalogue.queues)
+            remedy = remedy or f"there are {listed(self._catalogue.queues)}"
+            raise EnqueueError(f"queue {options.queue!r} is in no daemon's file; {remedy}")
+        return options.queue
+
+    def _priority(self, options: Options, declared: dict[str, Any]) -> int:
+        given = options.priority
+        if given is None:
+            return int(declared["priority"])
+        number = self._catalogue.priorities.get(given) if isinstance(given, str) else given
+        if number is None or not 0 <= number <= 255:
+            names = listed(self._catalogue.priorities)
+            raise EnqueueError(f"priority {given!r} is neither one of {names} nor a number from 0 to 255")
+        return number
+
+    @staticmethod
+    def _id(options: Options, name: str) -> str:
+        if options.key is not None:
+            if options.id is not None:
+                raise EnqueueError("id and key exclude each other: the id is made of the key")
+            return id_of_key(name, options.key)
+        if options.id is None:
+            return new_id()
+        try:
+            return check_id(options.id)
+        except ValueError as error:
+            raise EnqueueError(str(error)) from None
+
+    def _stored(self, queue: str, jobs: Sequence[NewJob], before: int = 0, of: int = 1) -> Plan[None]:
+        """Send one chunk; `before` of `of` jobs have been stored already."""
+        call = self._broker.enqueue(queue, jobs)
+        if self._durability == "memory":
+            replies = yield call
+        else:
+            replies, confirmed = yield [call, confirmation(self._durability)]
+            if confirmed < 1:
+                raise BrokerUnavailable(
+                    f"{self._durability} has not confirmed within {CONFIRM_MS / 1000:g} s; the outcome is unknown:"
+                    " enqueue again with the same id or key"
+                )
+        if replies.count("stored") != len(jobs):
+            refuse(queue, jobs, replies, f"; {before} of {of} jobs were stored before" if of > 1 else "")
+
+
+def refuse(queue: str, jobs: Sequence[NewJob], replies: Sequence[Stored], stored: str) -> None:
+    """Raise if a reply is a refusal; that the same job was there already is none."""
+    for job, reply in zip(jobs, replies, strict=True):
+        if reply == "full":
+            raise QueueFull(f"queue {queue!r} is at its max_length{stored}")
+        if reply == "conflict":
+            what = f"key {job.key!r}" if job.key else f"id {job.id}"
+            raise JobConflict(f"{what} is taken by a job with another task or other arguments{stored}")
+
+
+def confirmation(durability: Durability) -> Call[int]:
+    """Wait until what was written is on disk here, or on a replica; how many have it."""
+    if durability == "replica":
+        return plain(as_is, "WAIT", 1, CONFIRM_MS)
+    return plain(lambda reply: int(reply[0]), "WAITAOF", 1, 0, CONFIRM_MS)
+
+
+def returned(place: Place, outcome: JobOutcome) -> Any:
+    """What an ended job returned; raises what it ended with."""
+    if outcome.status is JobStatus.FINISHED:
+        return json.loads(outcome.result or b"null")
+    if outcome.status is JobStatus.CANCELED:
+        raise JobCanceled(f"{place.queue}/{place.id} was canceled")
+    error = json.loads(outcome.error or b"{}")
+    raise JobFailed(
+        error.get("code", "EXCEPTION"), error.get("type", ""), error.get("message", ""), error.get("traceback", "")
+    )
+
+
+def _triple(job: tuple[Any, ...]) -> tuple[Any, Sequence[Any], dict[str, Any]]:
+    task, args, kwargs = job + ((), {})[len(job) - 1 :]
+    return task, args, kwargs
