@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 #: in the order of the help
-FAMILIES = ("daemon", "status", "job", "queue", "cron", "call")
+FAMILIES = ("daemon", "validate", "status", "enqueue", "job", "queue", "cron", "call")
 
 _EPILOG = """\
 [daemon] asks the daemon of this host over its control socket; [broker] asks Redis itself, from any host.

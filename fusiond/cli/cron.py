@@ -98,10 +98,13 @@ def _next(row: dict[str, Any], now: float) -> str:
 
 def _run(options: argparse.Namespace) -> int:
     from fusiond.cli.enqueue import announce
+    from fusiond.options import NO_OPTIONS
+    from fusiond.producer import Producer
 
     entry = _entry(source.config(options), options.name)
-    with source.client(options) as client:
-        announce(client.enqueue(entry.task, *entry.args, **entry.kwargs), options)
+    with source.broker(options) as desk:
+        producer = Producer(desk.verbs, "memory")
+        announce(desk.run(producer.enqueue(NO_OPTIONS, entry.task, entry.args, dict(entry.kwargs))), options)
     return OK
 
 

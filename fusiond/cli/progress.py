@@ -12,13 +12,14 @@ import sys
 import time
 from typing import TYPE_CHECKING, Final, Self, TextIO
 
-from fusiond.cli.table import span
+from fusiond.cli.table import plain, span
 
 if TYPE_CHECKING:
     from types import TracebackType
 
 _REDRAW: Final = 0.1
 _LINE: Final = 2.0
+CLEAR: Final = "\r\x1b[K"
 
 
 class Progress:
@@ -56,6 +57,11 @@ class Progress:
         """So many more are done."""
         self.to(self.done + more)
 
+    def note(self, text: str) -> None:
+        """A line of its own; a bar is drawn anew below it."""
+        self._stream.write(f"{CLEAR if self._live else ''}{plain(text)}\n")
+        self._drawn = 0.0
+
     def _write(self, *, last: bool) -> None:
         seconds = max(time.monotonic() - self._begun, 0.001)
         text = f"{self.done:,}{f'/{self._total:,}' if self._total else ''} {self._noun}"
@@ -64,7 +70,7 @@ class Progress:
             text = f"{self._bar()} {text}"
         if self._live:
             wide = shutil.get_terminal_size().columns - 1
-            self._stream.write(f"\r\x1b[K{text[:wide]}{chr(10) if last else ''}")
+            self._stream.write(f"{CLEAR}{text[:wide]}{chr(10) if last else ''}")
         else:
             self._stream.write(f"{text}\n")
         self._stream.flush()

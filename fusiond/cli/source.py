@@ -116,7 +116,7 @@ def desk(settings: model.Broker, runtime: Path) -> Iterator[Desk]:
         verbs = Broker(settings.namespace)
     except ValueError as error:
         raise UsageError(str(error)) from error
-    with connect(settings, runtime) as connection:
+    with connect(settings, runtime, repeats=1) as connection:
         yield Desk(verbs, connection)
 
 

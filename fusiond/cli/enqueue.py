@@ -1,0 +1,125 @@
+"""`fusiond enqueue`: one job, or one for each line of JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from fusiond.cli import source, words
+from fusiond.cli.exits import OK, REFUSED, UsageError
+from fusiond.cli.progress import Progress
+from fusiond.cli.table import count, print_json
+from fusiond.errors import JobFailed
+
+if TYPE_CHECKING:
+    from fusiond.cli.source import Desk
+    from fusiond.options import Options
+    from fusiond.producer import Place, Producer
+
+_EXAMPLES: Final = """\
+  fusiond enqueue send_otp +4912345 code=1234 --priority high
+  fusiond enqueue report region=eu retries:=3 --in 10m
+  fusiond enqueue report --at 2030-01-31T02:00+01:00 --key report-2030-01
+  fusiond enqueue report --wait 30
+  fusiond enqueue - < jobs.jsonl       one job a line: {"task": "report", "args": [], "kwargs": {"region": "eu"}}
+"""
+
+
+def register(subparsers: Any) -> None:
+    """Add `enqueue`."""
+    parser = subparsers.add_parser(
+        "enqueue",
+        help="[broker] one job, or from standard input one for each line of JSON",
+        epilog=f"examples:\n{_EXAMPLES}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("task", metavar="TASK", help="a task of the daemon's file; - reads JSON lines")
+    words.add_options(parser)
+    when = parser.add_mutually_exclusive_group()
+    when.add_argument("--in", dest="delay", metavar="DURATION", help="not before so long, such as 5m or 1h30m")
+    when.add_argument("--at", type=_moment, metavar="TIME", help="not before, ISO 8601; without an offset: local time")
+    parser.add_argument("--priority", metavar="P", help="a name of the file, or 0 to 255, more first")
+    parser.add_argument("--queue", metavar="Q", help="another queue than the task's")
+    parser.add_argument("--key", metavar="K", help="a second job of this task with this key is the first one")
+    parser.add_argument(
+        "--wait", nargs="?", type=float, const=float("inf"), metavar="SECONDS", help="until it ended; print its result"
+    )
+    source.add_broker_options(parser)
+    source.add_json_option(parser)
+    parser.set_defaults(handler=_enqueue)
+
+
+def _moment(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text).astimezone()
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time such as 2030-01-31T02:00+01:00") from error
+
+
+def _enqueue(options: argparse.Namespace) -> int:
+    from fusiond.options import Options
+    from fusiond.producer import Producer
+
+    common = Options(
+        delay=options.delay, at=options.at, priority=_priority(options), queue=options.queue, key=options.key
+    )
+    with source.broker(options) as desk:
+        producer = Producer(desk.verbs, "memory")
+        if options.task == "-":
+            return _lines(desk, producer, common, options)
+        args, kwargs = words.arguments(options)
+        place = desk.run(producer.enqueue(common, options.task, args, kwargs))
+        if options.wait is None:
+            announce(place, options)
+            return OK
+        return _wait(desk, producer, place, options)
+
+
+def announce(place: Place, options: argparse.Namespace) -> None:
+    """Say where the job is."""
+    if options.json:
+        print_json({"job": f"{place.queue}/{place.id}", "queue": place.queue, "id": place.id})
+    else:
+        print(f"{place.queue}/{place.id}")
+
+
+def _wait(desk: Desk, producer: Producer, place: Place, options: argparse.Namespace) -> int:
+    """The job's end: its result on standard output, or its traceback on standard error and the status of a failure."""
+    try:
+        result = desk.run(producer.result(place, options.wait))
+    except JobFailed as failure:
+        print(failure.traceback.rstrip() or str(failure), file=sys.stderr)
+        raise JobFailed(
+            failure.code, failure.type, f"{failure.message} (fusiond job show {place.queue}/{place.id})"
+        ) from failure
+    print(json.dumps(result, ensure_ascii=False))
+    return OK
+
+
+def _lines(desk: Desk, producer: Producer, common: Options, options: argparse.Namespace) -> int:
+    """One job for each line of standard input; its places where --json asks for them."""
+    from fusiond.cli import lines
+
+    if options.words or options.args or options.kwargs or options.wait is not None or options.key:
+        raise UsageError("with -, arguments and keys are in the lines, and there is no --wait")
+    refused = 0
+    with Progress("jobs enqueued") as progress:
+        for answer in lines.enqueue(desk, producer, sys.stdin.buffer, common):
+            if answer.place is None:
+                refused += 1
+                progress.note(f"line {answer.number}: {answer.refusal}")
+                continue
+            progress.add()
+            if options.json:
+                print(json.dumps({"line": answer.number, "job": f"{answer.place.queue}/{answer.place.id}"}))
+    if not options.json:
+        print(f"{count(progress.done, 'job')} enqueued" + (f", {count(refused, 'line')} refused" if refused else ""))
+    return REFUSED if refused else OK
+
+
+def _priority(options: argparse.Namespace) -> str | int | None:
+    text: str | None = options.priority
+    return int(text) if text is not None and text.isdecimal() else text
