@@ -110,12 +110,12 @@ def changes(zone: ZoneInfo, first_year: int, last_year: int) -> list[int]:
 
 @pytest.mark.parametrize("name", ZONES)
 def test_ticks_around_each_change_of_the_clocks_are_those_of_a_minute_by_minute_walk(name):
-    """Over every DST change of 20 zones from 2010 to 2027, each schedule ticks as the two rules say."""
+    """Over every DST change of 20 zones from 2016 to 2027, each schedule ticks as the two rules say."""
     zone = ZoneInfo(name)
-    found = changes(zone, 2010, 2027)
+    found = changes(zone, 2016, 2027)
     assert found, f"{name} has no change to test"
     for at in found:
-        start, end = at - 27 * HOUR, at + 27 * HOUR
+        start, end = at - 8 * HOUR, at + 8 * HOUR
         walls = [(moment, wall_at(zone, moment)) for moment in range(start, end, MINUTE)]
         for schedule in SCHEDULES:
             got = cron.ticks(entry(schedule, timezone=name), start * 1000 - 1, end * 1000 - 1, 10_000)

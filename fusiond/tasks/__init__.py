@@ -1,1 +1,25 @@
-"""Ready-made tasks."""
+"""
+Ready-made tasks: what a file can run before anyone has written code.
+
+    fusiond.tasks.echo       print and return the arguments
+    fusiond.tasks.command    run a program, without a shell
+    fusiond.tasks.webhook    call a URL, signed
+
+Standard library only, and little of it: the fork server of a group loads this, and its children are the cheaper the
+less it holds. What only one of them needs, it imports when it runs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fusiond.tasks.programs import CommandFailed, command
+from fusiond.tasks.webhooks import WebhookRefused, WebhookUnavailable, webhook
+
+__all__ = ["CommandFailed", "WebhookRefused", "WebhookUnavailable", "command", "echo", "webhook"]
+
+
+def echo(*args: Any, **kwargs: Any) -> dict[str, Any]:
+    """Print the arguments, and return them as {"args": […], "kwargs": {…}}."""
+    print(*args, *(f"{name}={value!r}" for name, value in kwargs.items()), flush=True)
+    return {"args": list(args), "kwargs": kwargs}

@@ -1,0 +1,274 @@
+"""
+Call a URL as a job.
+
+1. check    the URL: http or https, a host that is allowed
+2. resolve  it, once; addresses that are not public are refused. Only these addresses are connected to: a name that
+            resolves to something else a moment later gains nothing
+3. sign     time, id and body with HMAC-SHA256, in the headers of standardwebhooks.com
+4. send     with no redirect, no proxy, and a bound on what is read
+5. judge    2xx is a success; 408, 425, 429, 5xx and a connection that fails may be tried again; all else is final
+
+Who may enqueue chooses the arguments. FUSION_WEBHOOK_HOSTS in the group's `environment:` bounds them all.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Mapping, Sequence
+
+#: bytes of a response that are read
+KEPT = 64 * 1024
+#: a comma-separated list of host patterns, set by the operator; none other is ever called
+HOSTS = "FUSION_WEBHOOK_HOSTS"
+_PORTS = {"http": 80, "https": 443}
+#: what has a meaning in a path, or is an escape already
+_AS_IT_IS = "/%:@!$&'()*+,;=~"
+_WORTH_A_RETRY = frozenset({408, 425, 429})
+_OURS = frozenset({"host", "content-length", "transfer-encoding", "connection"})
+
+
+class WebhookUnavailable(ConnectionError):  # noqa: N818 - as one says it
+    """The other side was not reached, or says that it cannot now: the standard policy tries again."""
+
+
+class WebhookRefused(Exception):  # noqa: N818
+    """The URL is not allowed, or the other side does not want the request: trying again would not help."""
+
+
+class _Target(NamedTuple):
+    """A URL, taken apart."""
+
+    scheme: str
+    host: str
+    port: int
+    #: path and query
+    path: str
+
+
+class _Request(NamedTuple):
+    """What is sent."""
+
+    method: str
+    content: bytes
+    headers: dict[str, str]
+
+
+def webhook(
+    url: str,
+    body: Any = None,
+    *,
+    method: str = "POST",
+    headers: Mapping[str, str] | None = None,
+    timeout: float = 15,
+    secret_file: str | None = None,
+    secret_env: str | None = None,
+    allow_private: bool = False,
+    allow_hosts: Sequence[str] | None = None,
+    job: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """
+    Send `body` as JSON to `url`.
+
+    Args:
+        url: http:// or https://, without user and password.
+        body: any JSON; None: none is sent.
+        method: of the request.
+        headers: in addition.
+        timeout: seconds for each step: connection, request, response.
+        secret_file: signs with the content of this file; `whsec_…` is base64, as standardwebhooks.com has it.
+        secret_env: signs with this environment variable.
+        allow_private: also call addresses that are not public: private, loopback, link-local.
+        allow_hosts: patterns such as `*.example.com`; the host must match one.
+        job: given by `pass_job: job`; its id goes along, so that the receiver knows a repetition.
+
+    Returns:
+        {"status": 200, "body": text, its first 64 KiB}.
+
+    Raises:
+        WebhookUnavailable: no connection, no answer in time, 408, 425, 429 or 5xx.
+        WebhookRefused: not allowed, or another answer than 2xx, a redirect included.
+    """
+    import json
+
+    target = _target(url)
+    _check_host(target.host, allow_hosts)
+    content = b"" if body is None else json.dumps(body, ensure_ascii=False).encode()
+    sent = _headers(headers or {}, content) | _identity(job, content, _secret(secret_file, secret_env))
+    request = _Request(method.upper(), content, sent)
+    return _judged(target, *_exchange(target, _resolve(target, allow_private=allow_private), request, timeout))
+
+
+# --- what is asked
+
+
+def _target(url: str) -> _Target:
+    from urllib.parse import quote, urlsplit
+
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise WebhookRefused(f"{url!r} is not a URL: {error}") from None
+    if parts.scheme not in _PORTS or not host:
+        raise WebhookRefused(f"{url!r}: use http://host/… or https://host/…")
+    if parts.username is not None:
+        raise WebhookRefused(f"the URL for {host} holds a user or password; send them in a header")
+    path = quote(parts.path or "/", safe=_AS_IT_IS)
+    if parts.query:
+        path += "?" + quote(parts.query, safe=_AS_IT_IS + "?")
+    return _Target(parts.scheme, host, port or _PORTS[parts.scheme], path)
+
+
+def _check_host(host: str, allow_hosts: Sequence[str] | None) -> None:
+    from fnmatch import fnmatchcase
+
+    by_operator = os.environ.get(HOSTS)
+    lists = {
+        f"the group's {HOSTS}": None if by_operator is None else [word.strip() for word in by_operator.split(",")],
+        "allow_hosts": allow_hosts,
+    }
+    for name, patterns in lists.items():
+        if patterns is not None and not any(fnmatchcase(host, pattern.lower()) for pattern in patterns):
+            raise WebhookRefused(f"{host} is not in {name}")
+
+
+def _headers(headers: Mapping[str, str], content: bytes) -> dict[str, str]:
+    for name in headers:
+        if name.lower() in _OURS or name.lower().startswith("webhook-"):
+            raise WebhookRefused(f"header {name} is set by the webhook itself")
+    return {"User-Agent": "fusiond", **({"Content-Type": "application/json"} if content else {}), **headers}
+
+
+def _secret(secret_file: str | None, secret_env: str | None) -> bytes | None:
+    """The key of the signature; an empty one is an error, not an unsigned request."""
+    import base64
+    from pathlib import Path
+
+    if secret_file is None and secret_env is None:
+        return None
+    text = Path(secret_file).read_text().strip() if secret_file is not None else os.environ.get(secret_env or "", "")
+    if not text:
+        where = secret_file if secret_file is not None else f"${secret_env}"
+        raise WebhookRefused(f"the secret in {where} is empty or not set")
+    return base64.b64decode(text[6:]) if text.startswith("whsec_") else text.encode()
+
+
+def _identity(job: Mapping[str, Any] | None, content: bytes, secret: bytes | None) -> dict[str, str]:
+    """Headers that name the request, and sign it."""
+    import base64
+    import hashlib
+    import hmac
+    import time
+
+    ident = (job or {}).get("id") or os.environ.get("FUSION_JOB_ID") or os.urandom(16).hex()
+    moment = str(int(time.time()))
+    signed = {"webhook-id": ident, "webhook-timestamp": moment}
+    if secret is not None:
+        digest = hmac.new(secret, f"{ident}.{moment}.".encode() + content, hashlib.sha256).digest()
+        signed["webhook-signature"] = f"v1,{base64.b64encode(digest).decode()}"
+    return signed
+
+
+# --- where it goes
+
+
+def _resolve(target: _Target, *, allow_private: bool) -> list[str]:
+    """The addresses of the host, each of them allowed."""
+    import socket
+
+    try:
+        found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise WebhookUnavailable(f"{target.host} cannot be resolved: {error}") from error
+    except UnicodeError as error:
+        raise WebhookRefused(f"{target.host!r} is not a host name") from error
+    addresses = [str(info[4][0]) for info in found]
+    for address in addresses:
+        if not allow_private and not is_public(address):
+            raise WebhookRefused(f"{target.host} is at {address}, which is not a public address; see allow_private")
+    return addresses
+
+
+def is_public(address: str) -> bool:
+    """Whether an address is one of the internet at large, wherever an IPv4 address may hide in it."""
+    import ipaddress
+
+    ip = ipaddress.ip_address(address.partition("%")[0])
+    inside: list[ipaddress.IPv4Address | None] = []
+    if isinstance(ip, ipaddress.IPv6Address):
+        if ip.ipv4_mapped:
+            return is_public(str(ip.ipv4_mapped))
+        inside += [ip.sixtofour, *(ip.teredo or ())]
+        if ip in ipaddress.ip_network("64:ff9b::/96"):  # NAT64
+            inside.append(ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF))
+        if ip.is_site_local:
+            return False
+    return all(each.is_global and not each.is_multicast for each in [ip, *filter(None, inside)])
+
+
+def _exchange(target: _Target, addresses: list[str], request: _Request, timeout: float) -> tuple[int, bytes]:
+    """The status and the head of the body."""
+    import http.client
+    import ssl
+
+    connection = http.client.HTTPConnection(target.host, target.port, timeout=timeout)
+    connection.auto_open = 0  # it would resolve the name again
+    connection.default_port = _PORTS[target.scheme]  # decides whether the Host header names the port
+    try:
+        connection.sock = _connect(target, addresses, timeout)
+        connection.request(request.method, target.path, request.content or None, request.headers)
+        response = connection.getresponse()
+        return response.status, response.read(KEPT)
+    except ssl.SSLCertVerificationError as error:
+        raise WebhookRefused(f"the certificate of {target.host} is not trusted: {error.verify_message}") from error
+    except (OSError, http.client.HTTPException) as error:
+        if isinstance(error, http.client.InvalidURL):
+            raise WebhookRefused(f"not a request: {error}") from error
+        reason = str(error) or type(error).__name__
+        raise WebhookUnavailable(f"{target.host}:{target.port} did not answer: {reason}") from error
+    except ValueError as error:  # a header or method that HTTP does not allow
+        raise WebhookRefused(f"not a request: {error}") from error
+    finally:
+        connection.close()
+
+
+def _connect(target: _Target, addresses: list[str], timeout: float) -> socket.socket:
+    """A connection to the first address that takes it."""
+    sock = _first_open(addresses, target.port, timeout)
+    if target.scheme == "http":
+        return sock
+    import ssl
+
+    try:
+        return ssl.create_default_context().wrap_socket(sock, server_hostname=target.host)
+    except BaseException:
+        sock.close()
+        raise
+
+
+def _first_open(addresses: list[str], port: int, timeout: float) -> socket.socket:
+    import socket
+
+    failure = OSError("it has no address")
+    for address in addresses:
+        try:
+            return socket.create_connection((address, port), timeout)
+        except OSError as error:
+            failure = error
+    raise failure
+
+
+def _judged(target: _Target, status: int, body: bytes) -> dict[str, Any]:
+    text = body.decode(errors="replace")
+    if 200 <= status < 300:
+        return {"status": status, "body": text}
+    sentence = f"{target.host} answered {status}: {' '.join(text[:200].split())}"
+    if status >= 500 or status in _WORTH_A_RETRY:
+        raise WebhookUnavailable(sentence)
+    if 300 <= status < 400:
+        raise WebhookRefused(f"{target.host} answered {status}; redirects are not followed")
+    raise WebhookRefused(sentence)
