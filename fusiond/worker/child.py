@@ -33,6 +33,7 @@ REPORT_WITHIN = 0.005
 MAX_MESSAGE, MAX_TRACEBACK = 4096, 16384
 
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+_scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 _monotonic_ns = time.monotonic_ns
 
 
@@ -69,21 +70,35 @@ class TaskFailed(Exception):  # noqa: N818 - what the job did, not what went wro
         super().__init__(message)
 
 
-def read_table(body: bytes) -> dict[bytes, TaskRow]:
-    """The TABLE frame's body: task → row."""
-    return {name.encode(): TaskRow(*row) for name, row in json.loads(body).items()}
+class Tasks:
+    """The table, and the functions that were loaded for it; made by the fork server, copied by each fork."""
+
+    def __init__(self, body: bytes) -> None:
+        """`body`: of a TABLE frame."""
+        self.replace(body)
+
+    def replace(self, body: bytes) -> None:
+        """Follow a new table; a path that did not change keeps its function."""
+        self.rows = {name.encode(): TaskRow(*row) for name, row in json.loads(body).items()}
+        self._functions: dict[bytes, Callable[..., Any]] = {}
+
+    def function(self, name: bytes) -> Callable[..., Any]:
+        """The function of a task that is in the table. Raises TaskError."""
+        found = self._functions.get(name)
+        if found is None:
+            found = self._functions[name] = task.load(self.rows[name].run)
+        return found
 
 
 class Child:
-    """One child, from its first job to its last."""
+    """One child, from its first job to its last; made before the fork, alive after it."""
 
-    def __init__(
-        self, sock: socket.socket, out: int, page: wire.Page, rows: dict[bytes, TaskRow], settings: Settings
-    ) -> None:
+    #: the one of this process, once it serves
+    current: Child | None = None
+
+    def __init__(self, out: int, page: wire.Page, tasks: Tasks, settings: Settings) -> None:
         """`out`: descriptor of the output pipe, for the marks; task code has the same pipe as 1 and 2."""
-        self._sock, self._out, self._page, self._rows, self._settings = sock, out, page, rows, settings
-        self._pid = os.getpid()
-        self._functions: dict[bytes, Callable[..., Any]] = {}
+        self.out, self._page, self._tasks, self._settings = out, page, tasks, settings
         self._outcomes: list[wire.OutcomeMessage] = []
         self._oldest = 0.0
         self._deadline: float | None = None
@@ -91,18 +106,22 @@ class Child:
         self._done = 0
         self._quick: set[bytes] = set()
 
-    def serve(self) -> None:
+    def close(self) -> None:
+        """Give back pipe and page, in the fork server."""
+        os.close(self.out)
+        self._page.close()
+
+    def serve(self, sock: socket.socket) -> None:
         """Run jobs until the dispatcher closes the socket, or this child has done its share."""
-        signal.signal(signal.SIGALRM, self._on_alarm)
+        self._sock, self._pid, Child.current = sock, os.getpid(), self
         reader = wire.FrameReader()
         while True:
-            data = self._sock.recv(1 << 18)
+            data = sock.recv(1 << 16)
             if not data:
                 return
             for kind, body in reader.feed(data):
                 if kind == wire.TABLE:
-                    self._rows = read_table(body)
-                    self._functions.clear()
+                    self._tasks.replace(body)
                 elif not self._batch(body):
                     return
 
@@ -129,7 +148,7 @@ class Child:
             self._keep(wire.OutcomeMessage(job.serial, wire.RETURNED, False, 0.0, b""))
             return
         # The mark by which the dispatcher knows whose lines follow, whoever writes them.
-        os.write(self._out, b"\0%x\n" % job.serial)
+        os.write(self.out, b"\0%x\n" % job.serial)
         kind, retry, payload = self._outcome(job)
         duration = time.monotonic() - began
         (self._quick.add if duration < REPORT_WITHIN / 5 else self._quick.discard)(job.task)
@@ -137,7 +156,7 @@ class Child:
 
     def _outcome(self, job: wire.JobMessage) -> tuple[int, bool, bytes]:
         """Run a job: (kind, whether it may be retried, result or error as JSON)."""
-        row = self._rows.get(job.task)
+        row = self._tasks.rows.get(job.task)
         if row is None:
             return wire.FAILED, False, _error("TASK_NOT_FOUND", None, f"no task {job.task!r} in this child's table")
         try:
@@ -167,9 +186,7 @@ class Child:
         if self._settings.fork:
             os.environ["FUSION_JOB_ID"] = job.id.decode()
         self._arm(soft)
-        function = self._functions.get(job.task)
-        if function is None:
-            function = self._functions[job.task] = task.load(row.run)
+        function = self._tasks.function(job.task)
         try:
             result = function(*args, **kwargs)
         except TypeError as error:
@@ -196,7 +213,7 @@ class Child:
             self._alarm_at = at
             signal.setitimer(signal.ITIMER_REAL, max(at - now, 1e-6))
 
-    def _on_alarm(self, _signal: int, _frame: FrameType | None) -> None:
+    def on_alarm(self) -> None:
         """Runs between two byte codes of the task; without a deadline, while this file is at work, it does nothing."""
         self._alarm_at = None
         deadline = self._deadline
@@ -232,10 +249,26 @@ class Child:
         return limit is not None and resident_bytes() > limit
 
 
+def on_alarm(_signal: int, _frame: FrameType | None) -> None:
+    """The handler of SIGALRM, set once, before the forks."""
+    if Child.current is not None:
+        Child.current.on_alarm()
+
+
 def resident_bytes() -> int:
     """Bytes of memory that this process has resident."""
     with open("/proc/self/statm", "rb") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _decode(raw: bytes) -> Any:
+    """JSON out of UTF-8; the scanner in C alone, where nothing stands around the value. Raises ValueError."""
+    text = raw.decode()
+    try:
+        value, end = _scan(text, 0)
+    except StopIteration:
+        end = -1
+    return value if end == len(text) else json.loads(text)
 
 
 def _arguments(raw: bytes) -> dict[str, Any]:

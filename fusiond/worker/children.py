@@ -38,9 +38,6 @@ class Reports(Protocol):
     def on_ready(self, problems: dict[str, list[str]]) -> None:
         """Every path was tried; task → [code, message] of those that cannot run."""
 
-    def on_forked(self, slot: int, pid: int) -> None:
-        """The slot has a child."""
-
     def on_unforked(self, slot: int, reason: str) -> None:
         """The kernel gave no process."""
 
@@ -72,9 +69,17 @@ class ForkServer:
         """The server's process."""
         return self._launched.process.pid
 
-    def fork(self, slot: int, fds: tuple[int, int, int]) -> None:
-        """Ask for a child; `fds`: its socket, output pipe and page."""
-        self._send(f"fork {slot}", *fds)
+    def add_slot(self, slot: int, output: int, page: int) -> None:
+        """Make a slot known, by its output pipe and page."""
+        self._send(f"slot {slot}", output, page)
+
+    def drop_slot(self, slot: int) -> None:
+        """Forget a slot that has no child."""
+        self._send(f"drop {slot}")
+
+    def fork(self, slot: int, sock: int) -> None:
+        """Ask for a child at the other end of the socket; what is sent there waits for it."""
+        self._send(f"fork {slot}", sock)
 
     def kill(self, slot: int) -> None:
         """Kill the slot's child and its process group; on_died follows."""
@@ -119,14 +124,13 @@ class ForkServer:
         verb, _, rest = packet.partition(b" ")
         if verb == b"ready":
             self._reports.on_ready(json.loads(rest))
-            return
-        slot, _, detail = rest.decode().partition(" ")
-        if verb == b"forked":
-            self._reports.on_forked(int(slot), int(detail))
         elif verb == b"unforked":
-            self._reports.on_unforked(int(slot), detail)
+            slot, _, reason = rest.decode().partition(" ")
+            self._reports.on_unforked(int(slot), reason)
         elif verb == b"died":
-            self._reports.on_died(int(slot), os.waitstatus_to_exitcode(int(detail.split()[1])))
+            for line in packet.decode().splitlines():
+                _, slot, _, status = line.split()
+                self._reports.on_died(int(slot), os.waitstatus_to_exitcode(int(status)))
 
     def _read_output(self) -> None:
         """What imports print goes to the group's log; the last lines explain a server that does not start."""

@@ -50,6 +50,8 @@ POLL = 5.0
 PENDING = 0.2
 #: s; a job of a task that this file does not have goes back for so long, and fails when its age is above the grace
 UNKNOWN_DELAY, UNKNOWN_GRACE = 5.0, 3600.0
+#: s; between two round trips, while children have work
+PACE = 0.002
 #: outcomes in one call
 _SETTLE = 500
 #: jobs asked for in one call
@@ -94,6 +96,7 @@ class Dispatcher:
         self._pending: deque[Attempt] = deque()
         self._outcomes: dict[str, list[Outcome]] = {}
         self._unanswered: _Request | None = None
+        self._exchanged = 0.0
         self._wake = asyncio.Event()
         self._due: dict[str, asyncio.TimerHandle] = {}
         self._rand = random.Random()  # noqa: S311 - jitter
@@ -170,6 +173,8 @@ class Dispatcher:
             await self._wake.wait()
             self._wake.clear()
             self.pool.hand(self._pending)
+            if self._pending and self._defer():
+                continue
             try:
                 await self._exchange()
                 if failures:
@@ -185,6 +190,13 @@ class Dispatcher:
                     return
                 await self._sleep(pause(failures))
                 self._wake.set()
+
+    def _defer(self) -> bool:
+        """Children have work: let outcomes gather for PACE before the next round trip."""
+        left = self._exchanged + PACE - time.monotonic()
+        if left > 0:
+            asyncio.get_running_loop().call_later(left, self._wake.set)
+        return left > 0
 
     async def _sleep(self, seconds: float) -> None:
         """Wait; less where there is nothing left but to end."""
@@ -203,6 +215,7 @@ class Dispatcher:
             return
         # If no reply comes, each may have been done or not: the same is asked again, and settle and claim know it.
         self._unanswered = request
+        self._exchanged = time.monotonic()
         sent = time.monotonic_ns()
         replies = await self._connection.run_many(request.calls)
         self._unanswered = None

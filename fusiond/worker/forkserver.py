@@ -2,14 +2,16 @@
 A lean process that has the task modules loaded and forks the children.
 
 1. preload  every dotted path of the group, once; say what failed
-2. fork     a child for a slot, when the dispatcher sends its socket, output pipe and page
+2. fork     a child for a slot, when the dispatcher sends its socket
 3. reap     children, their process groups and what they left behind; report each death
 4. end      when the control socket does, and take everything along
 
-On the control socket, one packet each, `fork` with three descriptors, `table` with one:
+On the control socket, one packet each, `slot` with two descriptors (output pipe, page), `fork` and `table` with one:
 
-    fork SLOT    kill SLOT    table                                             (from the dispatcher)
-    ready JSON   forked SLOT PID   unforked SLOT REASON   died SLOT PID STATUS  (from here; STATUS as wait gives it)
+    slot SLOT    fork SLOT    kill SLOT    drop SLOT    table         (from the dispatcher)
+    ready JSON   unforked SLOT REASON   died SLOT PID STATUS, …       (from here; a line a death, STATUS as wait has it)
+
+A child is made before the fork, as far as it can be, since each page that it writes to afterwards is copied for it.
 
 Knows task code. No Redis, no asyncio, no YAML: what is loaded here is what each fork has to copy.
 
@@ -48,10 +50,9 @@ def main(control: int, setup: dict[str, Any]) -> None:
     if setup["umask"] is not None:
         os.umask(setup["umask"])
     sys.path[:] = [setup["directory"], *(path for path in sys.path if path)]
-    problems = preload(setup["preload"])
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    server = ForkServer(sock, child.read_table(json.dumps(setup["table"]).encode()), _settings(setup))
+    tasks = child.Tasks(json.dumps(setup["table"]).encode())
+    problems = preload(tasks, setup["preload"])
+    server = ForkServer(sock, tasks, child.Settings(setup["fork"], setup["max_jobs"], setup["max_memory"]))
     # What is alive now is shared with every child; unfrozen, one collection in a child would copy all of its pages.
     gc.collect()
     gc.freeze()
@@ -59,16 +60,12 @@ def main(control: int, setup: dict[str, Any]) -> None:
     server.serve()
 
 
-def _settings(setup: dict[str, Any]) -> child.Settings:
-    return child.Settings(setup["fork"], setup["max_jobs"], setup["max_memory"])
-
-
-def preload(paths: dict[str, str]) -> dict[str, list[str]]:
+def preload(tasks: child.Tasks, names: list[str]) -> dict[str, list[str]]:
     """Import what the tasks need; returns task → [code, message] of each that cannot run."""
     problems: dict[str, list[str]] = {}
-    for name, path in paths.items():
+    for name in names:
         try:
-            task.load(path)
+            tasks.function(name.encode())
         except task.TaskError as error:
             if len(problems) < MAX_PROBLEMS:
                 problems[name] = [error.code, str(error)[:MAX_PROBLEM]]
@@ -78,15 +75,27 @@ def preload(paths: dict[str, str]) -> dict[str, list[str]]:
 class ForkServer:
     """The children of one group, by slot and by pid."""
 
-    def __init__(self, control: socket.socket, rows: dict[bytes, child.TaskRow], settings: child.Settings) -> None:
-        self._control, self._rows, self._settings = control, rows, settings
+    def __init__(self, control: socket.socket, tasks: child.Tasks, settings: child.Settings) -> None:
+        self._control, self._tasks, self._settings = control, tasks, settings
+        self._ready: dict[int, child.Child] = {}
         self._slots: dict[int, int] = {}
         self._pids: dict[int, int] = {}
+        self._pid = os.getpid()
         self._deaths, deaths = os.pipe()
         for fd in (self._deaths, deaths):
             os.set_blocking(fd, False)
-        signal.signal(signal.SIGCHLD, lambda _signal, _frame: None)
+        # Handlers that tell server and child apart: setting them anew in each child would cost it 0.2 ms, and a
+        # signal that is ignored here would be so in the programs that task code starts.
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
+            signal.signal(number, self._on_signal)
+        signal.signal(signal.SIGALRM, child.on_alarm)
         signal.set_wakeup_fd(deaths, warn_on_full_buffer=False)
+
+    def _on_signal(self, number: int, _frame: Any) -> None:
+        """The server ends when its dispatcher does, not before; a child does what a program does by default."""
+        if os.getpid() != self._pid and number != signal.SIGCHLD:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
 
     def serve(self) -> None:
         """Until the control socket ends."""
@@ -111,43 +120,43 @@ class ForkServer:
         if not packet:
             return False
         verb, _, rest = packet.partition(b" ")
-        if verb == b"fork":
-            self._fork(int(rest), fds)
+        slot = int(rest or 0)
+        if verb == b"slot":
+            self._ready[slot] = child.Child(fds[0], wire.Page(fds[1]), self._tasks, self._settings)
+            os.close(fds[1])
+        elif verb == b"fork":
+            self._fork(slot, fds[0])
         elif verb == b"kill":
-            self._kill(self._slots.get(int(rest)))
+            self._kill(self._slots.get(slot))
+        elif verb == b"drop":
+            self._ready.pop(slot).close()
         elif verb == b"table":
             with open(fds[0], "rb") as file:
-                self._rows = child.read_table(file.read())
+                self._tasks.replace(file.read())
         return True
 
-    def _fork(self, slot: int, fds: list[int]) -> None:
+    def _fork(self, slot: int, sock: int) -> None:
         try:
             pid = os.fork()
         except OSError as error:
             self._say(f"unforked {slot} {error.strerror}")
         else:
             if pid == 0:
-                self._become_child(*fds)
+                self._become_child(self._ready[slot], sock)
             _lead_group(pid)
             self._slots[slot], self._pids[pid] = pid, slot
-            self._say(f"forked {slot} {pid}")
-        for fd in fds:
-            os.close(fd)
+        os.close(sock)
 
-    def _become_child(self, sock: int, out: int, page: int) -> None:
+    def _become_child(self, prepared: child.Child, sock: int) -> None:
         """In the child: shed what is the server's, serve jobs, and never return."""
         status = 1
         try:
             signal.set_wakeup_fd(-1)
-            for number in (signal.SIGCHLD, signal.SIGTERM):
-                signal.signal(number, signal.SIG_DFL)
-            signal.signal(signal.SIGINT, signal.default_int_handler)
             _lead_group(0)
             self._control.close()
-            os.dup2(out, 1)
-            os.dup2(out, 2)
-            mapped = wire.Page(page)
-            child.Child(socket.socket(fileno=sock), out, mapped, self._rows, self._settings).serve()
+            os.dup2(prepared.out, 1)
+            os.dup2(prepared.out, 2)
+            prepared.serve(socket.socket(fileno=sock))
             status = 0
         except OSError:
             status = 0  # the dispatcher hung up; that is how a child's life ends
@@ -165,12 +174,13 @@ class ForkServer:
                 pass
 
     def _reap(self) -> None:
-        """Report each dead child, its group killed first: afterwards the group's number may be somebody else's."""
+        """Report the dead, each one's group killed first: afterwards its number may be somebody else's."""
+        died = []
         while True:
             try:
                 found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             except ChildProcessError:
-                return
+                found = None
             if found is None:
                 break
             pid = found.si_pid
@@ -180,8 +190,10 @@ class ForkServer:
             status = os.waitpid(pid, 0)[1]
             if slot is not None:
                 del self._slots[slot]
-                self._say(f"died {slot} {pid} {status}")
-        self._kill_strays()
+                died.append(f"died {slot} {pid} {status}")
+        if died:
+            self._say("\n".join(died))
+            self._kill_strays()
 
     def _kill_strays(self) -> None:
         """Kill descendants that left their child's group and were handed to us when it died."""

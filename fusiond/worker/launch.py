@@ -164,7 +164,7 @@ def _bundle(config: Config, group: WorkerGroup) -> int:
         "fork": group.isolation == "fork",
         "max_jobs": group.max_jobs,
         "max_memory": group.max_memory,
-        "preload": {name: task.run for name, task in config.tasks.items() if serves(group, task.queue)},
+        "preload": [name for name, task in config.tasks.items() if serves(group, task.queue)],
         "table": table(config),
     }
     sources = [(part, str(_HERE / f"{part}.py"), (_HERE / f"{part}.py").read_text()) for part in _SOURCES]

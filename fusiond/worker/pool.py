@@ -119,7 +119,7 @@ class Pool:
             self._numbers += 1
             slot = self.slots[self._numbers] = Slot.make(self._numbers, self._line)
             self._loop.add_reader(slot.output.reader, slot.output.read)
-            self._fork(slot)
+            self._introduce(slot)
 
     def _retire(self, slot: Slot) -> None:
         slot.retiring = True
@@ -129,6 +129,8 @@ class Pool:
             slot.hang_up(self._loop)
 
     def _remove(self, slot: Slot) -> None:
+        if self._server and self._server_ready:
+            self._server.drop_slot(slot.number)
         self._loop.remove_reader(slot.output.reader)
         slot.close()
         del self.slots[slot.number]
@@ -156,8 +158,9 @@ class Pool:
         """The server has loaded the tasks."""
         self._server_ready, self._server_deaths = True, 0
         for slot in list(self.slots.values()):
-            self._fork(slot)
+            self._introduce(slot)
         self._host.on_ready(problems)
+        self._host.on_room()
 
     def on_server_died(self, reason: str) -> None:
         """Every child died with it, killed and reaped by us."""
@@ -176,30 +179,31 @@ class Pool:
             self._loop.call_later(_pause(self._server_deaths - 1), self.start)
         self._server_ready = False
 
+    def _introduce(self, slot: Slot) -> None:
+        if self._server and self._server_ready:
+            self._server.add_slot(slot.number, slot.output.writer, slot.page_fd)
+            self._fork(slot)
+
     def _fork(self, slot: Slot) -> None:
+        """Ask for a child; it may be handed jobs at once, they wait in its socket."""
         if slot.state != State.EMPTY or slot.number not in self.slots:
             return
         if not self._server or not self._server_ready or self.ending:
             return
         theirs = slot.connect()
         slot.table, slot.forked = self._table, time.monotonic()
-        self._server.fork(slot.number, (theirs.fileno(), slot.output.writer, slot.page_fd))
+        self._server.fork(slot.number, theirs.fileno())
         theirs.close()
-
-    def on_forked(self, number: int, pid: int) -> None:
-        """The slot's child stands ready."""
-        slot = self.slots[number]
-        slot.pid, slot.state = pid, State.READY
         self._loop.add_reader(slot.fileno(), self._hear, slot)
-        if slot.retiring:
-            slot.hang_up(self._loop)
         self._host.on_room()
 
     def on_unforked(self, number: int, reason: str) -> None:
         """No process was to be had; try again, later each time."""
         slot = self.slots[number]
         log.warning("group '%s': no child can be forked (%s); trying again", self.group.name, reason)
+        back = [attempt for serial in list(slot.outstanding) if (attempt := slot.end(serial))]
         self._empty(slot)
+        self._host.on_back(back)
         slot.stillborn += 1
         self._refork(slot)
 
@@ -240,7 +244,7 @@ class Pool:
 
     def _empty(self, slot: Slot) -> None:
         slot.hang_up(self._loop)
-        slot.state, slot.pid = State.EMPTY, 0
+        slot.state = State.EMPTY
 
     def kill(self, slot: Slot, doom: Doom) -> None:
         """Kill the slot's child and its process group; what it held is judged once it is dead."""
@@ -282,7 +286,8 @@ class Pool:
             elif free > 0:
                 free -= 1
                 total += depth if depth == 1 else 2 * depth
-        return total
+        # Beside quick jobs a few may wait here for the next child, so that claims come in batches.
+        return total + (self.group.processes - self.left if self._forks and self._mean < BATCH else 0)
 
     def _takers(self) -> list[Slot]:
         """Slots that may take a job, or more beside quick ones, the emptiest first."""
@@ -346,7 +351,7 @@ class Pool:
         try:
             outcomes = slot.receive()
         except wire.WireError as error:
-            log.error("group '%s': child %d is killed: %s", self.group.name, slot.pid, error)  # noqa: TRY400
+            log.error("group '%s': a child is killed: %s", self.group.name, error)  # noqa: TRY400
             self._loop.remove_reader(slot.fileno())
             self.kill(slot, Doom.HOSTILE)
             return

@@ -67,7 +67,6 @@ class State(enum.Enum):
     """Of a slot's child."""
 
     EMPTY = "empty"
-    FORKING = "forking"
     READY = "ready"
     DYING = "dying"
 
@@ -81,7 +80,6 @@ class Slot:
     page: wire.Page
     page_fd: int
     state: State = State.EMPTY
-    pid: int = 0
     doom: Doom | None = None
     #: serial → attempt, in the order handed
     outstanding: dict[int, Attempt] = field(default_factory=dict)
@@ -125,7 +123,7 @@ class Slot:
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
         theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
         self._sock, self._reader, self._unsent = ours, wire.FrameReader(), bytearray()
-        self.doom, self.state, self.closed = None, State.FORKING, False
+        self.doom, self.state, self.closed = None, State.READY, False
         return theirs
 
     def fileno(self) -> int:
@@ -135,8 +133,8 @@ class Slot:
     def hang_up(self, loop: asyncio.AbstractEventLoop) -> None:
         """Close the socket: an idle child ends, a dead one is forgotten."""
         if self._sock:
-            loop.remove_reader(self._sock)
-            loop.remove_writer(self._sock)
+            loop.remove_reader(self._sock.fileno())
+            loop.remove_writer(self._sock.fileno())
             self._sock.close()
             self._sock = None
 
@@ -169,13 +167,13 @@ class Slot:
         sent = self._try_send(data)
         if sent < len(data):
             self._unsent += data[sent:]
-            loop.add_writer(self._sock, self._send_rest, loop)
+            loop.add_writer(self._sock.fileno(), self._send_rest, loop)
 
     def _send_rest(self, loop: asyncio.AbstractEventLoop) -> None:
         assert self._sock  # noqa: S101 - hang_up takes the writer away
         del self._unsent[: self._try_send(self._unsent)]
         if not self._unsent:
-            loop.remove_writer(self._sock)
+            loop.remove_writer(self._sock.fileno())
 
     def _try_send(self, data: bytes | bytearray) -> int:
         """Bytes sent; a dead child takes everything: its death is reported, and what it was handed comes back."""
