@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 from . import task, wire
 
 if TYPE_CHECKING:
-    import socket
     from types import FrameType
 
 #: s; an outcome does not wait longer than this in the child
@@ -35,6 +34,10 @@ MAX_MESSAGE, MAX_TRACEBACK = 4096, 16384
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 _scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 _monotonic_ns = time.monotonic_ns
+
+
+#: the child that this process is, once it serves
+_serving: Child | None = None
 
 
 class SoftTimeout(BaseException):
@@ -93,8 +96,21 @@ class Tasks:
 class Child:
     """One child, from its first job to its last; made before the fork, alive after it."""
 
-    #: the one of this process, once it serves
-    current: Child | None = None
+    # Slots, a bare descriptor, few objects: each page that is written to on the way to the task is copied for it.
+    __slots__ = (
+        "_alarm_at",
+        "_deadline",
+        "_done",
+        "_fd",
+        "_oldest",
+        "_outcomes",
+        "_page",
+        "_pid",
+        "_quick",
+        "_settings",
+        "_tasks",
+        "out",
+    )
 
     def __init__(self, out: int, page: wire.Page, tasks: Tasks, settings: Settings) -> None:
         """`out`: descriptor of the output pipe, for the marks; task code has the same pipe as 1 and 2."""
@@ -111,19 +127,21 @@ class Child:
         os.close(self.out)
         self._page.close()
 
-    def serve(self, sock: socket.socket) -> None:
-        """Run jobs until the dispatcher closes the socket, or this child has done its share."""
-        self._sock, self._pid, Child.current = sock, os.getpid(), self
-        reader = wire.FrameReader()
-        while True:
-            data = sock.recv(1 << 16)
-            if not data:
-                return
-            for kind, body in reader.feed(data):
+    def serve(self, fd: int) -> None:
+        """Run jobs from the socket until the dispatcher closes it, or this child has done its share."""
+        global _serving
+        self._fd, self._pid, _serving = fd, os.getpid(), self
+        buffer = b""
+        while data := os.read(fd, 1 << 16):
+            buffer = buffer + data if buffer else data
+            at = 0
+            while found := wire.cut(buffer, at):
+                kind, start, at = found
                 if kind == wire.TABLE:
-                    self._tasks.replace(body)
-                elif not self._batch(body):
+                    self._tasks.replace(buffer[start:at])
+                elif not self._batch(buffer[start:at]):
                     return
+            buffer = buffer[at:]
 
     def _batch(self, body: bytes) -> bool:
         """Run a batch; False: this child is to be replaced. What it has not begun the dispatcher takes back."""
@@ -178,11 +196,10 @@ class Child:
     def _call(self, job: wire.JobMessage, row: TaskRow) -> Any:
         """Call the task's function; under its soft timeout, imports included."""
         header = json.loads(job.header) if job.header else {}
-        document = _arguments(job.args)
-        args, kwargs = document["args"], document["kwargs"]
-        soft = header.get("timeout", {}).get("soft", row.soft)
+        args, kwargs, options = _arguments(job.args)
+        soft = header["timeout"]["soft"] if "timeout" in header else row.soft
         if row.pass_job:
-            kwargs[row.pass_job] = _job_dict(job, {**document, **header}, soft)
+            kwargs[row.pass_job] = _job_dict(job, {**options, **header}, soft)
         if self._settings.fork:
             os.environ["FUSION_JOB_ID"] = job.id.decode()
         self._arm(soft)
@@ -242,7 +259,7 @@ class Child:
         if os.getpid() != self._pid:
             os._exit(1)  # a fork of the task's own came back up to here: it must not speak for its parent
         if outcomes:
-            self._sock.sendall(wire.outcomes_frame(outcomes))
+            _write_all(self._fd, wire.outcomes_frame(outcomes))
 
     def _too_large(self) -> bool:
         limit = self._settings.max_memory
@@ -251,8 +268,23 @@ class Child:
 
 def on_alarm(_signal: int, _frame: FrameType | None) -> None:
     """The handler of SIGALRM, set once, before the forks."""
-    if Child.current is not None:
-        Child.current.on_alarm()
+    if _serving is not None:
+        _serving.on_alarm()
+
+
+def rest() -> None:
+    """Serve no more: the process goes on as what it was before."""
+    global _serving  # noqa: PLW0603
+    _serving = None
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    os.environ.pop("FUSION_JOB_ID", None)
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    while sent := os.write(fd, data):
+        if sent == len(data):
+            return
+        data = data[sent:]
 
 
 def resident_bytes() -> int:
@@ -271,19 +303,19 @@ def _decode(raw: bytes) -> Any:
     return value if end == len(text) else json.loads(text)
 
 
-def _arguments(raw: bytes) -> dict[str, Any]:
-    """`args` and `kwargs` out of `[args, kwargs]`, or with its other keys the object that came through the inbox."""
+def _arguments(raw: bytes) -> tuple[list[Any], dict[str, Any], dict[str, Any]]:
+    """Args, kwargs, and the other keys of an object that came through the inbox, out of raw JSON."""
+    rest: dict[str, Any] = {}
     try:
-        value = json.loads(raw)
-        document = (
-            dict(zip(("args", "kwargs"), value)) if isinstance(value, list) else {"args": [], "kwargs": {}, **value}
-        )
-        fits = isinstance(document["args"], list) and isinstance(document["kwargs"], dict)
-    except (ValueError, TypeError, KeyError) as error:
+        value = _decode(raw)
+        if isinstance(value, dict):
+            rest, value = value, [value.get("args", []), value.get("kwargs", {})]
+        args, kwargs = value
+    except (ValueError, TypeError) as error:
         raise TaskFailed("BAD_ARGUMENTS", f"the arguments are not JSON of [args, kwargs]: {error}") from None
-    if not fits:
+    if not isinstance(args, list) or not isinstance(kwargs, dict):
         raise TaskFailed("BAD_ARGUMENTS", "args must be a list and kwargs an object")
-    return document
+    return args, kwargs, rest
 
 
 def _check_arguments(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> None:

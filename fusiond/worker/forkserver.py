@@ -52,6 +52,8 @@ def main(control: int, setup: dict[str, Any]) -> None:
     sys.path[:] = [setup["directory"], *(path for path in sys.path if path)]
     tasks = child.Tasks(json.dumps(setup["table"]).encode())
     problems = preload(tasks, setup["preload"])
+    if setup["fork"]:
+        rehearse()
     server = ForkServer(sock, tasks, child.Settings(setup["fork"], setup["max_jobs"], setup["max_memory"]))
     # What is alive now is shared with every child; unfrozen, one collection in a child would copy all of its pages.
     gc.collect()
@@ -70,6 +72,31 @@ def preload(tasks: child.Tasks, names: list[str]) -> dict[str, list[str]]:
             if len(problems) < MAX_PROBLEMS:
                 problems[name] = [error.code, str(error)[:MAX_PROBLEM]]
     return problems
+
+
+def rehearse(times: int = 20) -> None:
+    """
+    Run a job that does nothing, in this process, as a child would.
+
+    The interpreter rewrites byte code when it has run a few times. Done here once, it is not done again in each child,
+    which would have the page copied for it: measured on 3.11, a sixth fewer pages.
+    """
+    body = wire.jobs_frame([wire.JobMessage(1, 1, b"", b"", b"", b"[[],{}]")])
+    tasks = child.Tasks(json.dumps({"": ["builtins.dict", 60.0, [], [], None]}).encode())
+    ours, theirs = socket.socketpair()
+    fd, nowhere = os.memfd_create("fusiond-rehearsal"), os.open(os.devnull, os.O_WRONLY)
+    os.ftruncate(fd, wire.PAGE_BYTES)
+    mapped = wire.Page(fd)
+    mapped.allow(1, 1 << 63)
+    for _ in range(times):
+        ours.sendall(body)
+        child.Child(nowhere, mapped, tasks, child.Settings(True, None, None)).serve(theirs.fileno())
+    child.rest()
+    for end in (ours, theirs):
+        end.close()
+    mapped.close()
+    os.close(fd)
+    os.close(nowhere)
 
 
 class ForkServer:
@@ -156,7 +183,7 @@ class ForkServer:
             self._control.close()
             os.dup2(prepared.out, 1)
             os.dup2(prepared.out, 2)
-            prepared.serve(socket.socket(fileno=sock))
+            prepared.serve(sock)
             status = 0
         except OSError:
             status = 0  # the dispatcher hung up; that is how a child's life ends

@@ -97,26 +97,23 @@ def outcomes_frame(outcomes: Iterable[OutcomeMessage]) -> bytes:
     return frame(OUTCOMES, b"".join(parts))
 
 
-def _slices(body: bytes, at: int, lengths: Iterable[int]) -> Iterator[bytes]:
-    for length in lengths:
-        end = at + length
-        if end > len(body):
-            raise WireError("a record is longer than its frame")
-        yield body[at:end]
-        at = end
-
-
-def read_jobs(body: bytes) -> Iterator[JobMessage]:
+def read_jobs(body: bytes) -> list[JobMessage]:
     """The jobs of a JOBS body. Raises WireError."""
-    at = 0
-    while at < len(body):
-        try:
-            serial, attempt, *lengths = _JOB.unpack_from(body, at)
-        except struct.error:
-            raise WireError("a job's head is cut off") from None
-        at += _JOB.size
-        yield JobMessage(serial, attempt, *_slices(body, at, lengths))
-        at += sum(lengths)
+    jobs = []
+    at, end, size = 0, len(body), _JOB.size
+    while at < end:
+        if at + size > end:
+            raise WireError("a job's head is cut off")
+        serial, attempt, ids, tasks, headers, argses = _JOB.unpack_from(body, at)
+        id_ = at + size
+        task = id_ + ids
+        header = task + tasks
+        args = header + headers
+        at = args + argses
+        if at > end:
+            raise WireError("a job is longer than its frame")
+        jobs.append(JobMessage(serial, attempt, body[id_:task], body[task:header], body[header:args], body[args:at]))
+    return jobs
 
 
 def read_outcomes(body: bytes) -> Iterator[OutcomeMessage]:
@@ -135,6 +132,17 @@ def read_outcomes(body: bytes) -> Iterator[OutcomeMessage]:
         at += length
 
 
+def cut(buffer: bytes | bytearray, at: int) -> tuple[bytes, int, int] | None:
+    """Kind, start and end of the body of the frame at `at`; None: it is not whole yet. Raises WireError."""
+    start = at + _FRAME.size
+    if len(buffer) < start:
+        return None
+    kind, length = _FRAME.unpack_from(buffer, at)
+    if length > MAX_FRAME:
+        raise WireError(f"a frame of {length} bytes is above {MAX_FRAME}")
+    return None if len(buffer) < start + length else (kind, start, start + length)
+
+
 class FrameReader:
     """Frames out of a stream of bytes, however it is cut."""
 
@@ -147,22 +155,17 @@ class FrameReader:
         buffer += data
         at = 0
         try:
-            while len(buffer) - at >= _FRAME.size:
-                kind, length = _FRAME.unpack_from(buffer, at)
-                if length > MAX_FRAME:
-                    raise WireError(f"a frame of {length} bytes is above {MAX_FRAME}")
-                end = at + _FRAME.size + length
-                if len(buffer) < end:
-                    break
-                body = bytes(memoryview(buffer)[at + _FRAME.size : end])
-                at = end
-                yield kind, body
+            while found := cut(buffer, at):
+                kind, start, at = found
+                yield kind, bytes(memoryview(buffer)[start:at])
         finally:
             del buffer[:at]
 
 
 class Page:
     """The page of one slot, mapped by the dispatcher and by the slot's child."""
+
+    __slots__ = ("_map", "words")
 
     def __init__(self, fd: int) -> None:
         """Map the page behind `fd`, a file of PAGE_BYTES; the descriptor may be closed afterwards."""
