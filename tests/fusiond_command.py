@@ -32,6 +32,7 @@ def fusiond(*words, cwd, given="", **environment) -> Done:
         env={**inherited, **environment},
         capture_output=True,
         text=True,
+        errors="surrogateescape",
         check=False,
         timeout=60,
     )

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from fusiond import errors
+from fusiond.cli import parser
 from fusiond.cli.exits import UsageError, status_of
 from tests.fusiond_command import fusiond
 
@@ -42,6 +43,25 @@ def test_help_says_which_commands_speak_to_whom(tmp_path):
     speaking = ("enqueue", "job", "requeue", "queue", "suspend", "resume", "cron")
     assert all("[broker]" in lines[name] for name in speaking)
     assert not any("[broker]" in lines[name] for name in ("run", "validate", "call"))
+
+
+@pytest.mark.parametrize(
+    ("line", "task", "words"),
+    [
+        ("send a b --in 5m", "send", ["a", "b"]),
+        ("--in 5m send a b", "send", ["a", "b"]),
+        ("send --in 5m a b", "send", ["a", "b"]),
+        ("send a --in 5m b", "send", ["a", "b"]),
+        ("send -5 --in 5m -1.5", "send", ["-5", "-1.5"]),
+        ("send --in 5m -- -x --in --", "send", ["-x", "--in", "--"]),
+        ("--in 5m -- -send -x", "-send", ["-x"]),
+        ("- --in 5m", "-", []),
+    ],
+)
+def test_options_stand_anywhere_and_dashes_end_them(line, task, words):
+    """Before, between and behind the words; what follows -- is no option, whatever it looks like."""
+    options = parser().parse_args(["enqueue", *line.split()])
+    assert (options.delay, options.task, options.words) == ("5m", task, words)
 
 
 @pytest.mark.parametrize(

@@ -53,9 +53,30 @@ class Parser(argparse.ArgumentParser):
             return super().parse_known_args(args, namespace)
         self._mixing = True  # parse_known_intermixed_args comes back here
         try:
-            return self.parse_known_intermixed_args(args, namespace)
+            found, unknown = self.parse_known_intermixed_args(_sheltered(args or ()), namespace)
         finally:
             self._mixing = False
+        for name, value in vars(found).items():
+            setattr(found, name, _bared(value))
+        return found, unknown
+
+
+# What follows `--` is never an option. Intermixed parsing loses a leading `--`, so the words behind it are marked
+# instead, with the one character that no argument of a process can hold.
+_MARK = "\0"
+
+
+def _sheltered(args: Sequence[str]) -> list[str]:
+    """The arguments without `--`, each that stood behind it marked."""
+    cut = args.index("--") if "--" in args else len(args)
+    return [*args[:cut], *(_MARK + word for word in args[cut + 1 :])]
+
+
+def _bared(value: Any) -> Any:
+    """The value of an option or positional without the mark."""
+    if isinstance(value, list):
+        return [_bared(item) for item in value]
+    return value.removeprefix(_MARK) if isinstance(value, str) else value
 
 
 if TYPE_CHECKING:

@@ -57,10 +57,7 @@ def _suspend(options: argparse.Namespace) -> int:
         print_json([{"queue": name, "suspended": suspended} for name, suspended in zip(names, now, strict=True)])
         return OK
     for name, suspended in zip(names, now, strict=True):
-        by_file = suspended and not options.on
-        print(
-            f"{name}: {'suspended by the file, which says so' if by_file else 'suspended' if suspended else 'resumed'}"
-        )
+        print(f"{name}: {outcome(on=options.on, suspended=suspended)}")
     return OK
 
 
