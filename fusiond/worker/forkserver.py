@@ -41,8 +41,9 @@ def main(control: int, setup: dict[str, Any]) -> None:
 
     Args:
         control: descriptor of the control socket.
-        setup: directory, umask, fork, max_jobs, max_memory, preload {task: path}, table {task: row}.
+        setup: group, directory, umask, fork, max_jobs, max_memory, preload [task], table {task: row}.
     """
+    _set_name(setup["group"])
     sock = socket.socket(fileno=control)
     os.set_inheritable(control, False)
     for stream in (sys.stdout, sys.stderr):
@@ -247,6 +248,15 @@ class ForkServer:
             self._control.send(text.encode())
         except OSError:
             pass  # the dispatcher is gone; its end of the socket says so next
+
+
+def _set_name(group: str) -> None:
+    """What `ps` and `top` show of this process and its children, 15 characters of it."""
+    try:
+        with open("/proc/self/comm", "w") as file:
+            file.write(f"fusion:{group}")
+    except OSError:
+        pass  # a name is a kindness, not a need
 
 
 def _lead_group(pid: int) -> None:

@@ -74,6 +74,14 @@ def _failed(link: Link, reason: str) -> int:
     return EX_CONFIG
 
 
+def _sentence(problems: dict[str, list[str]]) -> str:
+    """What keeps which tasks from running, each reason once."""
+    tasks: dict[str, list[str]] = {}
+    for task, (_, message) in problems.items():
+        tasks.setdefault(message, []).append(task)
+    return "; ".join(f"{message} (task {', '.join(names)})" for message, names in tasks.items())
+
+
 class Program:
     """A dispatcher and its connections."""
 
@@ -133,10 +141,10 @@ class Program:
             if one.done():
                 one.result()
         problems = await ready
+        if problems and self._held:
+            raise FusionError(f"group '{self._group.name}': {_sentence(problems)}")
         for task, (code, message) in problems.items():
             log.error("task '%s' cannot run: %s", task, message, extra={"code": code})
-        if problems and self._held:
-            raise FusionError(f"group '{self._group.name}': " + "; ".join(message for _, message in problems.values()))
         self._link.say(**{"is": "ready"})
         log.info("group '%s' is ready: %d processes", self._group.name, self._group.processes)
         if not self._held:

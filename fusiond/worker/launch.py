@@ -159,6 +159,7 @@ def _identity(name: str | None) -> dict[str, Any]:
 def _bundle(config: Config, group: WorkerGroup) -> int:
     """A descriptor of sources and set-up, at its beginning."""
     setup = {
+        "group": group.name,
         "directory": os.path.realpath(group.directory),
         "umask": group.umask,
         "fork": group.isolation == "fork",
