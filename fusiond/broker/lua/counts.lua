@@ -18,7 +18,7 @@ end
 -- the first of each priority has waited longest in it, so one look a priority is enough
 local function oldest()
   local least, from = nil, '-inf'
-  while true do
+  for _ = 0, 255 do
     local first = redis.call('ZRANGEBYSCORE', QUEUE, from, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
     if #first == 0 then break end
     local ready = since(first[1])

@@ -59,38 +59,46 @@ local function again(key, id, token, delay, err, why, crashes)
 end
 
 -- release(): as if it had never been claimed
-local function release(key, id, token, delay, why, h)
+local function release(key, id, token, delay, why, attempts, score)
   local outcome = why ~= '' and why or 'released'
-  redis.call('HSET', key, 'token', '', 'last_token', token, 'last_outcome', outcome, 'attempts', (tonumber(h[4]) or 1) - 1)
+  redis.call('HSET', key, 'token', '', 'last_token', token, 'last_outcome', outcome, 'attempts', attempts - 1)
   if delay > 0 then
     later_on[#later_on + 1], later_on[#later_on + 2] = now + delay, id
   else
-    ready[#ready + 1], ready[#ready + 2] = h[5], id
+    ready[#ready + 1], ready[#ready + 2] = score, id
+  end
+end
+
+-- other_than_finished(): needs more of the hash, which the hot path does not read
+local function other_than_finished(key, id, token, kind, ms, payload, why, crashed)
+  local h = redis.call('HMGET', key, 'crashes', 'attempts', 'score', 'cancel')
+  local crashes = crashed and (tonumber(h[1]) or 0) + 1 or nil
+  if kind == 'failed' or kind == 'canceled' then
+    stop(key, id, token, kind, ms, payload, why, crashes)
+  elseif h[4] then
+    stop(key, id, token, 'canceled', h[4], failure('CANCELED', 'it was canceled while it ran'), 'canceled', crashes)
+  elseif kind == 'retry' then
+    again(key, id, token, ms, payload, why, crashes)
+  else
+    release(key, id, token, ms, why, tonumber(h[2]) or 1, h[3])
   end
 end
 
 for i = 1, #ARGV, 7 do
   local id, token, kind = ARGV[i], ARGV[i + 1], ARGV[i + 2]
   local key = JOB .. id
-  local h = redis.pcall('HMGET', key, 'token', 'last_token', 'crashes', 'attempts', 'score', 'cancel', 'last_outcome')
+  local h = redis.pcall('HMGET', key, 'token', 'last_outcome')
   if h[1] ~= token then
-    replies[#replies + 1] = (h[2] == token) and 2 or 0
+    replies[#replies + 1] = redis.pcall('HGET', key, 'last_token') == token and 2 or 0
   else
     local ms, payload, why = tonumber(ARGV[i + 3]), ARGV[i + 5], ARGV[i + 6]
-    local crashes = ARGV[i + 4] == '1' and (tonumber(h[3]) or 0) + 1 or nil
     replies[#replies + 1] = 1
     gone[#gone + 1] = id
     if kind == 'finished' then
       -- an outcome of an earlier attempt must not be read as this one's
-      finish(key, id, token, ms, payload, why == '' and h[7] and kind or why)
-    elseif kind == 'failed' or kind == 'canceled' then
-      stop(key, id, token, kind, ms, payload, why, crashes)
-    elseif h[6] then
-      stop(key, id, token, 'canceled', h[6], failure('CANCELED', 'it was canceled while it ran'), 'canceled', crashes)
-    elseif kind == 'retry' then
-      again(key, id, token, ms, payload, why, crashes)
+      finish(key, id, token, ms, payload, why == '' and h[2] and kind or why)
     else
-      release(key, id, token, ms, why, h)
+      other_than_finished(key, id, token, kind, ms, payload, why, ARGV[i + 4] == '1')
     end
   end
 end

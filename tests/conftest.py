@@ -1,0 +1,134 @@
+"""
+Fixtures for all tests: a real server for each test process, empty for each test.
+"""
+
+import ctypes
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from fusiond.broker.broker import Broker
+from fusiond.broker.call import as_is, plain
+from fusiond.broker.connection import connect
+from fusiond.config import model
+from fusiond.errors import BrokerError
+from fusiond.supervise.server import find_server
+
+PR_SET_PDEATHSIG = 1
+
+
+class RedisServer:
+    """A server on a unix socket in a directory of its own, without files; it dies with the test process."""
+
+    def __init__(self):
+        # not tmp_path: a socket's path can have 107 bytes
+        self.directory = Path(tempfile.mkdtemp(prefix="fu"))
+        self.path = self.directory / "r.sock"
+        self.url = f"unix://{self.path}"
+        self.process = None
+        self.start()
+
+    def start(self, *options):
+        self.process = subprocess.Popen(
+            [find_server(), "--port", "0", "--unixsocket", self.path, "--save", "", "--dir", self.directory]
+            + ["--appendonly", "no", "--hash-max-listpack-value", "512", *options],
+            stdout=subprocess.DEVNULL,
+            preexec_fn=lambda: ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL),
+        )
+        deadline = time.monotonic() + 10
+        while not self.path.exists():
+            assert self.process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+
+    def kill(self):
+        """kill -9, and the socket's file gone, so that `start` can wait for it."""
+        self.process.kill()
+        self.process.wait()
+        self.path.unlink(missing_ok=True)
+
+    def restart(self, *options):
+        self.kill()
+        self.start(*options)
+
+    def answers(self):
+        """Not if a test has killed it, or has made it run a script for ever."""
+        with self.connect() as connection:
+            try:
+                return connection.run(plain(as_is, "PING"))
+            except BrokerError:
+                return False
+
+    def remove(self):
+        self.kill()
+        shutil.rmtree(self.directory)
+
+    def connect(self, namespace="test"):
+        return connect(model.Broker(url=self.url, namespace=namespace), self.directory)
+
+
+@pytest.fixture(scope="session")
+def _redis_server():
+    server = RedisServer()
+    yield server
+    server.remove()
+
+
+@pytest.fixture
+def redis_server(_redis_server):
+    """A real server, empty, with its options as they were at its start; killed by a test, it is there again for the next."""
+    if not _redis_server.answers():
+        _redis_server.restart()
+    with _redis_server.connect() as connection:
+        connection.run(plain(as_is, "CONFIG", "SET", "maxmemory", 0))
+        connection.run(plain(as_is, "CONFIG", "SET", "maxmemory-policy", "noeviction"))
+        connection.run(plain(as_is, "FLUSHALL"))
+    return _redis_server
+
+
+@pytest.fixture
+def namespace():
+    return "test"
+
+
+@pytest.fixture
+def broker_settings(redis_server, namespace):
+    """What a file's `broker:` would say of this server."""
+    return model.Broker(url=redis_server.url, namespace=namespace)
+
+
+@pytest.fixture
+def broker(namespace):
+    """The verbs."""
+    return Broker(namespace)
+
+
+@pytest.fixture
+def connection(broker_settings, tmp_path):
+    with connect(broker_settings, tmp_path) as connection:
+        yield connection
+
+
+@pytest.fixture
+def run(connection):
+    """Runs a verb: `run(broker.counts("q"))`."""
+    return connection.run
+
+
+@pytest.fixture(autouse=True)
+def _no_environment(monkeypatch):
+    """No test finds the file or the Redis of whoever runs it."""
+    for name in (
+        "FUSION_URL",
+        "FUSION_CONFIG",
+        "STATE_DIRECTORY",
+        "RUNTIME_DIRECTORY",
+        "FUSIOND_LINK",
+        "NOTIFY_SOCKET",
+    ):
+        monkeypatch.delenv(name, raising=False)
