@@ -1,0 +1,81 @@
+"""`fusiond run` and `fusiond reload`."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from fusiond import paths
+from fusiond.cli.exits import OK, REFUSED
+
+if TYPE_CHECKING:
+    import argparse
+    from pathlib import Path
+
+    from fusiond.cli import Subparsers
+
+_FILE_HELP = "the file; default: $FUSION_CONFIG, ./fusion.yaml, /etc/fusion.yaml"
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the commands."""
+    run = subparsers.add_parser("run", help="the daemon, in the foreground")
+    run.add_argument("-c", "--config", metavar="FILE", help=_FILE_HELP)
+    run.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="run this group (or `scheduler`) alone; may be repeated",
+    )
+    run.add_argument(
+        "--last-good",
+        action="store_true",
+        help="start from the configuration accepted last, whatever the file says now",
+    )
+    run.set_defaults(handler=_run)
+
+    reload = subparsers.add_parser(
+        "reload", help="[daemon] take in the changed file, and say what was done; status 1 if it was refused"
+    )
+    reload.add_argument("-c", "--config", metavar="FILE", help=f"to find the daemon; {_FILE_HELP}")
+    reload.add_argument("--json", action="store_true", help="the outcome as JSON")
+    reload.add_argument("--timeout", type=float, default=120.0, metavar="SECONDS", help="default: 120")
+    reload.set_defaults(handler=_reload)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from fusiond.supervise import start
+
+    return start.run(paths.find_config(options.config), only=options.only, last_good=options.last_good)
+
+
+def _reload(options: argparse.Namespace) -> int:
+    from fusiond.supervise.control import ask
+
+    outcome = ask(control_of(options.config), "reload", timeout=options.timeout)
+    print(json.dumps(outcome, indent=2) if options.json else outcome["summary"])
+    return REFUSED if outcome["result"] == "refused" else OK
+
+
+def control_of(config: str | None) -> Path:
+    """
+    The control socket of the daemon that runs a file.
+
+    A file that cannot be used any more still has its daemon: what the file says of its directories then counts for
+    nothing, and the usual places are looked at.
+    """
+    found = _directories(config)
+    return paths.control_socket(paths.find_runtime(found))
+
+
+def _directories(config: str | None) -> Any:
+    import os
+
+    from fusiond.config.load import load
+    from fusiond.errors import ConfigError
+
+    try:
+        return load(paths.find_config(config), environ=os.environ).config
+    except ConfigError:
+        return None

@@ -1,0 +1,71 @@
+"""
+Ask the running daemon, over its control socket: XML-RPC with the standard library, no supervisor.
+
+The verbs are those of `fusiond/supervise/rpc.py`.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import xmlrpc.client
+from typing import TYPE_CHECKING, Any
+
+from fusiond.errors import ControlError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: seconds; a reload waits for programs to import their tasks
+TIMEOUT = 120.0
+
+
+def ask(control: Path, verb: str, *arguments: str, timeout: float = TIMEOUT) -> dict[str, Any]:
+    """
+    What the daemon answers to a verb: `status`, `reload`.
+
+    Args:
+        verb: one of `FusionFace`'s.
+        arguments: the verb's.
+        control: its socket, `paths.control_socket(runtime)`.
+        timeout: seconds for the whole of it.
+
+    Raises:
+        ControlError: nobody listens there, the caller may not, or the answer did not come in time.
+    """
+    body = xmlrpc.client.dumps(arguments, f"fusion.{verb}")
+    connection = _Connection(control, timeout)
+    try:
+        connection.request("POST", "/RPC2", body, {"Content-Type": "text/xml"})
+        answer = connection.getresponse().read()
+        (value,), _ = xmlrpc.client.loads(answer)
+        found: dict[str, Any] = json.loads(str(value))
+    except (FileNotFoundError, ConnectionRefusedError) as error:
+        raise ControlError(f"no daemon listens on {control}; start one with fusiond run") from error
+    except PermissionError as error:
+        raise ControlError(
+            f"{control}: this user may not speak to the daemon; be its user, or a member of control.group"
+        ) from error
+    except TimeoutError as error:
+        raise ControlError(f"{control}: the daemon did not answer {verb} within {timeout:.0f} s") from error
+    except xmlrpc.client.Fault as fault:
+        raise ControlError(f"the daemon refused {verb}: {fault.faultString}") from fault
+    except (OSError, http.client.HTTPException, xmlrpc.client.Error, ValueError) as error:
+        raise ControlError(f"{control}: the daemon hung up in the middle of {verb} ({error!r})") from error
+    finally:
+        connection.close()
+    return found
+
+
+class _Connection(http.client.HTTPConnection):
+    """HTTP over a unix socket."""
+
+    def __init__(self, control: Path, timeout: float) -> None:
+        super().__init__("localhost", timeout=timeout)
+        self._control = control
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(str(self._control))

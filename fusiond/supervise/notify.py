@@ -1,0 +1,68 @@
+"""
+Tell systemd how the daemon is: READY, RELOADING, STOPPING, STATUS, WATCHDOG.
+
+The variables are taken out of the environment, so that no program and no job can speak for the daemon.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+
+log = logging.getLogger(__name__)
+
+
+class Notify:
+    """sd_notify; silent where systemd did not start the daemon."""
+
+    def __init__(self, environment: MutableMapping[str, str] = os.environ) -> None:
+        self._address = environment.pop("NOTIFY_SOCKET", "")
+        usec, pid = environment.pop("WATCHDOG_USEC", ""), environment.pop("WATCHDOG_PID", "")
+        #: seconds between pings: half of what systemd waits; 0: none wanted
+        self.interval = int(usec) / 2e6 if usec and pid in ("", str(os.getpid())) else 0.0
+        self._pinged = time.monotonic()
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) if self._address else None
+        if self._socket:
+            self._socket.setblocking(False)
+
+    def ready(self, status: str) -> None:
+        """The daemon serves, after its start or after a reload, a refused one too."""
+        self._send("READY=1", f"STATUS={status}")
+
+    def reloading(self, status: str) -> None:
+        """Must be followed by `ready`, or `systemctl reload` waits for ever."""
+        self._send("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}", f"STATUS={status}")
+
+    def stopping(self, status: str) -> None:
+        """No job is claimed any more."""
+        self._send("STOPPING=1", f"STATUS={status}")
+
+    def status(self, status: str) -> None:
+        """One line for `systemctl status`."""
+        self._send(f"STATUS={status}")
+
+    def due(self, now: float) -> float:
+        """Seconds until the next ping of the watchdog, or infinity."""
+        return max(0.0, self._pinged + self.interval - now) if self.interval else float("inf")
+
+    def ping(self, now: float) -> None:
+        """Ping the watchdog, if it is time. Called by the supervisor's loop, so it proves that the loop turns."""
+        if self.due(now) == 0.0:
+            self._pinged = now
+            self._send("WATCHDOG=1")
+
+    def _send(self, *lines: str) -> None:
+        if self._socket is None:
+            return
+        # A name that begins with @ is in the abstract namespace.
+        address = f"\0{self._address[1:]}" if self._address.startswith("@") else self._address
+        try:
+            self._socket.sendto("\n".join(line.replace("\n", " ") for line in lines).encode(), address)
+        except OSError as error:
+            log.debug("systemd was not told %s: %s", lines, error)

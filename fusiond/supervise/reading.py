@@ -1,0 +1,120 @@
+"""
+Read and validate the file, in a helper process: the supervisor's loop never waits for YAML, and never loads it.
+
+The helper writes the candidate snapshot and prints, as JSON: hash, problems, files.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fusiond.config.problems import Problem, as_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+#: seconds
+DEADLINE = 30.0
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What the helper found."""
+
+    #: whether the candidate was written
+    usable: bool
+    #: sha256 hex of the candidate's content; "" where there is none
+    hash: str = ""
+    problems: tuple[Problem, ...] = ()
+    #: every file that was read, and the globs that were searched
+    files: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The problems, for people."""
+        return as_text(self.problems)
+
+    @property
+    def plain(self) -> list[dict[str, Any]]:
+        """The problems, for programs."""
+        return [problem.to_dict() for problem in self.problems]
+
+
+class Reading:
+    """
+    One run of the helper. Close it.
+
+    Args:
+        source: the YAML file.
+        out: where the candidate goes.
+        generation: its number.
+        foreign: the supervisor's list of children that are not its own to reap.
+    """
+
+    def __init__(self, source: Path, out: Path, generation: int, foreign: set[int]) -> None:
+        self._foreign = foreign
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
+        self._complained = tempfile.TemporaryFile()  # noqa: SIM115
+        # fmt: off
+        command = [
+            sys.executable, "-P", "-m", "fusiond.config.candidate", str(source),
+            "--out", str(out), "--generation", str(generation),
+        ]
+        # fmt: on
+        # Files and not pipes: nobody reads while it runs.
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=self._said, stderr=self._complained, start_new_session=True
+        )
+        foreign.add(self._process.pid)
+
+    def poll(self) -> Result | None:
+        """The result, once the helper has ended; its end wakes the loop by SIGCHLD."""
+        return None if self._process.poll() is None else self._result()
+
+    def wait(self, timeout: float = DEADLINE) -> Result:
+        """The result, for who has nothing else to do. Raises subprocess.TimeoutExpired."""
+        self._process.wait(timeout)
+        return self._result()
+
+    def close(self) -> None:
+        """Kill it if it still runs."""
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+        self._foreign.discard(self._process.pid)
+        self._said.close()
+        self._complained.close()
+
+    def _result(self) -> Result:
+        self._said.seek(0)
+        try:
+            said = json.loads(self._said.read())
+            problems = tuple(Problem.from_dict(one) for one in said["problems"])
+            return Result(self._process.returncode == 0, said.get("hash") or "", problems, _strings(said.get("files")))
+        except (ValueError, KeyError, TypeError):
+            self._complained.seek(0)
+            complaint = self._complained.read().decode(errors="replace").strip()
+            log.exception("the validating helper ended with status %s: %s", self._process.returncode, complaint)
+            last = complaint.splitlines()[-1] if complaint else f"status {self._process.returncode}"
+            return Result(usable=False, problems=(_crashed(last),))
+
+
+def watched(source: Path, files: Sequence[str]) -> tuple[str, ...]:
+    """What a change of means another reading: the file itself and all that it included."""
+    return tuple(dict.fromkeys([str(source), *files]))
+
+
+def _crashed(reason: str) -> Problem:
+    return Problem("fusiond", 0, 0, "error", "internal", f"the file could not be validated: {reason}")
+
+
+def _strings(value: Iterable[Any] | None) -> tuple[str, ...]:
+    return tuple(str(item) for item in value or ())

@@ -1,0 +1,161 @@
+"""
+The one entrance for everyone who wants a reload: SIGHUP, `fusiond reload`, `systemctl reload`, the file watcher.
+
+1. collect   who asks; those who ask while one runs share the next
+2. run       one transaction at a time, a step at each turn of the loop
+3. report    its outcome to whoever asked, to systemd, to the log, to `status`
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from fusiond.errors import FusionError
+from fusiond.supervise.outcome import Outcome, Refused, Result, Ticket
+from fusiond.supervise.transaction import Steps, Transaction
+from fusiond.supervise.watch import Print, fingerprint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from fusiond.supervise.fleet import Fleet
+    from fusiond.supervise.notify import Notify
+
+#: who asks when the file was saved
+WATCHER = "the file's change"
+log = logging.getLogger(__name__)
+
+
+class Reloads:
+    """
+    The reloads of one daemon.
+
+    Attributes:
+        files: files and globs whose change means a reload.
+        last: the outcome of the last one, or None.
+        counts: result → how many ended so since the daemon's start.
+    """
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        *,
+        state: Path,
+        notify: Notify,
+        foreign: set[int],
+        on_accepted: Callable[[], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._fleet, self._state, self._notify, self._foreign = fleet, state, notify, foreign
+        self._on_accepted, self._clock = on_accepted, clock
+        self._asked: list[tuple[str, Ticket]] = []
+        self._serving: list[tuple[str, Ticket]] = []
+        self._transaction: Transaction | None = None
+        self._steps: Steps | None = None
+        self._began = self._due = 0.0
+        self.files: tuple[str, ...] = (fleet.accepted.source,)
+        self._seen: Print = ()
+        self.last: Outcome | None = None
+        self.counts: Counter[str] = Counter()
+
+    def ask(self, who: str) -> Ticket:
+        """Ask for a reload; the ticket gets its outcome. One that has read the files as they are now is joined."""
+        ticket = Ticket()
+        running = self._transaction
+        joins = running is not None and running.seen == fingerprint(running.files)
+        (self._serving if joins else self._asked).append((who, ticket))
+        return ticket
+
+    def look(self) -> None:
+        """Ask for a reload if the files are not as they were last read."""
+        running = self._transaction
+        seen, files = (running.seen, running.files) if running and running.seen else (self._seen, self.files)
+        if fingerprint(files) != seen and not self._asked:
+            self.ask(WATCHER)
+
+    def remember(self, files: tuple[str, ...], seen: Print) -> None:
+        """What the running configuration was read from."""
+        self.files, self._seen = files, seen
+
+    def due(self, now: float) -> float:
+        """Seconds until `tick` has something to do by itself."""
+        if self._steps is not None:
+            return max(0.0, self._due - now)
+        return 0.0 if self._asked else math.inf
+
+    def tick(self) -> None:
+        """One step."""
+        if self._steps is None and self._asked:
+            self._begin()
+        if self._steps is not None:
+            self._step(self._steps)
+
+    def end(self) -> None:
+        """The daemon ends: take back what is not committed, and tell those who wait."""
+        if self._steps is not None:
+            self._steps.close()
+        self._serving += self._asked
+        self._asked = []
+        if self._serving:
+            self._finish("refused", "the daemon is ending")
+
+    def _begin(self) -> None:
+        self._serving, self._asked = self._asked, []
+        self._began = self._clock()
+        self._transaction = Transaction(
+            self._fleet, state=self._state, files=self.files, foreign=self._foreign, clock=self._clock
+        )
+        self._steps = self._transaction.steps()
+        self._notify.reloading("reading the file")
+
+    def _step(self, steps: Steps) -> None:
+        try:
+            self._due = next(steps)
+        except StopIteration:
+            self._finish("applied" if self._transaction and self._transaction.plan else "unchanged")
+        except Refused as refused:
+            self._finish("refused", refused.reason, refused)
+        except (FusionError, OSError) as error:
+            # A full disk, a snapshot that vanished: nothing was committed.
+            self._finish("refused", str(error))
+        except Exception as error:  # the loop must outlive a mistake of ours
+            log.exception("the reload failed")
+            self._finish("refused", f"internal error: {error!r}")
+
+    def _finish(self, result: Result, reason: str = "", refused: Refused | None = None) -> None:
+        done, served = self._transaction, self._serving
+        self._transaction, self._steps, self._serving = None, None, []
+        accepted = self._fleet.accepted
+        applied = result == "applied"
+        self.last = Outcome(
+            result=result,
+            generation=accepted.generation,
+            hash=accepted.hash,
+            asked_by=tuple(dict.fromkeys(who for who, _ in served)),
+            seconds=self._clock() - self._began,
+            reason=reason,
+            problems=refused.problems if refused else (),
+            plan=done.plan if done and applied else None,
+            warnings=done.warnings if done else (),
+        )
+        self.counts[result] += 1
+        if done and done.seen:
+            self.remember(done.files, done.seen)
+        if applied:
+            self._on_accepted()
+        self._report(self.last)
+        for _, ticket in served:
+            ticket.outcome = self.last
+
+    def _report(self, outcome: Outcome) -> None:
+        level = logging.ERROR if outcome.result == "refused" else logging.INFO
+        for line in f"reload, asked by {', '.join(outcome.asked_by)}: {outcome}".splitlines():
+            log.log(level, "%s", line)
+        # READY=1 must follow RELOADING=1 after a refusal too, or `systemctl reload` waits for ever.
+        refused = " (the last reload was refused)" if outcome.result == "refused" else ""
+        self._notify.ready(self._fleet.describe() + refused)

@@ -1,0 +1,221 @@
+"""
+From a file's path to a running daemon.
+
+1. read       and validate the file in the helper process; problems are printed and end the start with 78
+2. directories that only this user can write, for state and for sockets
+3. lock       the state directory: one daemon each
+4. accept     the configuration, as a reload would: a new number if its content is new
+5. run        the loop
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import grp
+import logging
+import os
+import socket
+import stat
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fusiond import logs, paths
+from fusiond.config import snapshot as snapshots
+from fusiond.config.snapshot import Snapshot, read_snapshot
+from fusiond.errors import ConfigError, ControlError, FusionError
+from fusiond.supervise.daemon import Daemon
+from fusiond.supervise.notify import Notify
+from fusiond.supervise.options import Options
+from fusiond.supervise.programs import SCHEDULER, Places
+from fusiond.supervise.reading import Reading, watched
+from fusiond.supervise.server import find_server
+from fusiond.supervise.watch import Print, fingerprint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from fusiond.config.model import Config
+
+#: exit statuses
+OK, REFUSED, EX_CONFIG = 0, 1, 78
+#: bytes: what the kernel takes for a unix socket's path, less supervisor's temporary suffix `.<pid>`
+LONGEST_SOCKET = 107 - 8
+log = logging.getLogger(__name__)
+
+
+def run(config_path: Path, *, only: Sequence[str] = (), last_good: bool = False) -> int:
+    """
+    Run the daemon in the foreground until it is told to end.
+
+    Args:
+        config_path: the YAML file.
+        only: names of groups, or `scheduler`; empty: all.
+        last_good: start from the configuration that was accepted last, whatever the file says now.
+
+    Returns:
+        the exit status: 0, or 78 where the file cannot be used.
+
+    Raises:
+        FusionError: it cannot start here; says what to do.
+    """
+    notify = Notify()
+    source = config_path.absolute()
+    try:
+        found, files, seen = _read(source)
+    except ConfigError as error:
+        if not last_good:
+            print(error, file=sys.stderr)
+            return EX_CONFIG
+        found, files, seen = None, (str(source),), fingerprint([str(source)])
+    state = paths.state_directory(found)
+    make_private(state)
+    with locked(state):
+        accepted = _last_good(state, found) if last_good else _accept(state, found, source)
+        daemon = _daemon(accepted, state, frozenset(only), notify)
+        daemon.reloads.remember(files, seen)
+        daemon.main()
+    logs.stop()
+    return OK
+
+
+def _read(source: Path) -> tuple[Config, tuple[str, ...], Print]:
+    """The file's configuration, what it is made of, and its print. Raises ConfigError with the problems."""
+    seen = fingerprint([str(source)])
+    with tempfile.TemporaryDirectory(prefix="fusiond-") as directory:
+        out = Path(directory) / "candidate.json"
+        with contextlib.closing(Reading(source, out, 1, set())) as reading:
+            result = reading.wait()
+        if not result.usable:
+            raise ConfigError(result.text)
+        if result.problems:
+            print(result.text, file=sys.stderr)
+        files = watched(source, result.files)
+        return read_snapshot(out).config, files, seen if len(files) == 1 else fingerprint(files)
+
+
+def _accept(state: Path, config: Config | None, source: Path) -> Snapshot:
+    """The current snapshot, made from `config` where its content is new."""
+    if config is None:
+        raise ConfigError(f"{source}: nothing to start from")
+    current = paths.current_snapshot(state)
+    with contextlib.suppress(ConfigError):
+        before = read_snapshot(current)
+        if before.hash == snapshots.content_hash(config) and before.source == str(source):
+            return before
+    generation = snapshots.next_generation(current)
+    candidate = paths.candidate_snapshot(state, generation)
+    written = snapshots.write(candidate, config, generation=generation, source=str(source))
+    snapshots.promote(candidate, current, paths.last_good_snapshot(state))
+    return dataclasses.replace(written, path=current)
+
+
+def _last_good(state: Path, found: Config | None) -> Snapshot:
+    """What was accepted last and is not what the file says now. Raises ConfigError where there is none."""
+    current = read_snapshot(paths.current_snapshot(state))
+    if found is None or current.hash != snapshots.content_hash(found):
+        return current
+    before = read_snapshot(paths.last_good_snapshot(state))
+    # Numbers only grow: the older content becomes the current one, under a new number.
+    return _accept(state, before.config, Path(before.source))
+
+
+def _daemon(accepted: Snapshot, state: Path, only: frozenset[str], notify: Notify) -> Daemon:
+    config = accepted.config
+    if unknown := sorted(only - {SCHEDULER, *config.workers}):
+        known = ", ".join([SCHEDULER, *config.workers])
+        raise FusionError(f"--only {unknown[0]}: no such group; there are {known}")
+    runtime = paths.runtime_directory(config)
+    control = paths.control_socket(runtime)
+    group = group_id(config.control.group, "control.group")
+    make_private(runtime, open_to_others=group >= 0 or bool(config.broker.socket_group))
+    make_private(paths.redis_socket(runtime).parent, open_to_others=bool(config.broker.socket_group))
+    _clear(control)
+    logs.setup(config.logging, "fusiond")
+    server = find_server() if config.broker.url == "embedded" else ""
+    _forget(state)
+    options = Options(control, group)
+    return Daemon(options, accepted, Places(state, runtime, server, only), notify)
+
+
+def make_private(directory: Path, *, open_to_others: bool = False) -> None:
+    """
+    The directory, made if it is missing, owned by this user, 0700.
+
+    Args:
+        directory: an absolute path.
+        open_to_others: 0711: others may pass through to a socket that is opened to them.
+
+    Raises:
+        FusionError: it cannot be made, or is another's.
+    """
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        seen = directory.lstat()
+        if not stat.S_ISDIR(seen.st_mode) and not directory.is_dir():
+            raise NotADirectoryError(20, "Not a directory")
+        owner = directory.stat().st_uid
+        if owner != os.geteuid():
+            raise FusionError(
+                f"{directory} belongs to user {owner}; remove it, or set state_directory and runtime_directory"
+            )
+        directory.chmod(0o711 if open_to_others else 0o700)
+    except OSError as error:
+        raise FusionError(
+            f"{directory}: {error.strerror}; make it writable, or set state_directory and runtime_directory"
+        ) from error
+
+
+@contextlib.contextmanager
+def locked(state: Path) -> Iterator[None]:
+    """Hold the state directory for as long as the block lasts; the kernel lets go of it if the daemon is killed."""
+    path = paths.lock_file(state)
+    with path.open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            holder = file.read().strip() or "?"
+            raise FusionError(
+                f"{state} is in use by another daemon (pid {holder}); stop it, or set state_directory to another place"
+            ) from None
+        file.truncate(0)
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        yield
+
+
+def group_id(name: str | None, key: str) -> int:
+    """The number of a system group; -1 for None. Raises FusionError."""
+    if name is None:
+        return -1
+    try:
+        return grp.getgrnam(name).gr_gid
+    except KeyError:
+        raise FusionError(f"{key}: there is no system group {name!r}; create it, or remove the key") from None
+
+
+def _clear(control: Path) -> None:
+    """Remove the socket of a daemon that was killed. Raises ControlError if one listens."""
+    if len(os.fsencode(control)) > LONGEST_SOCKET:
+        raise FusionError(
+            f"{control} is longer than a socket's path may be ({LONGEST_SOCKET} bytes); set a shorter runtime_directory"
+        )
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(str(control))
+        except FileNotFoundError:
+            return
+        except OSError:
+            control.unlink(missing_ok=True)
+            return
+    raise ControlError(f"another daemon listens on {control}; stop it, or set runtime_directory to another place")
+
+
+def _forget(state: Path) -> None:
+    """What a killed daemon left: candidates, and tails of programs that are no more."""
+    for left in (*state.glob("candidate-*.json"), *(state / "tail").glob("*.log")):
+        left.unlink(missing_ok=True)

@@ -1,0 +1,172 @@
+"""
+One reload, as a transaction, a step at a time.
+
+1. read     and validate in a helper process; a file that was just being written is read again before anyone is told
+2. plan     what is kept, changed in place, replaced, added, removed; some changes are refused while running
+3. try      each new or replaced group, started on the candidate with its claims held, until it is ready
+4. commit   the candidate becomes the current snapshot; from here it only goes forward
+5. apply    the fleet tells, lets go, drains; each program that stays acknowledges
+
+Up to 4 a failure costs only the processes on trial. The steps are a generator that the loop resumes at every turn and
+that yields the moment of its next deadline: it reads from top to bottom and never blocks.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from supervisor.states import ProcessStates as State
+
+from fusiond import paths
+from fusiond.config import diff
+from fusiond.config.snapshot import Snapshot, promote, read_snapshot
+from fusiond.supervise.outcome import Refused
+from fusiond.supervise.process import Process, describe_exit
+from fusiond.supervise.programs import part_of
+from fusiond.supervise.reading import Reading, Result, watched
+from fusiond.supervise.watch import Print, fingerprint, newest
+
+if TYPE_CHECKING:
+    from fusiond.supervise.fleet import Fleet
+
+#: seconds for the helper, for a program on trial to import its tasks and reach Redis, for an acknowledgement
+READ, TRIAL, ACKNOWLEDGE = 30.0, 60.0, 10.0
+#: a file changed within so many seconds may be half-written; it is read again after REREAD seconds
+FRESH, REREAD = 1.0, 0.25
+
+#: yields the monotonic time at which it wants to be resumed at the latest
+Steps = Generator[float, None, None]
+
+
+class Transaction:
+    """
+    One reload; resume `steps()` at each turn of the loop.
+
+    Raises out of its steps:
+        Refused: nothing was changed.
+    """
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        *,
+        state: Path,
+        files: tuple[str, ...],
+        foreign: set[int],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._fleet, self._foreign, self._clock = fleet, foreign, clock
+        self._source = Path(fleet.accepted.source)
+        self._state = state
+        #: files and globs that the configuration is made of
+        self.files = files
+        #: of the files, just before they were read
+        self.seen: Print = ()
+        #: None until there is something to do
+        self.plan: diff.Plan | None = None
+        self.warnings: tuple[str, ...] = ()
+
+    def steps(self) -> Steps:
+        """The transaction. Closing the generator takes back what is not committed."""
+        accepted = self._fleet.accepted
+        candidate = paths.candidate_snapshot(self._state, accepted.generation + 1)
+        try:
+            result = yield from self._read(candidate)
+            self._fleet.try_again()
+            if result.hash == accepted.hash:
+                return
+            snapshot = read_snapshot(candidate)
+            births = self._plan(snapshot)
+            yield from self._try(snapshot, births)
+            self._commit(snapshot, births)
+        finally:
+            candidate.unlink(missing_ok=True)
+        yield from self._apply()
+
+    def _read(self, candidate: Path) -> Generator[float, None, Result]:
+        """The helper's result; read once more where the file may have been half-written. Raises Refused."""
+        result = yield from self._read_once(candidate)
+        if not result.usable and time.time() - newest(self.files) < FRESH:
+            again = self._clock() + REREAD
+            while self._clock() < again:
+                yield again
+            result = yield from self._read_once(candidate)
+        if not result.usable:
+            raise Refused(result.text, result.plain)
+        return result
+
+    def _read_once(self, candidate: Path) -> Generator[float, None, Result]:
+        self.seen = fingerprint(self.files)
+        deadline = self._clock() + READ
+        with closing(Reading(self._source, candidate, self._fleet.accepted.generation + 1, self._foreign)) as reading:
+            while (result := reading.poll()) is None:
+                if self._clock() > deadline:
+                    raise Refused(f"{self._source} was not validated within {READ:.0f} s")
+                yield deadline
+        files = watched(self._source, result.files)
+        if result.usable and files != self.files:
+            # An include that is new was read just now, and is watched from now on.
+            self.files, self.seen = files, fingerprint(files)
+        return result
+
+    def _plan(self, snapshot: Snapshot) -> dict[str, int]:
+        """Part → birth under the candidate. Raises Refused."""
+        accepted = self._fleet.accepted
+        plan = diff.plan(accepted.config, snapshot.config)
+        if plan.refused:
+            raise Refused(str(plan))
+        self.plan = plan
+        anew = {part_of(name) for name in (*plan.names("added"), *plan.names("replaced"))}
+        parts = [part_of(name) for name in snapshot.config.workers]
+        return {p: snapshot.generation if p in anew else self._fleet.births[p] for p in parts}
+
+    def _try(self, snapshot: Snapshot, births: Mapping[str, int]) -> Steps:
+        """Start what is new beside what runs, its claims held, and wait until all of it is ready. Raises Refused."""
+        wanted = self._fleet.programs_of(snapshot, births)
+        trial = [self._fleet.try_out(p) for name, p in wanted.items() if name not in self._fleet.wanted]
+        deadline = self._clock() + TRIAL
+        try:
+            while waiting := [process for process in trial if not _may_serve(process)]:
+                _check_patience(waiting, self._clock() > deadline)
+                yield deadline
+        except BaseException:
+            for process in trial:
+                process.condemn()
+            raise
+
+    def _commit(self, snapshot: Snapshot, births: dict[str, int]) -> None:
+        current = paths.current_snapshot(self._state)
+        promote(snapshot.path, current, paths.last_good_snapshot(self._state))
+        self._fleet.accept(dataclasses.replace(snapshot, path=current), births)
+        self._fleet.reconcile()
+
+    def _apply(self) -> Steps:
+        """Wait for the acknowledgements; one that does not come is a warning: the file was taken."""
+        deadline = self._clock() + ACKNOWLEDGE
+        while silent := self._fleet.unacknowledged():
+            if self._clock() > deadline:
+                names = ", ".join(process.program.name for process in silent)
+                self.warnings = (f"{names}: told of the change and not heard of within {ACKNOWLEDGE:.0f} s",)
+                return
+            yield deadline
+
+
+def _check_patience(waiting: list[Process], ended: bool) -> None:
+    if ended:
+        names = ", ".join(process.program.part for process in waiting)
+        raise Refused(f"{names}: not ready within {TRIAL:.0f} s; see its log")
+
+
+def _may_serve(process: Process) -> bool:
+    """Whether the process on trial is ready, or an operator wants it stopped anyway. Raises Refused if it failed."""
+    if process.ready or process.stopped_by_operator:
+        return True
+    if process.ended or process.state == State.BACKOFF:
+        why = process.failure or process.spawnerr or f"ended with {describe_exit(process.last_exit)}; see its log"
+        raise Refused(f"{process.program.part}: {why}")
+    return False

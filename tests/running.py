@@ -1,0 +1,157 @@
+"""A real daemon for a test: started, steered through its file and its control socket, and gone afterwards."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from fusiond import paths
+from fusiond.errors import ControlError
+from fusiond.supervise.control import ask
+
+REAL = (sys.executable, "-P", "-m", "fusiond.cli")
+STANDINS = Path(__file__).parent / "standins"
+#: seconds that a state may take to come on a busy machine
+PATIENCE = 30.0
+
+
+def until(condition, what="", timeout=PATIENCE):
+    """Poll until `condition()` is true, and return it; after `timeout` seconds fail with `what`, or what it returns."""
+    deadline = time.monotonic() + timeout
+    while not (value := condition()):
+        assert time.monotonic() < deadline, what() if callable(what) else what or condition
+        time.sleep(0.01)
+    return value
+
+
+def alive(pid):
+    """Whether a process runs: a zombie does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+class Running:
+    """One daemon and its directory. Paths are short: a socket's may have 108 bytes."""
+
+    def __init__(self, command=REAL):
+        self.command = command
+        self.directory = Path(tempfile.mkdtemp(prefix="fd-", dir="/tmp"))
+        self.state, self.runtime, self.app = (self.directory / name for name in ("state", "run", "app"))
+        self.app.mkdir()
+        self.file, self.log = self.directory / "fusion.yaml", self.directory / "log"
+        self.control = paths.control_socket(self.runtime)
+        self.process = None
+        self.seen: set[int] = set()
+
+    def head(self):
+        """The lines that put everything into the test's own directory."""
+        return f"version: 1\nstate_directory: {self.state}\nruntime_directory: {self.runtime}\n"
+
+    def write(self, body):
+        """A new file, as an editor that renames writes it."""
+        fresh = self.file.with_suffix(".tmp")
+        fresh.write_text(self.head() + body)
+        fresh.replace(self.file)
+
+    def start(self, body=None, *arguments, wait=True, environment=None):
+        """Start it with this file, and wait until all of its programs are ready, failed or stopped."""
+        if body is not None:
+            self.write(body)
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [*self.command, "run", "-c", str(self.file), *arguments],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+                cwd=self.directory, env={**os.environ, **(environment or {})},
+            )  # fmt: skip
+        if wait:
+            until(self._settled, self.text)
+        return self
+
+    def _settled(self):
+        assert self.process.poll() is None, self.text()
+        try:
+            return self.status()["ready"]
+        except ControlError:
+            return False
+
+    def text(self):
+        """Its log."""
+        return self.log.read_text()
+
+    def status(self):
+        """What `fusiond status` is made of; also remembers each pid for the end."""
+        status = ask(self.control, "status", timeout=PATIENCE)
+        self.seen |= {program["pid"] for program in status["programs"] if program["pid"]}
+        return status
+
+    def reload(self, body=None):
+        """Write the file, ask for a reload, and wait for its outcome."""
+        if body is not None:
+            self.write(body)
+        return ask(self.control, "reload", timeout=90)
+
+    def programs(self):
+        """Name → what status says of it."""
+        return {program["name"]: program for program in self.status()["programs"]}
+
+    def pid(self, name):
+        return self.programs()[name]["pid"]
+
+    def names(self):
+        return set(self.programs())
+
+    def heard(self, name):
+        """What a stand-in was told, oldest first."""
+        path = self.state / f"heard-{name}"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def kill(self, pid):
+        os.kill(pid, signal.SIGKILL)
+
+    def stop(self, timeout=PATIENCE):
+        """SIGTERM, and its exit status."""
+        if self.process.poll() is None:
+            self.process.terminate()
+        return self.process.wait(timeout)
+
+    def children(self):
+        """The pids of all living descendants that carry this directory in their command line, and of those seen."""
+        marked = os.fsencode(self.directory)
+        found = set()
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                try:
+                    line = (entry / "cmdline").read_bytes()
+                except OSError:
+                    continue
+                if marked in line and int(entry.name) != self.process.pid:
+                    found.add(int(entry.name))
+        return {pid for pid in found | self.seen if alive(pid)}
+
+    def close(self):
+        """End it, whatever state it is in, and leave no process."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(10)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        if self.process is not None:
+            try:
+                until(lambda: not self.children(), timeout=10)
+            except AssertionError:
+                for pid in self.children():
+                    os.kill(pid, signal.SIGKILL)
+                raise
+        shutil.rmtree(self.directory)

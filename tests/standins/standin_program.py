@@ -1,0 +1,74 @@
+"""
+A program that only speaks with its supervisor: no Redis, no task code.
+
+What it does is said by its group's `environment`, so that a test steers it through the file:
+
+    ACT       ready (default), fail, crash, never, deaf (ready, acknowledges nothing), stubborn (ignores SIGTERM)
+    BUSY      slots that it says are busy while it drains; it ends when `done-<group>` appears beside the snapshot
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+from fusiond import logs
+from fusiond.config.snapshot import read_snapshot
+from fusiond.program import Link
+
+
+async def main() -> int:  # noqa: C901 - a script
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--snapshot", type=Path)
+    parser.add_argument("--group", default="")
+    parser.add_argument("--held", action="store_true")
+    options = parser.parse_args()
+    link, snapshot = Link.from_environment(), read_snapshot(options.snapshot)
+    state = options.snapshot.parent
+    group = snapshot.config.workers.get(options.group)
+    act = group.environment.get("ACT", "ready") if group else "ready"
+    busy = int(group.environment.get("BUSY", 0)) if group else 0
+    logs.setup(snapshot.config.logging, link.name, link.tail)
+    ended, drained = asyncio.Event(), False
+
+    def note(**what):
+        with (state / f"heard-{link.name}").open("a") as file:
+            file.write(json.dumps({"pid": os.getpid(), **what}) + "\n")
+
+    def hear(command):
+        nonlocal drained
+        note(**command)
+        match command:
+            case {"do": "apply", "snapshot": path} if act != "deaf":
+                link.say(**{"is": "applied", "generation": read_snapshot(path).generation})
+            case {"do": "drain"}:
+                drained = True
+                link.say(**{"is": "busy", "slots": busy})
+                if not busy:
+                    ended.set()
+
+    link.start(hear, lambda: os._exit(9))
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, lambda: act != "stubborn" and ended.set())
+    note(do="start", argv=sys.argv[1:], environment=sorted(os.environ))
+    if act == "fail":
+        link.say(**{"is": "failed", "reason": "shop.missing: no module named 'shop'"})
+        return 78
+    if act == "crash":
+        return 3
+    if act != "never":
+        link.say(**{"is": "ready"})
+    while not ended.is_set():
+        if drained and (state / f"done-{options.group}").exists():
+            return 0
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(ended.wait(), 0.05)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main()))
