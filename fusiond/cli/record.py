@@ -54,7 +54,7 @@ def page(record: JobRecord, now_ms: float) -> str:
             ("started", when(record.started_at, now_ms)),
             ("ended", when(record.ended_at, now_ms)),
             ("result", record.result and record.result.decode(errors="replace")),
-            ("error", _error(record.error)),
+            ("error" if record.status is JobStatus.FAILED else "last error", _error(record.error)),
         ]
     )
 

@@ -1,0 +1,115 @@
+"""What newcomers run first: the tour of `make demo`, and the files of the README and of getting-started."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tests.fusiond_command import fusiond
+from tests.running import alive, until
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def tour():
+    """The tour as `make demo` runs it, its output in a pipe."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.demo"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def left_behind(place):
+    """Living processes that carry this directory in their command line."""
+    marked = os.fsencode(place)
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and alive(entry.name):
+            try:
+                if marked in (entry / "cmdline").read_bytes():
+                    yield entry.name
+            except OSError:
+                continue
+
+
+def test_the_tour_shows_what_it_says_and_clears_up():
+    """Every check holds, its status is 0, and neither a process nor a file is left."""
+    with tour() as process:
+        said, _ = process.communicate(timeout=110)
+    assert process.returncode == 0, said
+    assert "✗" not in said
+    assert said.count("✓") >= 12
+    place = Path(re.search(r"in (/tmp/fusion-tour-\w+)", said)[1])
+    assert not place.exists()
+    assert list(left_behind(place)) == []
+
+
+def test_the_tour_can_be_stopped_at_any_time():
+    """Ctrl-C in the middle: status 130, and neither a process nor a file is left."""
+    with tour() as process:
+        said = ""
+        while "fusiond resume" not in said:
+            line = process.stdout.readline()
+            assert line, said
+            said += line
+        place = Path(re.search(r"in (/tmp/fusion-tour-\w+)", said)[1])
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: the tour and the command that it is running
+        process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert not place.exists()
+    assert list(left_behind(place)) == []
+
+
+def blocks(page):
+    """The fenced blocks of a page: (language, text)."""
+    return re.findall(r"^```(\w+)\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/getting-started.md"])
+def test_what_the_first_pages_show_runs(page, daemon_directory):
+    """The file and the code as printed, the command as printed: the result is the one that is promised."""
+    file = next(text for language, text in blocks(page) if language == "yaml")
+    code = next(text for language, text in blocks(page) if language == "python")
+    command = next(
+        line for language, text in blocks(page) if language == "sh" for line in text.splitlines() if "--wait" in line
+    )
+    place, environment = daemon_directory
+    (place / "fusion.yaml").write_text(file)
+    (place / "shop.py").write_text(code)
+    with (place / "log").open("wb") as log:
+        daemon = subprocess.Popen(
+            [sys.executable, "-P", "-m", "fusiond.cli", "run"],
+            cwd=place,
+            env={**os.environ, **environment},
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        until(lambda: ready(place, environment), (place / "log").read_text)
+        done = fusiond(*command.split("#")[0].split()[1:], cwd=place, **environment)
+        assert (done.status, done.json) == (0, {"sent": "+4912345"}), done.err
+    finally:
+        daemon.terminate()
+        daemon.wait(30)
+
+
+def ready(place, environment):
+    status = fusiond("status", "--json", cwd=place, **environment)
+    return status.status == 0 and status.json["daemon"]["ready"]
+
+
+@pytest.fixture
+def daemon_directory():
+    """A short path, since a socket's may have 107 bytes, and the environment that keeps a daemon inside of it."""
+    place = Path(tempfile.mkdtemp(prefix="fusion-page-", dir="/tmp"))
+    yield place, {"STATE_DIRECTORY": f"{place}/state", "RUNTIME_DIRECTORY": f"{place}/run"}
+    shutil.rmtree(place)
