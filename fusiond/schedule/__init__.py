@@ -1,1 +1,1 @@
-"""What runs by the clock: cron ticks, the task catalogue, sweeps."""
+"""What runs by the clock: cron ticks, the catalogue, sweeps. Knows Redis, never task code."""

@@ -1,0 +1,54 @@
+"""
+What a daemon tells the others through Redis: pure, (snapshot, host) → Calls.
+
+1. the catalogue   which tasks and queues there are: producers need nothing but the URL
+2. configuration   what enqueue and claim must know of a queue: its length, suspension, defaults for the inbox
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fusiond.broker.broker import Broker
+    from fusiond.broker.call import Call, Plan
+    from fusiond.config.model import Config, Task
+    from fusiond.config.snapshot import Snapshot
+
+
+def catalogue(broker: Broker, snapshot: Snapshot, host: str) -> Plan[int]:
+    """Publish what may be enqueued; the plan returns the generation, by which hosts are ordered."""
+    config = snapshot.config
+    return broker.publish_catalogue(
+        # stays over restarts, so that a daemon replaces what it said before
+        f"{host}:{snapshot.source or snapshot.path}",
+        snapshot.hash,
+        {name: _declared(task) for name, task in config.tasks.items()},
+        priorities=config.priorities,
+        queues=config.queues,
+    )
+
+
+def configuration(broker: Broker, config: Config) -> list[Call[Any]]:
+    """Write each queue's settings."""
+    calls: list[Call[Any]] = [broker.declare(config.queues)]
+    for name, queue in config.queues.items():
+        tasks = {task.name: (task.priority, _ms(task.expires)) for task in config.tasks.values() if task.queue == name}
+        calls.append(broker.configure(name, max_length=queue.max_length, tasks=tasks))
+        calls.append(broker.suspend(name, by="file", on=queue.suspended))
+    return calls
+
+
+def _declared(task: Task) -> dict[str, object]:
+    fields = {
+        "queue": task.queue,
+        "priority": task.priority,
+        "expires": task.expires,
+        "run": task.run,
+        "description": task.description,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _ms(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds * 1000)

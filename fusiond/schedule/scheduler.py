@@ -1,0 +1,207 @@
+"""
+The scheduler's program: one in each daemon, none of them a leader.
+
+1. publish  the catalogue and the queues' settings; say ready once they are there
+2. tick     the cron entries (ticking.py)
+3. sweep    the queues (sweeping.py)
+4. wait     with one timer for what comes first; nothing is polled
+5. obey     apply: the new snapshot, then publish again. SIGTERM, SIGINT and a lost supervisor end it at once: what was
+            not decided is still due for the next one
+
+While Redis is away it tries again for ever, and then tells everything anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import signal
+import socket
+import time
+from typing import TYPE_CHECKING, Any
+
+from fusiond import logs, paths
+from fusiond.broker.broker import Broker
+from fusiond.broker.connection import connect_async
+from fusiond.config.snapshot import Snapshot, read_snapshot
+from fusiond.errors import BrokerError, BrokerUnavailable, BrokerUnfit, ConfigError
+from fusiond.schedule import declaring
+from fusiond.schedule.sweeping import Sweeper
+from fusiond.schedule.ticking import Ticker
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fusiond.program import Link
+
+log = logging.getLogger(__name__)
+
+#: seconds after which the catalogue is published again, ± a quarter: Redis may have lost it
+PUBLISH = 60.0
+#: seconds between two attempts to reach Redis: the first pause, which doubles, and the longest; ± a quarter
+PAUSE, LONGEST_PAUSE = 0.5, 30.0
+
+
+async def run(snapshot_path: Path, link: Link) -> None:
+    """Serve until told to end. Raises BrokerUnfit or ConfigError if it could never begin."""
+    snapshot = read_snapshot(snapshot_path)
+    scheduler = Scheduler(snapshot, link)
+    serving = asyncio.create_task(scheduler.serve())
+
+    def end() -> None:
+        serving.cancel()
+
+    link.start(scheduler.on_command, on_lost=end)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, end)
+    try:
+        # `wait` tells the end of what it waits for from an end of our own.
+        await asyncio.wait([serving])
+        if not serving.cancelled():
+            serving.result()
+    finally:
+        await scheduler.close()
+
+
+class Scheduler:
+    """Ticks, sweeps and publishes for one daemon."""
+
+    def __init__(self, snapshot: Snapshot, link: Link) -> None:
+        settings = snapshot.config.broker
+        self._snapshot, self._link = snapshot, link
+        self._host = socket.gethostname()
+        self._rand = random.Random()  # noqa: S311 - spreads load
+        self._broker = Broker(settings.namespace)
+        self._connection = connect_async(settings, paths.runtime_directory(snapshot.config))
+        self._ticker = Ticker(self._broker, self._connection)
+        self._ticker.set_config(snapshot.config)
+        self._sweeper = Sweeper(self._broker, self._connection, self._rand)
+        self._changed = asyncio.Event()
+        #: commands that wait for what they changed to be published
+        self._unanswered: list[dict[str, Any]] = []
+        self._publish_at = 0.0
+        self._configured = self._ready = False
+
+    async def serve(self) -> None:
+        """Go round until cancelled. Raises BrokerUnfit if that is so from the start."""
+        failures, lost_at = 0, 0.0
+        while True:
+            self._changed.clear()
+            try:
+                await self._run_once()
+            except BrokerError as error:
+                if isinstance(error, BrokerUnfit) and not self._ready:
+                    raise
+                if not failures:
+                    lost_at = time.monotonic()
+                    log.error("%s - trying again for as long as it takes", error)  # noqa: TRY400 - one sentence
+                failures += 1
+                self._lose_redis()
+                await self._wait(pause(failures, self._rand))
+            else:
+                if failures:
+                    log.info("Redis is back after %.0f s", time.monotonic() - lost_at)
+                failures = 0
+                await self._wait(self._until_next())
+
+    async def close(self) -> None:
+        """End the connection."""
+        await self._connection.close()
+
+    def on_command(self, command: dict[str, Any]) -> None:
+        """Do what the supervisor says; it knows more words than concern us."""
+        if command.get("do") == "apply":
+            self._apply(command)
+
+    def _apply(self, command: dict[str, Any]) -> None:
+        """Follow a new snapshot; the answer comes when producers can see it, or Redis is away."""
+        try:
+            snapshot = read_snapshot(command["snapshot"])
+        except ConfigError as error:
+            log.error("%s", error)  # noqa: TRY400 - one sentence
+            return
+        self._ticker.set_config(snapshot.config, before=self._snapshot.config)
+        self._snapshot = snapshot
+        logs.set_level(snapshot.config.logging.level)
+        self._configured, self._publish_at = False, 0.0
+        self._unanswered.append(command)
+        self._changed.set()
+
+    def _answer(self) -> None:
+        for command in self._unanswered:
+            self._link.say(**{"is": "applied", "generation": command["generation"]})
+        self._unanswered.clear()
+
+    async def _run_once(self) -> None:
+        if time.monotonic() >= self._publish_at:
+            await self._publish()
+        await self._ticker.run_once()
+        await self._sweeper.run_once()
+
+    async def _publish(self) -> None:
+        """Tell what the snapshot says, and that it was told."""
+        snapshot = self._snapshot
+        if not self._configured:
+            await self._configure(snapshot)
+        await self._declare(snapshot)
+        if snapshot is not self._snapshot:
+            return  # another came meanwhile: the next round tells it
+        self._configured, self._publish_at = True, time.monotonic() + PUBLISH * self._rand.uniform(0.75, 1.25)
+        self._answer()
+        if not self._ready:
+            self._ready = True
+            self._link.say(**{"is": "ready"})
+
+    async def _configure(self, snapshot: Snapshot) -> None:
+        await self._connection.check()
+        for reply in await self._connection.run_many(declaring.configuration(self._broker, snapshot.config)):
+            if isinstance(reply, BrokerUnavailable):
+                raise reply
+            if isinstance(reply, BrokerError):
+                log.error("a queue's settings did not reach Redis: %s", reply)
+
+    async def _declare(self, snapshot: Snapshot) -> None:
+        try:
+            generation = await self._connection.run(declaring.catalogue(self._broker, snapshot, self._host))
+        except BrokerUnavailable:
+            raise
+        except BrokerError as error:  # at maxmemory, say: what was published before still stands
+            log.error("the catalogue did not reach Redis: %s", error)  # noqa: TRY400 - one sentence
+            return
+        if not self._configured:
+            tasks, entries = len(snapshot.config.tasks), len(snapshot.config.cron)
+            log.info("published %d tasks; %d cron entries tick", tasks, entries, extra={"generation": generation})
+
+    def _lose_redis(self) -> None:
+        """Begin anew with the next round: it may have come back empty, or be another."""
+        self._configured, self._publish_at = False, 0.0
+        self._ticker.look_at_all()
+        self._answer()
+
+    def _until_next(self) -> float:
+        publish = max(0.0, self._publish_at - time.monotonic())
+        return min(publish, self._ticker.until_next(), self._sweeper.until_next())
+
+    async def _wait(self, seconds: float) -> None:
+        if self._changed.is_set():
+            return
+        try:
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
+
+
+def pause(failures: int, rand: random.Random) -> float:
+    """
+    How long to wait before Redis is tried again.
+
+    Args:
+        failures: in a row, from 1.
+        rand: spreads many daemons.
+
+    Returns:
+        seconds: 0.5 doubling to 30, ± a quarter.
+    """
+    return min(PAUSE * 2.0 ** min(failures - 1, 10), LONGEST_PAUSE) * rand.uniform(0.75, 1.25)

@@ -1,0 +1,69 @@
+"""
+Sweep: the housekeeping that no verb on the way of a job does.
+
+1. now and then, at a moment of its own in each daemon, list the queues
+2. in each, do a bounded number of steps, one round trip at a time; where they left off, the next sweep goes on
+
+Everyone sweeps: a step that another daemon has done is done.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from typing import TYPE_CHECKING
+
+from fusiond.errors import BrokerError, BrokerUnavailable
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from fusiond.broker.broker import Broker
+    from fusiond.broker.connection import AsyncConnection
+
+log = logging.getLogger(__name__)
+
+#: seconds between two sweeps, ± a quarter
+PERIOD = 60.0
+#: steps in one queue in one sweep; a step looks at some 500 keys
+STEPS = 10
+#: ended jobs that one step drops, of each registry
+LIMIT = 500
+
+
+class Sweeper:
+    """Where the sweep of each queue stands."""
+
+    def __init__(self, broker: Broker, connection: AsyncConnection, rand: Random) -> None:
+        self._broker, self._connection, self._rand = broker, connection, rand
+        self._next = time.monotonic() + rand.uniform(0, PERIOD)
+        #: queue and steps left in this sweep
+        self._todo: deque[tuple[str, int]] = deque()
+        self._cursors: dict[str, int] = {}
+
+    def until_next(self) -> float:
+        """Seconds to the next step."""
+        return 0.0 if self._todo else max(0.0, self._next - time.monotonic())
+
+    async def run_once(self) -> None:
+        """Do one step, if it is time. Raises BrokerUnavailable."""
+        try:
+            if self._todo:
+                await self._step(*self._todo.popleft())
+            elif time.monotonic() >= self._next:
+                self._next = time.monotonic() + PERIOD * self._rand.uniform(0.75, 1.25)
+                self._todo.extend((queue, STEPS) for queue in await self._connection.run(self._broker.queues()))
+        except BrokerUnavailable:
+            raise
+        except BrokerError as error:  # one odd queue does not keep the others from being swept
+            log.error("a sweep failed: %s", error)  # noqa: TRY400 - one sentence
+
+    async def _step(self, queue: str, steps: int) -> None:
+        cursor = self._cursors.get(queue, 0)
+        swept = await self._connection.run(self._broker.sweep(queue, cursor=cursor, limit=LIMIT))
+        if swept.adopted:
+            log.warning("queue '%s': %d jobs were in no list and are in one again", queue, swept.adopted)
+        self._cursors[queue] = swept.cursor
+        if steps > 1 and (swept.cursor or swept.trimmed >= LIMIT):
+            self._todo.append((queue, steps - 1))

@@ -1,0 +1,541 @@
+"""The scheduler as a real process, on a real Redis."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import Counter
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from fusiond.broker.call import as_is, plain
+from fusiond.broker.connection import connect_async
+from fusiond.broker.records import NewJob, Outcome
+from fusiond.config import snapshot
+from fusiond.config.model import Config, CronEntry, Logging, Queue, Task
+from fusiond.errors import BrokerUnavailable
+from fusiond.job import JobStatus
+from fusiond.schedule import cron, declaring
+from fusiond.schedule.scheduler import pause
+from fusiond.schedule.sweeping import Sweeper
+from fusiond.schedule.ticking import Clock
+
+SECOND = 1000
+DAY = 86_400_000
+
+
+class Program:
+    """One scheduler, with the supervisor's end of its link."""
+
+    def __init__(self, path, directory, number) -> None:
+        self.log_path = directory / f"scheduler-{number}.log"
+        self.link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.link.settimeout(20)
+        with theirs, self.log_path.open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "fusiond.schedule", "--snapshot", path],
+                stdout=log,
+                stderr=log,
+                pass_fds=[theirs.fileno()],
+                env={**os.environ, "FUSIOND_LINK": str(theirs.fileno())},
+            )
+
+    def hear(self) -> dict:
+        return json.loads(self.link.recv(65536))
+
+    def say(self, **message) -> None:
+        self.link.send(json.dumps(message).encode())
+
+    def log(self) -> list[dict]:
+        """What it logged, one dict a line; a line that is still being written is left out."""
+        return [
+            json.loads(line) for line in self.log_path.read_text().splitlines(keepends=True) if line.endswith("}\n")
+        ]
+
+    def enqueued(self) -> list[str]:
+        return [line["job"] for line in self.log() if line["message"] == "enqueued"]
+
+    def end(self) -> None:
+        self.link.close()
+        try:
+            self.process.wait(10)
+        finally:
+            self.process.kill()
+            self.process.wait()
+
+
+class Bench:
+    """Schedulers on one Redis, and a look at what they do."""
+
+    def __init__(self, settings, directory, run, broker) -> None:
+        self.settings, self.directory, self.run, self.broker = settings, directory, run, broker
+        self.programs: list[Program] = []
+        self.generation = 0
+
+    def config(self, *entries: CronEntry, task: Task | None = None, **more) -> Config:
+        task = task or Task("t", "fusiond.tasks.echo")
+        return Config(
+            broker=self.settings,
+            tasks={task.name: task},
+            cron={entry.name: entry for entry in entries},
+            logging=Logging(level="debug", format="json"),
+            **more,
+        )
+
+    def write(self, config: Config):
+        self.generation += 1
+        path = self.directory / f"snapshot-{self.generation}.json"
+        snapshot.write(path, config, generation=self.generation, source="/etc/fusion.yaml")
+        return path
+
+    def launch(self, config: Config) -> Program:
+        program = Program(self.write(config), self.directory, len(self.programs))
+        self.programs.append(program)
+        return program
+
+    def start(self, *entries: CronEntry, **more) -> Program:
+        program = self.launch(self.config(*entries, **more))
+        assert program.hear() == {"is": "ready"}
+        return program
+
+    def apply(self, program: Program, config: Config) -> None:
+        program.say(do="apply", snapshot=str(self.write(config)), generation=self.generation)
+        assert program.hear() == {"is": "applied", "generation": self.generation}
+
+    def ids(self, status: JobStatus = JobStatus.QUEUED) -> list[str]:
+        return [job.id for job in self.run(self.broker.jobs("default", status, count=10_000))]
+
+    def ticks(self, entry: str) -> list[int]:
+        return sorted(int(job.rpartition(":")[2]) for job in self.ids() if job.startswith(f"cron:{entry}:"))
+
+    def state(self, entry: str):
+        return self.run(self.broker.cron_state("default", entry))
+
+    def past(self, entry: str, *, last: int, first_seen: int = 0) -> None:
+        """As if daemons had decided on ticks up to `last`, and then none had run."""
+        key = self.broker.keys.of("default", "cron", entry)
+        self.run(plain(as_is, "HSET", key, "last", last, "first_seen", first_seen))
+
+    def now(self) -> int:
+        seconds, micros = self.run(plain(as_is, "TIME"))
+        return int(seconds) * 1000 + int(micros) // 1000
+
+
+@pytest.fixture
+def bench(broker_settings, tmp_path, run, broker):
+    bench = Bench(broker_settings, tmp_path, run, broker)
+    yield bench
+    for program in bench.programs:
+        program.end()
+
+
+def until(condition, seconds: float = 20.0, what: str = "it did not come to that in time"):
+    """Poll until the condition holds; what it gave. A Redis that is on its way back is waited for."""
+    deadline = time.monotonic() + seconds
+    while True:
+        with suppress(BrokerUnavailable):
+            if found := condition():
+                return found
+        assert time.monotonic() < deadline, what
+        time.sleep(0.01)
+
+
+def each(seconds: float, name: str = "e", **more) -> CronEntry:
+    return CronEntry(name, "t", every=seconds, **{"overlap": "allow", **more})
+
+
+# --- publishing
+
+
+def test_ready_means_that_producers_can_see_the_tasks(bench):
+    """When it says ready, the catalogue and the queues' settings are in Redis."""
+    queues = {"default": Queue("default"), "sms": Queue("sms", max_length=7, suspended=True)}
+    task = Task("send", "shop.send", queue="sms", priority=2, expires=300.0, description="A message.")
+    bench.start(task=task, queues=queues)
+    catalogue = bench.run(bench.broker.catalogue())
+    assert catalogue.tasks == {
+        "send": {"queue": "sms", "priority": 2, "expires": 300.0, "run": "shop.send", "description": "A message."}
+    }
+    assert catalogue.priorities == {"high": 2, "moderate": 1, "low": 0}
+    assert catalogue.queues == {"default", "sms"}
+    counts = bench.run(bench.broker.counts("sms"))
+    assert (counts.max_length, counts.suspended_by_file) == (7, True)
+    assert set(bench.run(bench.broker.queues())) == {"default", "sms"}
+
+
+def test_a_daemon_that_starts_again_replaces_what_it_said(bench):
+    """The catalogue holds one declaration of this host's file, however often it was started."""
+    for _ in range(2):
+        bench.start().end()
+    config = bench.config()
+    plans = [declaring.catalogue(bench.broker, snapshot.read_snapshot(bench.write(config)), "h") for _ in range(2)]
+    assert bench.run(plans[0]) == bench.run(plans[1]), "the same content is the same generation"
+
+
+def test_apply_is_answered_when_producers_can_see_it(bench):
+    """A reload's new task is there at once; a queue that it suspends is suspended."""
+    program = bench.start()
+    config = bench.config(task=Task("new", "a.b"), queues={"default": Queue("default", suspended=True)})
+    bench.apply(program, config)
+    assert set(bench.run(bench.broker.catalogue()).tasks) == {"new"}
+    assert bench.run(bench.broker.counts("default")).suspended_by_file
+
+
+# --- ticking
+
+
+def test_two_schedulers_enqueue_each_tick_once(bench):
+    """Any number of daemons, no leader: each tick has one job, made by one of them, and none is left out."""
+    programs = [bench.start(each(1.0)) for _ in range(3)]
+    ticks = until(lambda: len(found := bench.ticks("e")) >= 5 and found)
+    assert ticks == list(range(ticks[0], ticks[-1] + 1, SECOND))
+    assert ticks[0] % SECOND == 0
+    until(lambda: len([job for program in programs for job in program.enqueued()]) >= 5)
+    made = Counter(job for program in programs for job in program.enqueued())
+    assert set(made.values()) == {1}
+
+
+def test_a_job_holds_what_the_entry_says(bench):
+    """Arguments, priority and expiry of a tick's job are those of the file; it comes with its tick, not before."""
+    task = Task("t", "a.b", priority=2, expires=60.0)
+    bench.start(each(1.0, args=(1, "é"), kwargs={"k": [None, 2.5]}), task=task)
+    job = until(lambda: bench.run(bench.broker.jobs("default", JobStatus.QUEUED)))[0]
+    tick = int(job.id.removeprefix("cron:e:"))
+    assert json.loads(job.args) == [[1, "é"], {"k": [None, 2.5]}]
+    assert (job.task, job.priority) == ("t", 2)
+    assert tick <= job.created_at < tick + 900, "one timer to the tick, not a poll"
+    assert job.expires_at == job.created_at + 60_000
+
+
+def test_kill_9_of_a_scheduler_leaves_its_ticks_to_the_other(bench):
+    """One of two is killed: no tick is lost, none comes twice."""
+    first, second = (bench.start(each(1.0, missed="all")) for _ in range(2))
+    until(lambda: len(bench.ticks("e")) >= 2)
+    first.process.kill()
+    first.process.wait()
+    killed = len(bench.ticks("e"))
+    ticks = until(lambda: len(found := bench.ticks("e")) >= killed + 2 and found)
+    assert ticks == list(range(ticks[0], ticks[-1] + 1, SECOND))
+    assert second.process.poll() is None
+
+
+def test_kill_9_of_the_only_scheduler_costs_nothing_that_is_to_be_made_up_for(bench):
+    """What came due while none ran is enqueued by the next one, in order, once."""
+    program = bench.start(each(1.0, missed="all"))
+    until(lambda: bench.ticks("e"))
+    program.process.kill()
+    gone_at = bench.now()
+    until(lambda: bench.now() > gone_at + 2 * SECOND)
+    bench.start(each(1.0, missed="all"))
+    ticks = until(lambda: len(found := bench.ticks("e")) >= 4 and found)
+    assert ticks == list(range(ticks[0], ticks[-1] + 1, SECOND))
+    assert ticks[0] <= gone_at + SECOND
+
+
+def minutes_ago(bench, minutes: int) -> tuple[str, int]:
+    """A daily schedule whose last tick was so long ago, and that tick."""
+    then = datetime.fromtimestamp(bench.now() / 1000, UTC) - timedelta(minutes=minutes)
+    return f"{then.minute} {then.hour} * * *", int(then.replace(second=0, microsecond=0).timestamp() * 1000)
+
+
+def test_missed_ticks_are_treated_as_the_entry_says(bench):
+    """After three days away: skip enqueues nothing, last the newest, all each; a deadline bounds how late."""
+    text, newest = minutes_ago(bench, 10)
+    daily = {"schedule": text, "overlap": "allow"}
+    entries = [
+        CronEntry("skip", "t", missed="skip", **daily),
+        CronEntry("last", "t", missed="last", **daily),
+        CronEntry("all", "t", missed="all", **daily),
+        CronEntry("late", "t", missed="last", starting_deadline=300.0, **daily),
+        CronEntry("soon", "t", missed="all", starting_deadline=86_400.0 + 3600, **daily),
+        CronEntry("mark", "t", missed="all", every=1.0, starting_deadline=0.0),
+    ]
+    for entry in entries:
+        bench.past(entry.name, last=newest - 3 * DAY)
+    program = bench.start(*entries)
+    names = ["skip", "last", "all", "late", "soon"]
+    until(lambda: all(bench.state(name).last_tick_ms == newest for name in names))
+    assert {name: [(tick - newest) // DAY for tick in bench.ticks(name)] for name in names} == {
+        "skip": [],
+        "last": [0],
+        "all": [-2, -1, 0],
+        "late": [],
+        "soon": [-1, 0],
+    }
+    until(lambda: len(given_up(program)) >= 4)
+    assert {"skip", "last", "late", "soon"} <= given_up(program)
+    assert "all" not in given_up(program)
+
+
+def given_up(program: Program) -> set[str]:
+    return {line["cron"] for line in program.log() if line["message"].startswith("missed")}
+
+
+def test_a_new_entry_has_missed_nothing(bench):
+    """Nothing is made up for from before the entry was first seen, whatever `missed` says."""
+    text, _ = minutes_ago(bench, 1)
+    bench.start(CronEntry("new", "t", schedule=text, missed="all"), each(1.0, "mark"))
+    until(lambda: len(bench.ticks("mark")) >= 2)
+    assert bench.ticks("new") == []
+    assert bench.state("new").last_tick_ms is None
+
+
+def test_more_missed_ticks_than_fit_into_one_round(bench):
+    """`missed: all` after long: thousands of ticks, all there, in their order."""
+    start = bench.now() // SECOND * SECOND - 2500 * SECOND
+    bench.past("e", last=start)
+    bench.start(each(1.0, missed="all"))
+    until(lambda: bench.state("e").last_tick_ms >= start + 2500 * SECOND)
+    ticks = bench.ticks("e")
+    assert ticks == list(range(start + SECOND, ticks[-1] + 1, SECOND))
+
+
+def test_overlap_skip_waits_for_the_last_job_to_end(bench):
+    """While a tick's job has not ended there is no other; when it has, the next tick runs."""
+    program = bench.start(each(1.0, overlap="skip"))
+    first = until(lambda: bench.ticks("e"))
+    until(lambda: [line for line in program.log() if line["message"].startswith("passed over")])
+    assert bench.ticks("e") == first
+    claim = bench.run(bench.broker.claim("default", 1, dispatcher="d", nonce="n", lease_ms=60_000, max_rescues=3))
+    decided = bench.state("e").last_tick_ms
+    until(lambda: bench.state("e").last_tick_ms > decided)
+    assert bench.ticks("e") == [], "a job that runs has not ended either"
+    assert bench.run(bench.broker.settle("default", [Outcome(claim.jobs[0].id, "n", "finished", 60_000)])) == [1]
+    assert until(lambda: bench.ticks("e")) > first
+
+
+def test_jitter_delays_the_job_by_what_all_daemons_agree_on(bench):
+    """A tick's job is scheduled for the tick, plus a jitter that derives from its id."""
+    entry = each(1.0, jitter=3000.0)
+    bench.start(entry)
+    job = until(lambda: bench.run(bench.broker.jobs("default", JobStatus.SCHEDULED)))[0]
+    tick = int(job.id.removeprefix("cron:e:"))
+    assert 0 <= job.due_at - (tick + cron.jitter(entry, tick)) < 900
+
+
+def test_suspended_ticks_pass_and_are_not_made_up_for(bench):
+    """Suspended by the file or an operator: ticks pass. Resumed, it goes on with the next, even under missed: all."""
+    entries = [each(1.0, "file", missed="all", suspended=True), each(1.0, "operator", missed="all")]
+    bench.run(bench.broker.suspend_cron("default", "operator", on=True))
+    program = bench.start(*entries)
+    begun = bench.now()
+    until(lambda: all((bench.state(entry.name).last_tick_ms or 0) > begun + SECOND for entry in entries))
+    assert bench.ids() == []
+    resumed = bench.now()
+    bench.run(bench.broker.suspend_cron("default", "operator", on=False))
+    bench.apply(program, bench.config(replace(entries[0], suspended=False), entries[1]))
+    for entry in entries:
+        assert until(lambda name=entry.name: bench.ticks(name))[0] >= resumed - SECOND
+
+
+def test_a_timetable_that_a_reload_changes_or_adds_begins_at_the_reload(bench):
+    """A nightly job moved to a time that has passed today does not run at once, nor does one that is added anew."""
+    text, newest = minutes_ago(bench, 10)
+    bench.past("moved", last=newest - DAY)
+    bench.past("added", last=newest - DAY)
+    before = CronEntry("moved", "t", schedule="0 0 1 1 *", missed="last")
+    program = bench.start(before)
+    entries = [CronEntry(name, "t", schedule=text, missed="last") for name in ("moved", "added")]
+    bench.apply(program, bench.config(*entries, each(1.0, "mark")))
+    until(lambda: len(bench.ticks("mark")) >= 2)
+    assert bench.ticks("moved") == bench.ticks("added") == []
+    assert all(bench.state(entry.name).last_tick_ms > newest for entry in entries)
+
+
+def test_an_entry_that_is_unchanged_goes_on_through_a_reload(bench):
+    """A reload does not cost an entry that it does not concern a tick."""
+    entry = each(1.0, missed="all")
+    program = bench.start(entry)
+    until(lambda: bench.ticks("e"))
+    for number in range(20):
+        bench.apply(program, bench.config(entry, each(3600.0 + number, "other")))
+    ticks = until(lambda: len(found := bench.ticks("e")) >= 4 and found)
+    assert ticks == list(range(ticks[0], ticks[-1] + 1, SECOND))
+
+
+def test_one_broken_entry_does_not_stop_the_others(bench):
+    """A state of the wrong type in Redis, or a zone that this host does not know: said, and the others tick."""
+    bench.run(plain(as_is, "SET", bench.broker.keys.of("default", "cron", "broken"), "x"))
+    zone = CronEntry("zone", "t", schedule="* * * * *", timezone="Mars/Olympus")
+    program = bench.start(each(1.0, "broken"), zone, each(1.0))
+    until(lambda: len(bench.ticks("e")) >= 2)
+    errors = [line["message"] for line in program.log() if line["level"] == "error"]
+    assert len([text for text in errors if "'broken'" in text]) == 1, "said once in five seconds"
+    assert any("'zone'" in text and "Mars" in text for text in errors)
+
+
+# --- Redis away, and the end
+
+
+def test_redis_away_at_the_start_is_waited_for(bench, redis_server):
+    """No Redis yet: one sentence, and ready as soon as it is there."""
+    redis_server.kill()
+    program = bench.launch(bench.config(each(1.0)))
+    until(lambda: "trying again" in program.log_path.read_text())
+    redis_server.start()
+    assert program.hear() == {"is": "ready"}
+    until(lambda: bench.ticks("e"))
+    errors = [line["message"] for line in program.log() if line["level"] == "error"]
+    assert len(errors) == 1
+    assert redis_server.url.removeprefix("unix://") in errors[0]
+
+
+def test_redis_that_comes_back_empty_is_told_everything_again(bench, redis_server):
+    """Redis killed and started with nothing: catalogue, settings and ticks are there again, with no restart."""
+    program = bench.start(each(1.0))
+    until(lambda: bench.ticks("e"))
+    redis_server.kill()
+    until(lambda: "trying again" in program.log_path.read_text())
+    redis_server.start()
+    until(lambda: bench.ticks("e"))
+    until(lambda: set(bench.run(bench.broker.catalogue()).tasks) == {"t"})
+    assert program.process.poll() is None
+    until(lambda: any(line["message"].startswith("Redis is back") for line in program.log()))
+
+
+def test_apply_while_redis_is_away_is_answered_and_published_later(bench, redis_server):
+    """A reload does not wait for Redis; what it changed is told when Redis is back."""
+    program = bench.start(each(1.0))
+    redis_server.kill()
+    bench.apply(program, bench.config(task=Task("new", "a.b")))
+    redis_server.start()
+    until(lambda: set(bench.run(bench.broker.catalogue()).tasks) == {"new"})
+
+
+def test_a_redis_that_is_full_gets_its_ticks_later(bench):
+    """At maxmemory a tick is refused and said; when there is room it is enqueued, late but not lost."""
+    program = bench.start(each(1.0, missed="all"))
+    until(lambda: bench.ticks("e"))
+    bench.run(plain(as_is, "CONFIG", "SET", "maxmemory", 1))
+    until(lambda: any(line["level"] == "error" for line in program.log()))
+    bench.run(plain(as_is, "CONFIG", "SET", "maxmemory", 0))
+    count = len(bench.ticks("e"))
+    ticks = until(lambda: len(found := bench.ticks("e")) > count + 1 and found)
+    assert ticks == list(range(ticks[0], ticks[-1] + 1, SECOND))
+
+
+def test_a_redis_that_is_unfit_ends_it_with_the_reason(bench):
+    """A Redis that evicts keys: told to the supervisor, exit status 78, one sentence, no traceback."""
+    bench.run(plain(as_is, "CONFIG", "SET", "maxmemory-policy", "allkeys-lru"))
+    program = bench.launch(bench.config())
+    said = program.hear()
+    assert said["is"] == "failed"
+    assert "noeviction" in said["reason"]
+    assert program.process.wait(10) == 78
+    assert "Traceback" not in program.log_path.read_text()
+
+
+def test_a_snapshot_that_is_missing_ends_it_with_the_reason(bench):
+    """The same for a snapshot that cannot be read."""
+    program = Program(bench.directory / "none.json", bench.directory, 0)
+    bench.programs.append(program)
+    assert program.hear()["is"] == "failed"
+    assert program.process.wait(10) == 78
+
+
+@pytest.mark.parametrize("how", ["SIGTERM", "SIGINT", "link"])
+def test_it_ends_at_once(bench, how):
+    """A signal, or the death of the supervisor: it is gone, with status 0."""
+    program = bench.start(each(3600.0))
+    began = time.monotonic()
+    if how == "link":
+        program.link.close()
+    else:
+        program.process.send_signal(getattr(signal, how))
+    assert program.process.wait(10) == 0
+    assert time.monotonic() - began < 5
+
+
+def test_it_ends_at_once_while_redis_does_not_answer(bench, redis_server):
+    """A Redis that hangs does not keep it: SIGTERM ends it in mid-reply."""
+    program = bench.start(each(1.0))
+    os.kill(redis_server.process.pid, signal.SIGSTOP)
+    stopped = time.time()
+    try:
+        until(lambda: time.time() > int(stopped) + 1.3, what="the next tick's request is on its way")
+        program.process.terminate()
+        assert program.process.wait(4) == 0
+    finally:
+        os.kill(redis_server.process.pid, signal.SIGCONT)
+
+
+def test_by_hand_it_needs_no_supervisor(bench):
+    """Without a link it runs the same: `python -m fusiond.schedule --snapshot PATH`."""
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "fusiond.schedule", "--snapshot", bench.write(bench.config(each(1.0)))],
+        stdout=subprocess.DEVNULL,
+    )
+    try:
+        until(lambda: bench.ticks("e"))
+    finally:
+        process.terminate()
+    assert process.wait(10) == 0
+
+
+def test_idle_costs_nothing(bench):
+    """With nothing due, three seconds cost less than 1 % of a core: one timer, no polling."""
+    program = bench.start(each(3600.0), CronEntry("daily", "t", schedule="@daily", timezone="Europe/Berlin"))
+
+    def used() -> float:
+        fields = open(f"/proc/{program.process.pid}/stat").read().rpartition(")")[2].split()  # noqa: SIM115, PTH123
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    before = used()
+    time.sleep(3)
+    assert used() - before <= 0.03
+
+
+# --- parts
+
+
+def test_the_clock_is_that_of_redis():
+    """An answer sets it, half a round trip back; between answers it goes on by itself, not by this host's clock."""
+    clock = Clock()
+    here = time.monotonic() * 1000
+    clock.sync(5_000_000, here - 10, here + 10)
+    assert 5_000_000 <= clock.now() < 5_000_000 + 1000
+
+
+def test_the_pause_grows_to_half_a_minute_and_is_spread():
+    """0.5 s doubling to 30 s, ± a quarter, for ever."""
+    rand = random.Random(1)
+    for failures, expected in [(1, 0.5), (2, 1.0), (3, 2.0), (7, 30.0), (10_000, 30.0)]:
+        drawn = {pause(failures, rand) for _ in range(50)}
+        assert expected * 0.75 <= min(drawn) < max(drawn) <= expected * 1.25
+
+
+def test_a_sweep_goes_through_all_queues_in_steps(bench, broker):
+    """Ended jobs are dropped when their time is over, in queues where nothing else happens; lost ones are found."""
+    for queue in ("a", "b"):
+        bench.run(broker.declare([queue]))
+        bench.run(broker.enqueue(queue, [NewJob("old", "t", b"[[],{}]"), NewJob("lost", "t", b"[[],{}]")]))
+        bench.run(broker.claim(queue, 1, dispatcher="d", nonce="n", lease_ms=60_000, max_rescues=3))
+        bench.run(broker.settle(queue, [Outcome("old", "n", "finished", 1)]))
+        # its time, and the minute for which an id is remembered, are over
+        bench.run(plain(as_is, "ZADD", broker.keys.of(queue, "finished"), 1, "old"))
+        bench.run(plain(as_is, "ZREM", broker.keys.of(queue, "queue"), "lost"))
+
+    async def sweep() -> None:
+        async with connect_async(bench.settings, bench.directory) as connection:
+            sweeper = Sweeper(broker, connection, random.Random(1))
+            assert 0 <= sweeper.until_next() <= 60
+            sweeper._next = 0.0
+            await sweeper.run_once()
+            while sweeper.until_next() == 0:
+                await sweeper.run_once()
+            assert 40 < sweeper.until_next() <= 75
+
+    asyncio.run(sweep())
+    for queue in ("a", "b"):
+        assert bench.run(broker.job(queue, "old")) is None
+        assert [job.id for job in bench.run(broker.jobs(queue, JobStatus.QUEUED))] == ["lost"]
