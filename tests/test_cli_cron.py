@@ -1,6 +1,10 @@
+import json
+
 import pytest
 
+from fusiond.job import JobStatus
 from tests.fusiond_command import fusiond
+from tests.fusiond_desk import opened
 
 FILE = """
 version: 1
@@ -45,3 +49,38 @@ def test_an_unknown_entry_is_named_with_the_nearest(place):
     """One sentence, status 1."""
     done = fusiond("cron", "explain", "nihgtly", cwd=place)
     assert (done.status, done.err) == (1, "fusiond: no cron entry 'nihgtly'; did you mean 'nightly'?\n")
+
+
+@pytest.fixture
+def desk(broker_settings, place):
+    with opened(broker_settings, place) as desk:
+        yield desk
+
+
+def test_list_shows_each_entry_with_its_next_tick(desk):
+    """Schedule, zone, what was and what comes; a suspended entry has no next tick."""
+    entries = {entry["name"]: entry for entry in desk.fusiond("cron", "list", "--json").json}
+    assert list(entries) == ["nightly", "often", "asleep"]
+    assert entries["nightly"]["timezone"] == "Europe/Berlin"
+    assert entries["often"]["next"] % 90_000 == 0
+    assert (entries["asleep"]["suspended"], entries["asleep"]["next"]) == (True, None)
+    lines = desk.fusiond("cron", "list").out.splitlines()
+    assert lines[2].split()[:4] == ["often", "report", "every", "1m30s"]
+    assert lines[3].split()[-1] == "suspended"
+
+
+def test_run_enqueues_the_entrys_task_now(desk):
+    """With the entry's arguments, in its task's queue, beside its schedule."""
+    name = desk.fusiond("cron", "run", "nightly").out.strip()
+    (job,) = desk.run(desk.verbs.jobs("reports", JobStatus.QUEUED))
+    assert name == job.name
+    assert json.loads(job.args) == [[], {"region": "eu"}]
+
+
+def test_suspend_and_resume(desk):
+    """An entry that is suspended has no next tick until it is resumed; one that the file suspends stays so."""
+    assert desk.fusiond("cron", "suspend", "often").out == "often: suspended\n"
+    assert desk.fusiond("cron", "list", "--json").json[1]["next"] is None
+    assert desk.fusiond("cron", "resume", "often").out == "often: resumed\n"
+    assert desk.fusiond("cron", "list", "--json").json[1]["next"] is not None
+    assert desk.fusiond("cron", "resume", "asleep").out == "asleep: stays suspended, the file says so\n"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fusiond.cli import source
 from fusiond.cli.exits import OK
-from fusiond.cli.table import paint, print_json, span, table, when
+from fusiond.cli.table import paint, print_json, table, when
 
 if TYPE_CHECKING:
     import argparse
@@ -62,6 +62,7 @@ def _explain(options: argparse.Namespace) -> int:
 
 
 def _list(options: argparse.Namespace) -> int:
+    from fusiond.config.units import written
     from fusiond.schedule.cron import next_tick
 
     config = source.config(options)
@@ -73,7 +74,7 @@ def _list(options: argparse.Namespace) -> int:
         {
             "name": entry.name,
             "task": entry.task,
-            "schedule": entry.schedule or f"every {span(entry.every or 0)}",
+            "schedule": entry.schedule or f"every {written(entry.every or 0)}",
             "timezone": entry.timezone,
             "last": state.last_tick_ms,
             "next": None if entry.suspended or state.suspended else next_tick(entry, int(now)),

@@ -1,0 +1,88 @@
+"""Commands against a real daemon, as an operator uses them."""
+
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.fusiond_command import fusiond
+from tests.running import Running, until
+
+SHOP = """
+import time
+
+def send(number):
+    return number
+
+def sleep(seconds):
+    time.sleep(seconds)
+"""
+FILE = """
+defaults: {workers: {directory: app}}
+tasks:
+  send: {run: shop.send}
+  sleep: {run: shop.sleep, timeout: 60s}
+workers: {main: {queues: [default], processes: 2}}
+"""
+
+
+@pytest.fixture
+def daemon():
+    running = Running()
+    (running.app / "shop.py").write_text(SHOP)
+    try:
+        yield running.start(FILE)
+    finally:
+        running.close()
+
+
+def test_an_operators_round(daemon):
+    """Status, enqueue, wait, look, cancel, suspend and resume: each finds the daemon's own broker through the file."""
+
+    def run(*words):
+        return fusiond(*words, cwd=daemon.directory)
+
+    status = run("status", "-W", "--json").json
+    assert status["errors"] == {}
+    assert {program["name"] for program in status["daemon"]["programs"]} >= {"redis", "scheduler", "worker:main@1"}
+    until(
+        lambda: run("enqueue", "send", "7", "--wait", "20").out == '"7"\n'
+    )  # the catalogue is published in its own time
+
+    running = run("enqueue", "sleep", "seconds:=60").out.strip()
+    until(lambda: run("job", "list", "--status", "started", "--json").json)
+    worker = until(lambda: [w for w in run("status", "-W", "--json").json["workers"] if w["jobs"]])[0]
+    assert (worker["group"], worker["state"], worker["jobs"]) == ("main", "busy", running)
+    assert "runs; its end is asked for" in run("job", "cancel", running).out
+    until(lambda: run("job", "show", running, "--json").json[0]["status"] == "canceled")
+
+    assert run("suspend", "default").status == 0
+    waiting = run("enqueue", "send", "8").out.strip()
+    assert run("enqueue", "send", "9", "--wait", "0.5").status == 124
+    assert run("resume", "default").status == 0
+    until(lambda: run("job", "show", waiting, "--json").json[0]["status"] == "finished")
+
+
+def test_commands_work_while_the_file_is_wrong(daemon):
+    """A file in the middle of an edit hides neither the daemon nor its broker."""
+    environment = {"STATE_DIRECTORY": str(daemon.state), "RUNTIME_DIRECTORY": str(daemon.runtime)}
+    daemon.file.write_text("version: 1\nqueues: [\n")
+    status = fusiond("status", "--json", cwd=daemon.directory, **environment).json
+    assert status["errors"] == {}
+    assert [queue["name"] for queue in status["queues"]] == ["default"]
+    assert fusiond("reload", cwd=daemon.directory, **environment).status == 1
+
+
+def test_watch_shows_the_change(daemon):
+    """--watch prints again and again until it is interrupted, and is then quiet."""
+    command = [sys.executable, "-m", "fusiond.cli", "status", "--watch", "-c", str(daemon.file)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        seen, deadline = 0, time.monotonic() + 30
+        while seen < 2:
+            assert time.monotonic() < deadline
+            seen += process.stdout.readline().startswith("daemon")
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=20)
+    assert (process.returncode, err) == (130, "")
