@@ -12,20 +12,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from fusiond.config.build import build
 from fusiond.config.checks import check_machine, check_names, check_values
 from fusiond.config.includes import read_tree
-from fusiond.config.problems import has_errors
 from fusiond.config.schema import check as check_schema
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from fusiond.config.model import Config
     from fusiond.config.problems import Problem
+
+
+MAX_ERRORS: Final = 250
+MAX_WARNINGS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +58,37 @@ def load(
         to_run: this machine is about to run it, so that what is missing here (a user, a directory) is an error.
     """
     tree = read_tree(Path(path), environ, data)
-    problems = list(tree.problems)
+    found = _Found()
+    found.take(tree.problems)
     for index, root in enumerate(tree.roots):
-        problems.extend(check_schema(root, included=index > 0))
+        found.take(check_schema(root, included=index > 0))
     config = None
     if tree.root is not None:
-        problems.extend(check_names(tree.root))
-        if not has_errors(problems):
+        found.take(check_names(tree.root))
+        if not found.errors:
             config = build(tree.root)
-            problems.extend(check_values(tree.root, config))
-            problems.extend(check_machine(tree, tree.root, config, to_run=to_run))
-    return Loaded(None if has_errors(problems) else config, tuple(sorted(problems)), tree.files, tree.globs)
+            found.take(check_values(tree.root, config))
+            found.take(check_machine(tree, tree.root, config, to_run=to_run))
+    return Loaded(None if found.errors else config, found.sorted(), tree.files, tree.globs)
+
+
+class _Found:
+    """The problems so far. Bounded, since a hostile file may hold a mistake in each of its bytes."""
+
+    def __init__(self) -> None:
+        self.errors: list[Problem] = []
+        self._warnings: list[Problem] = []
+
+    def take(self, problems: Iterable[Problem]) -> None:
+        """Add them, until there are more than anyone reads."""
+        for problem in problems:
+            if not problem.is_error:
+                self._warnings += [problem] * (len(self._warnings) < MAX_WARNINGS)
+            elif len(self.errors) < MAX_ERRORS:
+                self.errors.append(problem)
+            else:
+                return
+
+    def sorted(self) -> tuple[Problem, ...]:
+        """All of them by their place, each once."""
+        return tuple(sorted({*self.errors, *self._warnings}))

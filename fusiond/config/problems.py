@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
 Severity = Literal["error", "warning"]
 
@@ -63,11 +63,6 @@ class Problem:
         place = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
         sentence = "; ".join(part for part in (self.message, self.remedy) if part)
         return f"{place}: {self.severity}: {_visible(mask(sentence))}   [{self.code}]"
-
-
-def has_errors(problems: Iterable[Problem]) -> bool:
-    """Whether one of them makes the file unusable."""
-    return any(problem.is_error for problem in problems)
 
 
 def mask(text: str) -> str:

@@ -42,14 +42,11 @@ def schema_text() -> str:
     raise FileNotFoundError(f"{_NAME} is missing from the installation of fusiond; install it again")
 
 
-def check(root: Node, *, included: bool = False) -> list[Problem]:
+def check(root: Node, *, included: bool = False) -> Iterator[Problem]:
     """What the schema says against one file. An included file need not repeat `version`."""
-    problems: list[Problem] = []
     for error in _validator().iter_errors(root.data()):
-        if included and error.validator == "required" and not error.absolute_path:
-            continue
-        problems.extend(_problems(root, error))
-    return problems
+        if not (included and error.validator == "required" and not error.absolute_path):
+            yield from _problems(root, error)
 
 
 @functools.cache
@@ -72,7 +69,8 @@ def _inlined(schema: Any, definitions: dict[str, Any]) -> Any:
         return [_inlined(item, definitions) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    result = {key: _inlined(value, definitions) for key, value in schema.items()}
+    # jsonschema compares each item with each other one; checks/references.py does the same in one pass.
+    result = {key: _inlined(value, definitions) for key, value in schema.items() if key != "uniqueItems"}
     target = result.pop("$ref", None)
     if target is not None:
         definition = _inlined(definitions[target], definitions)

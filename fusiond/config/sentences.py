@@ -64,7 +64,8 @@ def _type(node: Node, failure: Failure) -> Sentence:
     types = _types(failure.schema)
     noun, title, raw = _noun(failure.schema), failure.schema.get("title"), node.raw
     if node.value is None:
-        return Sentence("wrong-type", f"a value is missing; it must be {noun}", _example(failure.schema))
+        remedy = _example(failure.schema) or "write one, or remove the key"
+        return Sentence("wrong-type", f"a value is missing; it must be {noun}", remedy)
     if raw in OLD_BOOLEANS and "boolean" in types:
         return Sentence("yaml-boolean", f"{raw} is a plain text in YAML 1.2", f"write {OLD_BOOLEANS[raw]}")
     if isinstance(node.value, int | float) and not isinstance(node.value, bool):
@@ -131,12 +132,6 @@ def _too_long(_node: Node, failure: Failure) -> Sentence:
     return Sentence("too-long", f"the text is longer than {failure.limit} characters", "shorten it")
 
 
-def _unique(node: Node, _failure: Failure) -> Sentence:
-    values = [item.value for item in node.items()]
-    twice = next((value for index, value in enumerate(values) if value in values[:index]), "")
-    return Sentence("duplicate-item", f"{twice!r} is in the list twice", "remove one")
-
-
 def _required(_node: Node, failure: Failure) -> Sentence:
     key = next(key for key in failure.limit if key not in failure.value)  # no subschema requires more than one
     example = failure.schema["properties"][key].get("examples", [""])[0]
@@ -166,7 +161,6 @@ _KEYWORDS: Final[dict[str, Callable[[Node, Failure], Sentence]]] = {
     "minProperties": _empty,
     "minLength": _empty,
     "maxLength": _too_long,
-    "uniqueItems": _unique,
     "required": _required,
     "oneOf": _one_of,
 }

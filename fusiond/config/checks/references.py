@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def check(root: Node) -> Iterator[Problem]:
-    """Each reference to a name that is not there."""
+    """Each reference to a name that is not there, or is there twice."""
     queues = {DEFAULT_QUEUE, *names(root, "queues")}
     yield from _queues_of_tasks(root, queues)
     yield from _queues_of_groups(root, queues)
@@ -35,7 +35,13 @@ def _queues_of_groups(root: Node, queues: Collection[str]) -> Iterator[Problem]:
         served = group.get("queues")
         if served is None:
             continue
+        seen: set[object] = set()
         for item in served.items():
+            if not isinstance(item.value, str):
+                continue  # the schema says so
+            if item.value in seen:
+                yield item.place.error("duplicate-item", f"{item.raw!r} is in the list twice", "remove one")
+            seen.add(item.value)
             if item.value == "*" and len(served.items()) > 1:
                 yield item.place.error("bad-value", "'*' stands for all queues", "remove the others, or the '*'")
             elif item.value != "*":

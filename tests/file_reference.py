@@ -1,4 +1,4 @@
-"""The rows of docs/file.md as the schema gives them: `python -m tests.reference` prints them."""
+"""The rows of docs/file.md as the schema gives them: `python tests/file_reference.py` prints them."""
 
 import json
 from pathlib import Path

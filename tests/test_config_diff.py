@@ -1,0 +1,160 @@
+"""What a reload would do."""
+
+import dataclasses
+import os
+
+import pytest
+
+from fusiond.config.diff import plan
+from fusiond.config.load import load
+
+BASE = """
+version: 1
+queues: {q: {}, r: {}}
+tasks:
+  a: {run: x.a}
+  b: {run: x.b, queue: q, timeout: 5s}
+  c: {run: x.c, queue: r}
+cron: {tick: {task: a, every: 5s}}
+workers:
+  main: {queues: [default, q], environment: {A: "1", B: "2"}, drain_timeout: 4m}
+  other: {queues: [r]}
+  all: {drain_timeout: 4m}
+"""
+
+
+def config_of(text):
+    """The Config of a text."""
+    loaded = load("fusion.yaml", environ=os.environ, data=text.encode())
+    assert loaded.config is not None, loaded.problems
+    return loaded.config
+
+
+def change(old, new):
+    """The plan from BASE to BASE with one text in place of another."""
+    assert old in BASE
+    return plan(config_of(BASE), config_of(BASE.replace(old, new)))
+
+
+def test_nothing_changes():
+    """The same file is the empty plan, and every group is kept."""
+    same = plan(config_of(BASE), config_of("# a comment\n" + BASE))
+    assert same.is_empty
+    assert same.names("kept") == ("all", "main", "other")
+    assert str(same) == "nothing changes"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "keys"),
+    [
+        ("queues: [r]", "queues: [r], processes: 3", ("processes",)),
+        ("queues: [r]", "queues: [r], max_jobs: 3, max_memory: 1GiB", ("max_jobs", "max_memory")),
+        ("queues: [r]", "queues: [r], drain_timeout: 1h", ("drain_timeout",)),
+        ("queues: [r]", "queues: [r], order: strict", ("order",)),
+        ("queues: [r]", "queues: {r: 2}", ("order", "weights.r")),
+    ],
+)
+def test_a_group_changes_in_place(old, new, keys):
+    """What its running dispatcher can take in costs no process, and no other group notices."""
+    found = change(old, new)
+    assert found.names("changed") == ("other",)
+    assert found.names("kept") == ("all", "main")
+    assert next(group for group in found.groups if group.name == "other").because == keys
+
+
+def test_fewer_queues_change_in_place_and_more_only_where_nothing_must_be_loaded():
+    """A queue whose tasks the group has not loaded needs new processes; one that is given up does not."""
+    assert change("queues: [default, q]", "queues: [default]").names("changed") == ("main",)
+    more = change("queues: [r]", "queues: [r, q]")
+    assert next(group for group in more.groups if group.name == "other").because == ("tasks.b.run",)
+    assert more.names("replaced") == ("other",)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key"),
+    [
+        ("queues: [r]", "queues: [r], isolation: process", "isolation"),
+        ("queues: [r]", "queues: [r], user: nobody", "user"),
+        ("queues: [r]", "queues: [r], directory: /tmp", "directory"),
+        ("queues: [r]", "queues: [r], python: /usr/bin/python3", "python"),
+        ("queues: [r]", "queues: [r], environment: {A: '1'}", "environment.A"),
+        ("queues: [r]", "queues: [r], environment_file: [x]", "environment_file"),
+        ("queues: [r]", "queues: [r], pass_environment: [X]", "pass_environment"),
+        ("queues: [r]", "queues: [r], umask: '022'", "umask"),
+    ],
+)
+def test_a_group_is_replaced(old, new, key):
+    """What is fixed when its processes start needs new ones, of that group alone."""
+    found = change(old, new)
+    assert found.names("replaced") == ("other",)
+    assert found.names("kept") == ("all", "main")
+    assert next(group for group in found.groups if group.name == "other").because == (key,)
+
+
+def test_only_keys_are_named_never_values():
+    """A value may be a secret."""
+    found = change('A: "1"', "A: hunter2")
+    assert "hunter2" not in str(found) + str(found.to_dict())
+    assert str(found) == "2 groups kept, 1 replaced (main, because environment.A changed)"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "replaced"),
+    [
+        ("run: x.c", "run: x.d", ("all", "other")),
+        ("run: x.a", "run: x.d", ("all", "main")),
+        ("cron:", "  d: {run: x.d, queue: r}\ncron:", ("all", "other")),
+        ("run: x.b, queue: q", "run: x.b, queue: r", ("other",)),
+        ("  c: {run: x.c, queue: r}\n", "", ()),
+    ],
+)
+def test_code_that_must_be_loaded_replaces_the_groups_that_serve_it(old, new, replaced):
+    """A run that is changed, added or moved; one that is removed concerns nobody."""
+    assert change(old, new).names("replaced") == replaced
+
+
+def test_policies_change_in_place_for_all():
+    """Tasks, cron, queues, retry policies and priorities leave every group as it is."""
+    found = plan(
+        config_of(BASE),
+        config_of(
+            BASE.replace("timeout: 5s", "timeout: {soft: 5s, hard: 9s}, priority: high").replace(
+                "every: 5s", "every: 6s"
+            )
+            + "retry_policies: {p: {}}\npriorities: {high: 9, moderate: 1, low: 0}\n"
+        ),
+    )
+    assert found.names("kept") == ("all", "main", "other")
+    changed = {section.section: (section.added, section.changed, section.removed) for section in found.sections}
+    assert changed == {
+        "tasks": ((), ("b.priority", "b.timeout.hard"), ()),
+        "cron": ((), ("tick.every",), ()),
+        "retry_policies": (("p",), (), ()),
+        "priorities": ((), ("high",), ()),
+    }
+    assert not found.is_empty
+
+
+def test_groups_come_and_go():
+    """Added and removed groups are named, with one sentence for people."""
+    found = change("other: {queues: [r]}", "new: {queues: [r]}")
+    assert (found.names("added"), found.names("removed")) == (("new",), ("other",))
+    assert str(found) == "2 groups kept, 1 added (new), 1 removed (other)"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "broker: {url: 'redis://h'}", "broker: {namespace: x}", "control: {group: root}", "logging: {format: json}",
+        "state_directory: /x", "runtime_directory: /x",
+    ],
+)  # fmt: skip
+def test_what_is_opened_at_start_is_refused(line):
+    """The remedy is in the sentence, and the level alone of logging can be told."""
+    old = config_of(BASE)
+    found = plan(old, config_of(BASE + line + "\n"))
+    assert len(found.refused) == 1
+    assert "restart" in str(found)
+    told = plan(old, dataclasses.replace(old, logging=dataclasses.replace(old.logging, level="debug")))
+    assert (told.told, told.refused) == (("logging.level",), ())
+    assert str(told) == "3 groups kept; logging.level changed"

@@ -1,0 +1,265 @@
+"""Every problem that a file can have, by its code, with its place; and how problems are shown."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fusiond.config.load import load
+from fusiond.config.problems import Problem, as_text
+
+DOCS = Path(__file__).parent.parent / "docs" / "file.md"
+#: what every file below has in addition, after its own lines
+HEAD = "version: 1\n"
+TASK = "tasks: {a: {run: x.y}}\nworkers: {m: {}}\n"
+ROOT = "runs-as-root"  # also there whenever the tests are run by root
+
+
+def found(text, name="fusion.yaml", **environ):
+    """The problems of a file, but for that of who runs the tests."""
+    loaded = load(name, environ=environ, data=text.encode())
+    return [problem for problem in loaded.problems if problem.code != ROOT]
+
+
+# (code, text, what the caret underlines); each text is wrong in this way and no other
+CASES = [
+    # -- structure
+    ("unknown-key", "taks: {}\n", "taks"),
+    ("unknown-key", "queues: {a: {defaults: {runn: x}}}\n", "runn"),
+    ("missing-key", "tasks: {a: {queue: default}}\n", "a"),
+    ("missing-key", "tasks: {a: {run: x.y}}\ncron: {c: {task: a}}\n", "c"),
+    ("missing-key", "broker: {url: 'rediss://h', tls: {cert_file: /x}}\n", "cert_file"),
+    ("exclusive-keys", "tasks: {a: {run: x.y}}\ncron: {c: {task: a, every: 5s, schedule: '@daily'}}\n", "c"),
+    ("exclusive-keys", "broker: {password_file: /x}\n", "password_file"),
+    ("exclusive-keys", "broker: {url: 'redis://h', socket_group: x}\n", "socket_group"),
+    ("exclusive-keys", "broker: {url: 'redis://h', tls: {}}\n", "tls"),
+    ("exclusive-keys", "broker: {url: 'redis://:x@h', password_file: /x}\n", "'redis://:x@h'"),
+    ("exclusive-keys", "queues: {q: }\nworkers: {m: {queues: {q: 1}, order: strict}}\n", "order"),
+    ("wrong-type", "logging: debug\n", "debug"),
+    ("wrong-type", "queues: {a: {max_length: many}}\n", "many"),
+    ("wrong-type", "workers: {m: {environment: {A: null}}}\n", "null"),
+    ("wrong-type", "retry_policies: {p: {retry_on: ValueError}}\n", "ValueError"),
+    ("bad-value", "logging: {level: inf}\n", "inf"),
+    ("bad-value", "queues: {a: {on_full: drop}}\n", "drop"),
+    ("bad-value", "retry_policies: {p: {backoff: expo}}\n", "expo"),
+    ("bad-value", "defaults: {tasks: {expires: 22:30}}\n", "22:30"),
+    ("bad-value", "retry_policies: {p: {jitter: 101%}}\n", "101%"),
+    ("bad-value", "workers: {m: {max_memory: 5 MB}}\n", "5 MB"),
+    ("bad-value", "workers: {m: {queues: [default, '*']}}\n", "'*'"),
+    ("bad-name", "queues: {'a b': {}}\n", "'a b'"),
+    ("bad-name", 'queues: {"a\\n": {}}\n', '"a\\n"'),
+    ("bad-path", "tasks: {a: {run: 'x:y'}}\n", "'x:y'"),
+    ("bad-path", "tasks: {a: {run: send}}\n", "send"),
+    ("out-of-range", "priorities: {high: 256}\n", "256"),
+    ("out-of-range", "workers: {m: {processes: 0}}\n", "0"),
+    ("out-of-range", "retry_policies: {p: {max_attempts: 0}}\n", "0"),
+    ("out-of-range", "tasks: {a: {run: x.y, timeout: 0s}}\nworkers: {m: {}}\n", "0s"),
+    ("out-of-range", "tasks: {a: {run: x.y}}\ncron: {c: {task: a, every: 999ms}}\n", "999ms"),
+    ("missing-unit", "tasks: {a: {run: x.y, timeout: 90}}\n", "90"),
+    ("missing-unit", "tasks: {a: {run: x.y, timeout: '90'}}\n", "'90'"),
+    ("missing-unit", "tasks: {a: {run: x.y, timeout: {soft: 90}}}\n", "90"),
+    ("missing-unit", "retry_policies: {p: {backoff: [1s, 5]}}\n", "5"),
+    ("missing-unit", "workers: {m: {max_memory: 512}}\n", "512"),
+    ("empty", "workers: {m: {queues: []}}\n", "queues"),
+    ("empty", "broker: {url: ''}\n", "''"),
+    ("too-long", f"tasks: {{a: {{run: x.y, description: {'d' * 201}}}}}\n", "d" * 201),
+    ("duplicate-item", "workers: {m: {queues: [default, 'default']}}\n", "'default'"),
+    ("duplicate-key", "queues: {a: {}, a: {}}\n", "a"),
+    ("yaml-boolean", "queues: {q: {suspended: yes}}\n", "yes"),
+    ("yaml-quote", "workers: {m: {umask: 022}}\n", "022"),
+    ("yaml-quote", "broker: {namespace: 12}\n", "12"),
+    # -- references
+    ("unknown-queue", "tasks: {a: {run: x.y, queue: emial}}\n", "emial"),
+    ("unknown-queue", "workers: {m: {queues: [emial]}}\n", "emial"),
+    ("unknown-queue", "workers: {m: {queues: {emial: 2}}}\n", "emial"),
+    ("unknown-priority", "tasks: {a: {run: x.y, priority: hihg}}\n", "hihg"),
+    ("unknown-priority", "priorities: {moderate: 1}\nqueues: {default: {defaults: {priority: high}}}\n", "high"),
+    ("unknown-retry-policy", "defaults: {tasks: {retry: stanard}}\n", "stanard"),
+    ("unknown-task", "cron: {c: {task: b, every: 5s}}\n", "b"),
+    # -- schedules
+    ("unknown-timezone", TASK + "cron: {c: {task: a, schedule: '@daily', timezone: Europe/Berln}}\n", "Europe/Berln"),
+    ("unknown-timezone", TASK + "cron: {c: {task: a, schedule: '@daily', timezone: Europe}}\n", "Europe"),
+    ("unknown-timezone", TASK + "cron: {c: {task: a, schedule: '@daily', timezone: ../UTC}}\n", "../UTC"),
+    *(
+        ("bad-schedule", f"{TASK}cron: {{c: {{task: a, schedule: '{text}'}}}}\n", f"'{text}'")
+        for text in (
+            "* * * *", "* * * * * *", "99 * * * *", "a b c d e", "@dayly", "@reboot", "22:30", "H * * * *", "R * * * *",
+        )
+    ),
+    ("never-fires", TASK + "cron: {c: {task: a, schedule: '0 0 30 2 *'}}\n", "'0 0 30 2 *'"),
+    ("ignored-key", TASK + "cron: {c: {task: a, every: 5s, timezone: UTC}}\n", "timezone"),
+    # -- the broker
+    *(
+        ("bad-url", f"broker: {{url: '{url}'}}\n", f"'{url}'")
+        for url in (
+            "localhost:6379", "redis+sentinel://h/x", "redis+cluster://h", "http://h", "redis://h:99999",
+            "redis://h:x", "redis://",
+            "redis://h/db", "unix://", "embeded",
+        )
+    ),
+    ("secret-in-clear", "broker: {url: 'redis://:hunter2@h'}\n", "'redis://:hunter2@h'"),
+    # -- traps
+    ("yaml-boolean", TASK + "cron: {c: {task: a, every: 5s, kwargs: {x: {y: [on]}}}}\n", "on"),
+    ("leading-zero", TASK + "cron: {c: {task: a, every: 5s, args: [0123]}}\n", "0123"),
+    ("tilde", "state_directory: ~/x\n", "~/x"),
+    ("tilde", "workers: {m: {directory: ~ada}}\n", "~ada"),
+    # -- values
+    ("timeout-order", "tasks: {a: {run: x.y, timeout: {soft: 10s, hard: 10s}}}\nworkers: {m: {}}\n", "10s"),
+    ("short-drain", "tasks: {a: {run: x.y, timeout: 25s}}\nworkers: {m: {}}\n", "m"),
+    ("short-drain", TASK.replace("m: {}", "m: {drain_timeout: 60s}"), "60s"),
+    ("no-default-priority", "priorities: {urgent: 9}\n" + TASK, "a"),
+    (
+        "keyword-taken",
+        "tasks: {a: {run: x.y, pass_job: j}}\nworkers: {m: {}}\ncron: {c: {task: a, every: 5s, kwargs: {j: 1}}}\n",
+        "1",
+    ),
+    ("ignored-key", "retry_policies: {standard: {backoff: [1s], delay: 1s}}\n", "delay"),
+    ("ignored-key", "retry_policies: {standard: {backoff: fixed, max_delay: 1s}}\n", "max_delay"),
+    ("delay-above-max", "retry_policies: {standard: {delay: 1h}}\n", "1h"),
+    # -- usage
+    ("unused-policy", "retry_policies: {p: {}}\n", "p"),
+    ("unused-queue", "queues: {q: {}}\nworkers: {m: {}}\n", "q"),
+    (
+        "unserved-queue",
+        "queues: {q: {}}\ntasks: {a: {run: x.y, queue: q}, b: {run: x.y}}\nworkers: {m: {queues: [default]}}\n",
+        "q",
+    ),
+    (
+        "unserved-queue",
+        "queues: {q: {}}\ntasks: {a: {run: x.y}, b: {run: x.y, queue: q}}\nworkers: {m: {queues: [q]}}\n",
+        "a",
+    ),
+    ("no-workers", "tasks: {a: {run: x.y}}\n", "tasks"),
+    # -- the machine
+    ("unknown-user", "workers: {m: {user: no_such_user}}\n", "no_such_user"),
+    ("unknown-group", "control: {group: no_such_group}\n", "no_such_group"),
+    ("missing-directory", "workers: {m: {directory: /no/such}}\n", "/no/such"),
+    ("missing-directory", "logging: {file: /no/such/log}\n", "/no/such/log"),
+    ("missing-python", "workers: {m: {python: no/python}}\n", "no/python"),
+    ("missing-file", "workers: {m: {environment_file: [/no/such]}}\n", "/no/such"),
+    ("missing-file", "broker: {url: 'redis://h', password_file: /no/such}\n", "/no/such"),
+]  # fmt: skip
+WARNINGS = {
+    "ignored-key", "secret-in-clear", "leading-zero", "short-drain", "delay-above-max", "unused-policy", "unused-queue",
+    "unserved-queue", "no-workers", "unknown-user", "unknown-group", "missing-directory", "missing-python",
+    "missing-file",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "underlined"), CASES, ids=[f"{code}-{n}" for n, (code, *_) in enumerate(CASES)]
+)
+def test_each_mistake_is_found_at_its_place_with_a_remedy(code, text, underlined):
+    """One mistake, one problem: its code, its exact place, what to do."""
+    problems = found(HEAD + text)
+    assert [problem.code for problem in problems] == [code], as_text(problems)
+    (problem,) = problems
+    start = problem.column - 1
+    assert problem.excerpt[start : start + problem.width] == underlined
+    assert problem.excerpt == (HEAD + text).splitlines()[problem.line - 1]
+    assert problem.remedy
+    warns = code in WARNINGS or (code == "yaml-boolean" and "kwargs" in text)
+    assert problem.severity == ("warning" if warns else "error")
+
+
+def test_every_code_is_in_the_docs_and_every_documented_code_exists():
+    """docs/file.md has one table of codes, with neither more nor fewer than the code has."""
+    documented = set(re.findall(r"^\| `([a-z0-9-]+)` \| .* \| (?:error|warning)", DOCS.read_text(), re.MULTILINE))
+    room = Path(load.__code__.co_filename).parent
+    texts = "\n".join(path.read_text() for path in room.rglob("*.py"))
+    unknown = {f"unknown-{kind}" for kind in ("queue", "task", "priority", "retry-policy")}
+    for code in documented - unknown:
+        assert f'"{code}"' in texts, code
+    assert {code for code, *_ in CASES} | unknown <= documented
+    calls = r'(?:error|warning|Sentence|Explanation|_whole)\(\s*(?:\w+(?:\.\w+)*, )?"([a-z0-9-]+)"'
+    said = set(re.findall(calls, texts)) - {"error", "warning"}
+    assert said <= documented
+
+
+def test_all_problems_are_told_at_once():
+    """Structure, references and schedules: a person sees each of them in one go, sorted by place."""
+    problems = found(
+        "version: 1\nqueues: {emial: {max_length: -1}}\ntasks: {a: {run: x.y, queue: email, timeout: 5}}\n"
+        "cron: {c: {task: b, schedule: '* *'}}\nworkers: {m: {queues: [sms], procesess: 2}}\n"
+    )
+    assert [problem.code for problem in problems] == [
+        "out-of-range", "unknown-queue", "missing-unit", "unknown-task", "bad-schedule", "unknown-queue", "unknown-key",
+    ]  # fmt: skip
+    assert problems == sorted(problems)
+
+
+def test_did_you_mean():
+    """A typing mistake is answered with the nearest name."""
+    (problem,) = found("version: 1\nqueues: {email: {}}\ntasks: {a: {run: x.y, queue: emial}}\n")
+    assert problem.remedy == "did you mean 'email'?"
+    (problem,) = found("version: 1\nworkers: {m: {procesess: 2}}\n")
+    assert problem.remedy == "did you mean 'processes'?"
+
+
+def test_the_text_face_points_at_the_place():
+    """file:line:column, severity, sentence, remedy, code; the line; a caret beneath the value."""
+    text = as_text(found("version: 1\nqueues: {email: {}}\ntasks: {a: {run: x.y, queue: emial}}\n", name="etc/f.yaml"))
+    assert text.splitlines() == [
+        "etc/f.yaml:3:30: error: queue 'emial' is not declared; did you mean 'email'?   [unknown-queue]",
+        "    3 | tasks: {a: {run: x.y, queue: emial}}",
+        "                                     ^^^^^",
+    ]
+
+
+def test_the_caret_stands_beneath_wide_characters():
+    """Two columns for a wide character, none for a combining one."""
+    excerpt = "日e\u0301: xy"
+    *_, line, caret = as_text([Problem("f", 1, 6, "error", "c", "m", "", 2, excerpt)]).splitlines()
+    assert line == f"    1 | {excerpt}"
+    assert caret == " " * (len("    1 | ") + 5) + "^^"
+
+
+def test_a_very_long_line_is_cut_around_the_mistake():
+    """The excerpt stays readable, and the caret beneath the value."""
+    problem = found("version: 1\nqueues: {" + "".join(f"q{n}: {{}}, " for n in range(100)) + "bad name: {}}\n")[-1]
+    _, line, caret = as_text([problem]).splitlines()
+    assert len(line) < 200
+    assert line[caret.index("^") : caret.rindex("^") + 1] == "bad name"
+
+
+def test_secrets_are_not_shown():
+    """Neither a password of a URL nor what a variable held is ever in a problem."""
+    problems = found("version: 1\nbroker: {url: 'redis://u:hunter2@h/db', name: x}\n")
+    problems += found(
+        "version: 1\nbroker: {url: '${URL}', namespace: '${SECRET}'}\n", URL="redis://:hunter2@h:x", SECRET="hunter2 "
+    )
+    problems += found(
+        "version: 1\ntasks: {a: {run: x.y, queue: '${SECRET}', timeout: '${SECRET}'}}\n", SECRET="hunter2"
+    )
+    assert len(problems) >= 5
+    for problem in problems:
+        assert "hunter2" not in as_text([problem])
+        assert "hunter2" not in str(problem.to_dict())
+
+
+def test_a_file_cannot_drive_the_terminal():
+    """Control characters of a file are never printed as they are."""
+    problems = found('version: 1\nqueues: {"\\e[31m": {}, "a\\u202eb": {}}\n')
+    assert len(problems) == 2
+    assert all(char.isprintable() or char == "\n" for char in as_text(problems))
+
+
+@given(st.builds(Problem, st.text(), st.integers(0), st.integers(1, 9), st.just("error"), st.text(), st.text()))
+def test_a_problem_survives_json(problem):
+    """What the validating helper prints is what the daemon shows."""
+    assert Problem.from_dict(problem.to_dict()) == problem
+
+
+def test_what_this_machine_lacks_is_an_error_where_it_is_about_to_run(tmp_path):
+    """A warning for a linter elsewhere, a refusal here."""
+    path = tmp_path / "fusion.yaml"
+    path.write_text("version: 1\nworkers: {m: {directory: no, user: no_such_user, python: no/python}}\n")
+    for to_run, severity in ((False, "warning"), (True, "error")):
+        loaded = load(path, environ=os.environ, to_run=to_run)
+        of_machine = [problem for problem in loaded.problems if problem.code != "unsafe-file"]
+        assert {problem.severity for problem in of_machine} == {severity}
+        assert len(of_machine) == 3
+        assert (loaded.config is None) == to_run

@@ -1,0 +1,150 @@
+"""The snapshot file, and the helper process that writes a candidate."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+
+import pytest
+
+from fusiond.config import snapshot
+from fusiond.config.model import Config, Queue, Task
+from fusiond.config.problems import Problem
+from fusiond.errors import ConfigError
+
+ONE = Config(tasks={"a": Task("a", "x.y")})
+TWO = Config(tasks={"a": Task("a", "x.z")}, queues={"default": Queue("default"), "ü": Queue("ü", max_length=3)})
+
+
+def test_what_is_written_is_read(tmp_path):
+    """Generation, hash, source and Config come back as they went."""
+    written = snapshot.write(tmp_path / "s.json", TWO, generation=7, source="/etc/fusion.yaml")
+    assert snapshot.read_snapshot(tmp_path / "s.json") == written
+    assert written.config == TWO
+    assert written.hash == snapshot.content_hash(TWO) != snapshot.content_hash(ONE)
+
+
+def test_only_the_owner_can_read_it_whatever_the_umask(tmp_path):
+    """A Config may hold secrets."""
+    before = os.umask(0)
+    try:
+        snapshot.write(tmp_path / "s.json", ONE, generation=1)
+        snapshot.write(tmp_path / "s.json", TWO, generation=2)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "s.json").stat().st_mode) == 0o600
+    assert [path.name for path in tmp_path.iterdir()] == ["s.json"]
+
+
+def test_promote_keeps_the_one_before(tmp_path):
+    """Candidate -> current -> last good, by renames."""
+    current, last_good, candidate = (tmp_path / name for name in ("current.json", "last-good.json", "candidate-1.json"))
+    for number, config in enumerate((ONE, TWO), 1):
+        assert snapshot.next_generation(current) == number
+        snapshot.write(candidate, config, generation=number)
+        snapshot.promote(candidate, current, last_good)
+    assert snapshot.read_snapshot(current).config == TWO
+    assert snapshot.read_snapshot(last_good).config == ONE
+    assert not candidate.exists()
+
+
+def test_a_write_that_fails_leaves_the_old_one(tmp_path, monkeypatch):
+    """A full disk costs neither the old snapshot nor a stray file."""
+    snapshot.write(tmp_path / "s.json", ONE, generation=1)
+
+    def full(_descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        snapshot.write(tmp_path / "s.json", TWO, generation=2)
+    assert snapshot.read_snapshot(tmp_path / "s.json").config == ONE
+    assert [path.name for path in tmp_path.iterdir()] == ["s.json"]
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{}", b"[]", b"\xff", b'{"generation": 1, "hash": "x", "config": {"bogus": 1}}']
+)
+def test_what_is_no_snapshot_is_refused_in_one_sentence(tmp_path, content):
+    """A snapshot of another version is not guessed at; numbering starts anew."""
+    path = tmp_path / "s.json"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match="start the daemon anew"):
+        snapshot.read_snapshot(path)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        snapshot.read_snapshot(tmp_path / "none.json")
+    assert snapshot.next_generation(path) == 1
+
+
+def candidate(tmp_path, text=None, **environ):
+    """Run the helper on a file; its exit status and what it printed."""
+    if text is not None:
+        (tmp_path / "fusion.yaml").write_text(text)
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-P",
+            "-m",
+            "fusiond.config.candidate",
+            "fusion.yaml",
+            "--out",
+            "out.json",
+            "--generation",
+            "5",
+        ],
+        cwd=tmp_path,
+        env={**os.environ, **environ},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr == ""
+    return done.returncode, json.loads(done.stdout)
+
+
+def test_a_good_file_becomes_a_candidate(tmp_path):
+    """Exit 0: the snapshot is there, its hash is printed, and what to watch."""
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "x.yaml").write_text("queues: {default: {}}\n")
+    status, said = candidate(tmp_path, "version: 1\ninclude: ['d/*.yaml']\nbroker: {namespace: '${NS}'}\n", NS="shop")
+    assert (status, said["problems"]) == (0, [])
+    found = snapshot.read_snapshot(tmp_path / "out.json")
+    assert (found.generation, found.hash, found.source) == (5, said["hash"], str(tmp_path / "fusion.yaml"))
+    assert found.config.broker.namespace == "shop"
+    assert said["files"] == [str(tmp_path / name) for name in ("fusion.yaml", "d/x.yaml", "d/*.yaml")]
+
+
+def test_a_bad_file_leaves_no_candidate(tmp_path):
+    """Exit 1: the problems, each of which can be shown as it is."""
+    status, said = candidate(tmp_path, "version: 1\nqueues: {q: {max_length: 0}}\n")
+    assert (status, said["hash"]) == (1, None)
+    assert [Problem.from_dict(problem).code for problem in said["problems"]] == ["out-of-range"]
+    assert not (tmp_path / "out.json").exists()
+
+
+def test_a_missing_file_is_unreadable(tmp_path):
+    """Exit 2, with the path to watch until it is there."""
+    status, said = candidate(tmp_path)
+    assert (status, said["problems"][0]["code"]) == (2, "unreadable")
+    assert said["files"] == [str(tmp_path / "fusion.yaml")]
+
+
+def test_a_snapshot_that_cannot_be_written_is_told(tmp_path):
+    """Exit 2: the reason is a problem as any other."""
+    (tmp_path / "out.json").mkdir()
+    (tmp_path / "out.json" / "x").touch()
+    status, said = candidate(tmp_path, "version: 1\n")
+    assert (status, said["hash"], said["problems"][0]["code"]) == (2, None, "unwritable")
+
+
+def test_programs_read_their_snapshot_without_yaml(tmp_path):
+    """A program loads neither a parser nor the schema to know its configuration."""
+    snapshot.write(tmp_path / "s.json", ONE, generation=1)
+    code = (
+        "import sys; from fusiond.config.snapshot import read_snapshot; read_snapshot(sys.argv[1]);"
+        "import fusiond.config.units, fusiond.config.diff, fusiond.config.problems;"
+        "print(sorted({'yaml', 'jsonschema', 'croniter'} & {name.split('.')[0] for name in sys.modules}))"
+    )
+    command = [sys.executable, "-P", "-c", code, str(tmp_path / "s.json")]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "[]\n"
