@@ -6,6 +6,7 @@ import stat
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from running import STANDINS, Running, alive, until
@@ -42,10 +43,10 @@ def test_a_crash_loop_is_slowed_down(daemon):
     daemon.start(file("main: {environment: {ACT: crash}}"), wait=False)
     until(lambda: len(daemon.heard("worker:main@1")) == 3)
     until(lambda: daemon.programs()["worker:main@1"]["state"] == "BACKOFF")
+    assert daemon.programs()["worker:main@1"]["reason"] == "ended with status 3"
     began = time.monotonic()
     until(lambda: len(daemon.heard("worker:main@1")) == 4)
     assert time.monotonic() - began > 0.3
-    assert daemon.programs()["worker:main@1"]["reason"] == "ended with status 3"
 
 
 def test_a_program_that_cannot_run_is_not_started_again(daemon):
@@ -59,7 +60,7 @@ def test_a_program_that_cannot_run_is_not_started_again(daemon):
 
 
 def test_a_killed_daemon_leaves_no_strays(daemon):
-    """kill -9 of the supervisor: each program sees its link end, and ends; a new daemon takes the directory over."""
+    """A kill -9 of the supervisor: each program sees its link end, and ends; a new daemon takes the directory over."""
     daemon.start(file("main: {}, other: {}"))
     pids = {program["pid"] for program in daemon.programs().values()}
     daemon.kill(daemon.process.pid)
@@ -90,11 +91,11 @@ def test_a_second_signal_is_passed_on(daemon):
 
 
 def test_a_program_that_does_not_end_is_killed(daemon):
-    """SIGKILL follows SIGTERM after the group's drain_timeout and the time to settle."""
+    """SIGKILL follows SIGTERM after the group's drain_timeout and the time to settle (1 s here)."""
     daemon.start(file("main: {drain_timeout: 1s, environment: {ACT: stubborn}}"))
     began = time.monotonic()
     assert daemon.stop(40) == 0
-    assert 14 < time.monotonic() - began < 25
+    assert 1.9 < time.monotonic() - began < 15
 
 
 def test_systemd_variables_stay_with_the_daemon(daemon):
@@ -167,8 +168,8 @@ def test_an_idle_daemon_sleeps(daemon):
 
     def turns():
         path = f"/proc/{daemon.process.pid}/task/{daemon.process.pid}/status"
-        with open(path) as lines:
-            return next(int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt_switches"))
+        lines = Path(path).read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt_switches"))
 
     # It has to come to rest first: half a second without a turn.
     until(lambda: _same_after(turns, 0.5))
@@ -185,13 +186,34 @@ def test_nothing_but_the_link_is_inherited(daemon):
     """A program has standard streams, its link, and what it opened itself: no listening socket, no lock."""
     daemon.start(file("main: {}"))
     pid = daemon.pid("worker:main@1")
-    held = {os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")}
-    assert not [name for name in held if name.endswith(("/lock", "candidate-2.json"))]
-    before = len(os.listdir(f"/proc/{daemon.process.pid}/fd"))
+    held = {str(fd.readlink()) for fd in Path(f"/proc/{pid}/fd").iterdir()}
+    assert not [name for name in held if name.endswith(("/lock", ".json"))]
+    before = _descriptors(daemon)
     for _ in range(5):
         daemon.kill(daemon.pid("worker:main@1"))
-        daemon_deaths = daemon.programs()["worker:main@1"]["deaths"]
-        until(lambda deaths=daemon_deaths: daemon.programs()["worker:main@1"]["deaths"] >= deaths)
-        _supervisorctl(daemon, "start", "worker:main@1")
+        _supervisorctl(daemon, "restart", "worker:main@1")
         until(lambda: daemon.programs()["worker:main@1"]["ready"])
-    until(lambda: len(os.listdir(f"/proc/{daemon.process.pid}/fd")) <= before + 1)
+    until(lambda: _descriptors(daemon) <= before)
+
+
+def _descriptors(daemon):
+    daemon.status()  # that its connection is there both times
+    return len(list(Path(f"/proc/{daemon.process.pid}/fd").iterdir()))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a PID namespace needs root")
+def test_as_pid_1_it_reaps_orphans(daemon):
+    """In a container, whatever a job left behind is waited for, and a reload's helper still gets its status."""
+    daemon.command = ("unshare", "--pid", "--fork", "--kill-child", *daemon.command)
+    daemon.start(file("main: {environment: {ACT: orphan}}"))
+    assert daemon.status()["pid"] == 1
+    (inside,) = _children(daemon.process.pid)
+    assert daemon.reload(file("main: {processes: 2, environment: {ACT: orphan}}"))["result"] in ("applied", "unchanged")
+    # The scheduler and the dispatcher; the grandchild was adopted, ended, and is no zombie.
+    until(lambda: len(_children(inside)) == 2)
+    os.kill(inside, signal.SIGTERM)
+    assert daemon.process.wait(10) == 0
+
+
+def _children(pid):
+    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]

@@ -9,6 +9,8 @@ import pytest
 from supervisor import http, options, poller, process, rpcinterface, states, supervisord, xmlrpc
 from supervisor.medusa import asyncore_25
 
+LOGGER = "logger_object"
+
 
 def source(function):
     return inspect.getsource(function)
@@ -47,7 +49,7 @@ def source(function):
         (supervisord.Supervisor, "handle_signal", ["self"]),
         (supervisord.Supervisor, "ordered_stop_groups_phase_1", ["self"]),
         (rpcinterface.SupervisorNamespaceRPCInterface, "__init__", ["self", "supervisord"]),
-        (http.supervisor_af_unix_http_server, "__init__", ["self", "socketname", "sockchmod", "sockchown", "logger_object"]),
+        (http.supervisor_af_unix_http_server, "__init__", ["self", "socketname", "sockchmod", "sockchown", LOGGER]),
         (http.logtail_handler, "__init__", ["self", "supervisord"]),
         (xmlrpc.supervisor_xmlrpc_handler, "__init__", ["self", "supervisord", "subinterfaces"]),
         (xmlrpc.SystemNamespaceRPCInterface, "__init__", ["self", "namespaces"]),

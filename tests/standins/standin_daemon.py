@@ -7,6 +7,7 @@ from pathlib import Path
 from fusiond import cli
 from fusiond.supervise import programs
 
+programs.SETTLE = 1.0
 programs.WORKER_MODULE = programs.SCHEDULER_MODULE = "standin_program"
 
 if __name__ == "__main__":

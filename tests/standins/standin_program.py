@@ -3,7 +3,8 @@ A program that only speaks with its supervisor: no Redis, no task code.
 
 What it does is said by its group's `environment`, so that a test steers it through the file:
 
-    ACT       ready (default), fail, crash, never, deaf (ready, acknowledges nothing), stubborn (ignores SIGTERM)
+    ACT       ready (default), fail, crash, never, deaf (ready, acknowledges nothing), stubborn (ignores SIGTERM),
+              orphan (leaves a grandchild)
     BUSY      slots that it says are busy while it drains; it ends when `done-<group>` appears beside the snapshot
 """
 
@@ -13,6 +14,7 @@ import contextlib
 import json
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -58,6 +60,9 @@ async def main() -> int:  # noqa: C901 - a script
     if act == "fail":
         link.say(**{"is": "failed", "reason": "shop.missing: no module named 'shop'"})
         return 78
+    if act == "orphan":
+        # Its grandchild outlives its child, and falls to PID 1.
+        subprocess.run(["sh", "-c", "sleep 0.2 &"], check=True)
     if act == "crash":
         return 3
     if act != "never":

@@ -1,0 +1,105 @@
+"""A program's end of its link, over a real socket pair."""
+
+import asyncio
+import json
+import os
+import socket
+
+import pytest
+
+from fusiond.program import LINK, NAME, TAIL, Link
+
+
+@pytest.fixture
+def pair():
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.settimeout(5)
+    yield ours, theirs
+    ours.close()
+
+
+def link_over(theirs, monkeypatch):
+    monkeypatch.setenv(LINK, str(theirs.detach()))
+    monkeypatch.setenv(NAME, "worker:main@3")
+    monkeypatch.setenv(TAIL, "/tmp/tail.log")
+    return Link.from_environment()
+
+
+def test_by_hand_there_is_no_link(monkeypatch):
+    """Without a supervisor nothing is said, nothing is heard, and nothing raises."""
+    monkeypatch.delenv(LINK, raising=False)
+    link = Link.from_environment()
+    assert not link.supervised
+
+    async def run():
+        link.start(lambda _: pytest.fail("heard"), lambda: pytest.fail("lost"))
+        link.say(**{"is": "ready"})
+        link.close()
+
+    asyncio.run(run())
+
+
+def test_the_descriptor_is_taken_and_not_passed_on(pair, monkeypatch):
+    """The variables leave the environment and the socket is closed on exec, so that no child holds it."""
+    link = link_over(pair[1], monkeypatch)
+    assert link.supervised
+    assert (link.name, str(link.tail)) == ("worker:main@3", "/tmp/tail.log")
+    assert not {LINK, NAME, TAIL} & set(os.environ)
+    assert not os.get_inheritable(link._sock.fileno())
+    link.close()
+
+
+def test_commands_are_heard_one_by_one_and_answers_are_said(pair, monkeypatch):
+    """One JSON object a packet, both ways, in order."""
+    link = link_over(pair[1], monkeypatch)
+
+    async def run():
+        heard, done = [], asyncio.Event()
+
+        def hear(command):
+            heard.append(command)
+            if command == {"do": "drain"}:
+                done.set()
+
+        link.start(hear, lambda: None)
+        for command in ({"do": "leave", "slots": 2}, {"do": "go"}, {"do": "drain"}):
+            pair[0].send(json.dumps(command).encode())
+        await asyncio.wait_for(done.wait(), 5)
+        link.say(**{"is": "busy", "slots": 2})
+        link.close()
+        return heard
+
+    assert asyncio.run(run()) == [{"do": "leave", "slots": 2}, {"do": "go"}, {"do": "drain"}]
+    assert json.loads(pair[0].recv(4096)) == {"is": "busy", "slots": 2}
+
+
+def test_a_dead_supervisor_is_noticed_once(pair, monkeypatch):
+    """EOF: whatever came before is heard, then `on_lost` is called, once."""
+    link = link_over(pair[1], monkeypatch)
+
+    async def run():
+        seen, lost = [], asyncio.Event()
+
+        def on_lost():
+            seen.append("lost")
+            lost.set()
+
+        link.start(lambda command: seen.append(command["do"]), on_lost)
+        pair[0].send(b'{"do": "go"}')
+        pair[0].close()
+        await asyncio.wait_for(lost.wait(), 5)
+        await asyncio.sleep(0)
+        return seen
+
+    assert asyncio.run(run()) == ["go", "lost"]
+    assert not link.supervised
+    link.say(**{"is": "ready"})
+
+
+def test_say_does_not_block_on_a_stopped_supervisor(pair, monkeypatch):
+    """What is not read is dropped once the socket is full; nothing waits and nothing raises."""
+    link = link_over(pair[1], monkeypatch)
+    for number in range(5000):
+        link.say(**{"is": "busy", "slots": number})
+    assert json.loads(pair[0].recv(4096)) == {"is": "busy", "slots": 0}
+    link.close()
