@@ -1,0 +1,41 @@
+"""`python -m benchmarks [NAME …] [--json] [--scale N]`."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import subprocess
+
+from benchmarks.figures import Figure, machine
+from fusiond.supervise.server import find_server
+
+#: in the order in which they run
+MEASURES = ("drain", "latency", "enqueue", "idle", "commands", "startup")
+
+
+def main() -> None:
+    """Run the measures and print each figure as it comes."""
+    parser = argparse.ArgumentParser(prog="benchmarks", description="What it does in a second, beside the gates.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(MEASURES))
+    parser.add_argument("--json", action="store_true", help="one document at the end")
+    parser.add_argument("--scale", type=float, default=1.0, help="a share of the jobs, for trying out")
+    options = parser.parse_args()
+    if unknown := set(options.names) - set(MEASURES):
+        parser.error(f"no measure {', '.join(sorted(unknown))}; there are {', '.join(MEASURES)}")
+    server = subprocess.run([find_server(), "--version"], capture_output=True, text=True, check=True).stdout
+    where = machine(" ".join(server.split()[:1] + [word for word in server.split() if word.startswith("v=")]))
+    if not options.json:
+        print(where)
+    figures: list[Figure] = []
+    for name in options.names or MEASURES:
+        for figure in importlib.import_module(f"benchmarks.{name}").measure(options.scale):
+            figures.append(figure)
+            if not options.json:
+                print(figure.line(), flush=True)
+    if options.json:
+        print(json.dumps({"machine": where, "figures": [figure.to_dict() for figure in figures]}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

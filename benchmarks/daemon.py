@@ -1,0 +1,129 @@
+"""A real daemon in a directory of its own: `fusiond run -c FILE`, started and told as systemd does."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Self
+
+from benchmarks import processes
+from fusiond import Client, paths
+from fusiond.broker.broker import Broker
+from fusiond.broker.call import plain
+from fusiond.broker.connection import connect
+from fusiond.config import model
+
+#: where the `fusiond` of this interpreter is
+COMMAND = str(Path(sys.executable).parent / "fusiond")
+#: where the jobs' functions are
+APP = Path(__file__).parent / "app"
+#: the queue that all measures use
+QUEUE = "default"
+#: seconds that anything may take before the measure is given up
+PATIENCE = 120.0
+
+_FILE = """\
+version: 1
+broker: {{url: "{url}"}}
+tasks:
+  noop: {{run: bench_tasks.noop}}
+  clock: {{run: bench_tasks.clock}}
+workers:
+{groups}"""
+_GROUP = """\
+  {name}:
+    {{queues: [{queue}], processes: {processes}, isolation: {isolation}, directory: {app}, environment: {{N: "{seed}"}}}}
+"""
+
+
+def group(isolation: str, count: int, name: str = "main", seed: str = "") -> str:
+    """A worker group, as a line of the file; another `seed` makes it another group to a reload."""
+    return _GROUP.format(name=name, queue=QUEUE, processes=count, isolation=isolation, app=APP, seed=seed)
+
+
+class Daemon:
+    """One daemon, ready at the begin of the block and gone at its end."""
+
+    def __init__(self, *groups: str, url: str = "embedded") -> None:
+        """`groups`: lines that `group` has made; `url`: of the Redis."""
+        self._directory = Path(tempfile.mkdtemp(prefix="fb", dir="/tmp"))
+        self._file, self._log = self._directory / "fusion.yaml", self._directory / "log"
+        runtime = self._directory / "r"
+        self.url = f"unix://{paths.redis_socket(runtime)}" if url == "embedded" else url
+        self._written = url
+        self.write(*groups)
+        self._notified = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._notified.bind(str(self._directory / "notify"))
+        self._notified.settimeout(PATIENCE)
+        environment = {"STATE_DIRECTORY": str(self._directory / "s"), "RUNTIME_DIRECTORY": str(runtime)}
+        self._environment = {**os.environ, **environment, "NOTIFY_SOCKET": str(self._directory / "notify")}
+        self.broker = Broker(model.Broker().namespace)
+        self.connection = connect(model.Broker(url=self.url), runtime)
+        #: seconds from its start until all of its programs were ready
+        self.started_in = 0.0
+
+    def __enter__(self) -> Self:
+        began = time.monotonic()
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [COMMAND, "run", "-c", str(self._file)], stdout=log, stderr=log, env=self._environment
+            )
+        self.await_ready()
+        self.started_in = time.monotonic() - began
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.connection.close()
+        self._process.terminate()
+        self._process.wait(PATIENCE)
+        self._notified.close()
+        shutil.rmtree(self._directory)
+
+    def write(self, *groups: str) -> None:
+        """Save the file as editors do: written beside, and renamed over it."""
+        fresh = self._file.with_suffix(".new")
+        fresh.write_text(_FILE.format(url=self._written, groups="".join(groups)))
+        fresh.replace(self._file)
+
+    def await_ready(self) -> None:
+        """Until it says READY: after its start, and after each reload."""
+        try:
+            while b"READY=1" not in self._notified.recv(65536).split(b"\n"):
+                pass
+        except TimeoutError:
+            raise SystemExit(f"the daemon is not ready:\n{self._log.read_text()}") from None
+
+    def use(self) -> dict[str, processes.Use]:
+        """CPU and memory of Redis and of all other processes of the daemon."""
+        return processes.use(self._process.pid)
+
+    def client(self) -> Client:
+        """A producer."""
+        return Client(self.url)
+
+    def suspend(self, *, on: bool) -> None:
+        """Have nothing claimed, or let it go on."""
+        self.connection.run(self.broker.suspend(QUEUE, by="operator", on=on))
+
+    def finished(self) -> int:
+        """Jobs that have run and whose results are kept."""
+        return self.connection.run(self.broker.counts(QUEUE)).finished
+
+    def await_finished(self, count: int) -> None:
+        """Until so many jobs are finished."""
+        deadline = time.monotonic() + PATIENCE
+        while (found := self.finished()) < count:
+            if time.monotonic() > deadline:
+                raise SystemExit(f"{found} of {count} jobs are finished:\n{self._log.read_text()[-2000:]}")
+            time.sleep(0.005)
+
+    def server(self) -> dict[str, Any]:
+        """What INFO says."""
+        text = self.connection.run(plain(bytes.decode, "INFO"))
+        return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)

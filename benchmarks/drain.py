@@ -1,0 +1,52 @@
+"""
+How fast a backlog of jobs that do nothing is worked off, results kept.
+
+1. enqueue   while the queue is suspended
+2. resume    and count until every job is finished
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from benchmarks.daemon import Daemon, group
+from benchmarks.figures import Figure, spread
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: of each measure
+RUNS = 3
+
+
+def measure(scale: float = 1.0) -> Iterator[Figure]:
+    """50,000 jobs with children that are reused, 5,000 with a fork for each."""
+    yield _drain("process", 8, int(50_000 * scale), floor=30_000)
+    for count in (2, 4, 8):
+        yield _drain("fork", count, int(5_000 * scale), floor=1_500)
+
+
+def _drain(isolation: str, count: int, jobs: int, floor: float) -> Figure:
+    with Daemon(group(isolation, count)) as daemon:
+        runs = [run(daemon, jobs) for _ in range(RUNS)]
+    speed, note = spread([jobs / seconds for seconds, _, _ in runs])
+    ours, redis = (min(run[kind] for run in runs) / jobs * 1e3 for kind in (1, 2))
+    note += f"; CPU per job {ours:.3f} ms, Redis {redis:.3f} ms"
+    return Figure(f"drain {jobs:,} jobs, {isolation}, {count} children", speed, "jobs/s", floor=floor, note=note)
+
+
+def run(daemon: Daemon, jobs: int) -> tuple[float, float, float]:
+    """Work off a backlog: seconds, and CPU seconds of the daemon and of Redis."""
+    daemon.suspend(on=True)
+    with daemon.client() as client:
+        client.enqueue_many(("noop",) for _ in range(jobs))
+    goal = daemon.finished() + jobs
+    before = daemon.use()
+    began = time.monotonic()
+    daemon.suspend(on=False)
+    daemon.await_finished(goal)
+    seconds = time.monotonic() - began
+    after = daemon.use()
+    ours, redis = (after[kind].cpu - before[kind].cpu for kind in ("fusiond", "redis"))
+    return seconds, ours, redis

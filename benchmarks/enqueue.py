@@ -1,0 +1,52 @@
+"""How many jobs one producer hands over in a second, one call each or in one call, and what one that waits takes up."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from benchmarks.daemon import Daemon, group
+from benchmarks.figures import Figure, spread
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from fusiond import Client
+
+RUNS = 3
+#: a phone number and a code: what a small job has to say
+ARGS, KWARGS = ("+4915112345678",), {"code": "1234"}
+
+
+def measure(scale: float = 1.0) -> Iterator[Figure]:
+    """Into a queue that nobody claims from."""
+    with Daemon(group("process", 2)) as daemon, daemon.client() as client:
+        daemon.suspend(on=True)
+        client.enqueue("noop", *ARGS, **KWARGS)
+        yield _speed("enqueue, one by one", int(10_000 * scale), lambda count: _one_by_one(client, count))
+        before = int(daemon.server()["used_memory"])
+        jobs = int(50_000 * scale)
+        yield _speed("enqueue_many", jobs, lambda count: _many(client, count))
+        taken = int(daemon.server()["used_memory"]) - before
+        name = "Redis memory per waiting job"
+        yield Figure(name, taken / (jobs * RUNS), "bytes", ceiling=400, note=f"of {jobs * RUNS:,}, used_memory")
+
+
+def _speed(name: str, count: int, enqueue: Callable[[int], None]) -> Figure:
+    speeds, cpu = [], []
+    for _ in range(RUNS):
+        began, worked = time.monotonic(), time.process_time()
+        enqueue(count)
+        speeds.append(count / (time.monotonic() - began))
+        cpu.append((time.process_time() - worked) / count * 1e6)
+    value, note = spread(speeds)
+    return Figure(name, value, "jobs/s", note=f"{note}; CPU of the producer {min(cpu):.0f} µs a job")
+
+
+def _one_by_one(client: Client, count: int) -> None:
+    for _ in range(count):
+        client.enqueue("noop", *ARGS, **KWARGS)
+
+
+def _many(client: Client, count: int) -> None:
+    client.enqueue_many(("noop", ARGS, KWARGS) for _ in range(count))
