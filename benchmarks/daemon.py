@@ -38,7 +38,7 @@ workers:
 {groups}"""
 _GROUP = """\
   {name}:
-    {{queues: [{queue}], processes: {processes}, isolation: {isolation}, directory: {app}, environment: {{N: "{seed}"}}}}
+   {{queues: [{queue}], processes: {processes}, isolation: {isolation}, directory: {app}, environment: {{N: "{seed}"}}}}
 """
 
 
