@@ -34,11 +34,11 @@ class RedisServer:
         self.start()
 
     def start(self, *options):
+        words = ["--port", "0", "--unixsocket", self.path, "--save", "", "--appendonly", "no", "--dir", self.directory]
         self.process = subprocess.Popen(
-            [find_server(), "--port", "0", "--unixsocket", self.path, "--save", "", "--dir", self.directory]
-            + ["--appendonly", "no", "--hash-max-listpack-value", "512", *options],
+            [find_server(), *words, "--hash-max-listpack-value", "512", *options],
             stdout=subprocess.DEVNULL,
-            preexec_fn=lambda: ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL),
+            preexec_fn=lambda: ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL),  # noqa: PLW1509
         )
         deadline = time.monotonic() + 10
         while not self.path.exists():
@@ -47,7 +47,7 @@ class RedisServer:
             time.sleep(0.005)
 
     def kill(self):
-        """kill -9, and the socket's file gone, so that `start` can wait for it."""
+        """Like a crash: kill -9, and the socket's file gone, so that `start` can wait for it."""
         self.process.kill()
         self.process.wait()
         self.path.unlink(missing_ok=True)
@@ -81,7 +81,7 @@ def _redis_server():
 
 @pytest.fixture
 def redis_server(_redis_server):
-    """A real server, empty, with its options as they were at its start; killed by a test, it is there again for the next."""
+    """A real server, empty; what a test has killed or set is as it was for the next."""
     if not _redis_server.answers():
         _redis_server.restart()
     with _redis_server.connect() as connection:

@@ -55,7 +55,7 @@ def settle(run, broker):
 
 @pytest.fixture
 def status(run, broker):
-    return lambda id: (record := run(broker.job("q", id))) and record.status
+    return lambda job_id: (record := run(broker.job("q", job_id))) and record.status
 
 
 @pytest.fixture(autouse=True)
@@ -81,9 +81,9 @@ def lease_over(redis, *names):
 def test_enqueue_stores_and_claim_gives_what_was_stored(enqueue, claim):
     """Task, arguments and header travel as the bytes that they were."""
     args = '[[1e400, 12345678901234567890, []], {"ä": {}}]'.encode()
-    id = enqueue(args=args, key="k", meta=b'{"a": []}', log_tag="tag", timeout=b'{"soft":1,"hard":2}')
+    job_id = enqueue(args=args, key="k", meta=b'{"a": []}', log_tag="tag", timeout=b'{"soft":1,"hard":2}')
     _, got = claim()
-    assert got.jobs[0][:3] == (id.encode(), b"task", args)
+    assert got.jobs[0][:3] == (job_id.encode(), b"task", args)
     assert json.loads(got.jobs[0].header) == {
         "key": "k",
         "meta": {"a": []},
@@ -115,12 +115,12 @@ def test_a_full_queue_takes_all_of_a_call_or_nothing(run, broker, enqueue):
 
 def test_an_ended_job_is_remembered_for_a_minute_whatever_its_ttl(run, broker, enqueue, claim, settle, redis):
     """A repeated enqueue does not run the job again although its result_ttl is over."""
-    id = enqueue()
+    job_id = enqueue()
     token, _ = claim()
-    settle(id, token, "finished", 0, 0, b"null")
+    settle(job_id, token, "finished", 0, 0, b"null")
     run(broker.sweep("q"))
-    assert run(broker.enqueue("q", [NewJob(id, "task", ARGS)])) == ["same"]
-    assert int(redis("ZSCORE", "test:{q}:finished", id)) - run(broker.job("q", id)).ended_at == 60_000
+    assert run(broker.enqueue("q", [NewJob(job_id, "task", ARGS)])) == ["same"]
+    assert int(redis("ZSCORE", "test:{q}:finished", job_id)) - run(broker.job("q", job_id)).ended_at == 60_000
 
 
 def test_a_waiting_job_takes_no_more_than_400_bytes(run, broker, redis):
@@ -173,9 +173,9 @@ def test_scheduled_becomes_queued_when_its_time_has_come(enqueue, claim, status)
 
 def test_queued_becomes_started(enqueue, claim, run, broker):
     """QUEUED -> STARTED: lease, token, attempt + 1."""
-    id = enqueue()
-    assert ids(claim()[1]) == [id]
-    record = run(broker.job("q", id))
+    job_id = enqueue()
+    assert ids(claim()[1]) == [job_id]
+    record = run(broker.job("q", job_id))
     assert (record.status, record.attempts) == ("started", 1)
     assert record.started_at >= record.created_at
 
@@ -191,28 +191,28 @@ def test_an_expired_job_fails_and_does_not_begin(enqueue, claim, run, broker):
 
 def test_a_job_that_has_begun_does_not_expire(enqueue, claim, settle, redis):
     """Expiry is about the first beginning: a retry is run however late it is."""
-    id = enqueue(expires_ms=HOUR)
+    job_id = enqueue(expires_ms=HOUR)
     token, _ = claim()
-    redis("HSET", f"test:{{q}}:job:{id}", "expires_at", 1)
-    settle(id, token, "retry", 0)
-    assert ids(claim()[1]) == [id]
+    redis("HSET", f"test:{{q}}:job:{job_id}", "expires_at", 1)
+    settle(job_id, token, "retry", 0)
+    assert ids(claim()[1]) == [job_id]
 
 
 def test_started_becomes_finished(enqueue, claim, settle, run, broker):
     """STARTED -> FINISHED: the result kept, the lease gone."""
-    id = enqueue()
+    job_id = enqueue()
     token, _ = claim()
-    assert settle(id, token, "finished", HOUR, 0, b'{"a": []}') == 1
-    record = run(broker.job("q", id))
+    assert settle(job_id, token, "finished", HOUR, 0, b'{"a": []}') == 1
+    record = run(broker.job("q", job_id))
     assert (record.status, record.result, record.attempts) == ("finished", b'{"a": []}', 1)
 
 
 def test_started_becomes_failed(enqueue, claim, settle, run, broker):
     """STARTED -> FAILED: the error kept, the crash counted."""
-    id = enqueue()
+    job_id = enqueue()
     token, _ = claim()
-    assert settle(id, token, "failed", HOUR, 1, b'{"code":"WORKER_CRASHED"}', "crashed") == 1
-    record = run(broker.job("q", id))
+    assert settle(job_id, token, "failed", HOUR, 1, b'{"code":"WORKER_CRASHED"}', "crashed") == 1
+    record = run(broker.job("q", job_id))
     assert (record.status, record.crashes, record.last_outcome) == ("failed", 1, "crashed")
     assert record.error == b'{"code":"WORKER_CRASHED"}'
 
@@ -241,10 +241,10 @@ def test_a_released_job_has_its_place_and_no_attempt_burnt(enqueue, claim, settl
 
 def test_a_job_is_released_with_a_delay(enqueue, claim, settle, run, broker):
     """STARTED -> SCHEDULED, no attempt burnt: for a task that this daemon does not know yet."""
-    id = enqueue()
+    job_id = enqueue()
     token, _ = claim()
-    settle(id, token, "released", HOUR)
-    record = run(broker.job("q", id))
+    settle(job_id, token, "released", HOUR)
+    record = run(broker.job("q", job_id))
     assert (record.status, record.attempts) == ("scheduled", 0)
 
 
@@ -261,24 +261,24 @@ def test_an_expired_lease_is_rescued_to_its_old_place(enqueue, claim, settle, re
 
 def test_rescues_have_an_end(enqueue, claim, redis, run, broker):
     """STARTED -> FAILED: with LEASE_LOST, above max_rescues."""
-    id = enqueue()
+    job_id = enqueue()
     for _ in range(3):
-        assert ids(claim(max_rescues=2)[1]) == [id]
-        lease_over(redis, id)
+        assert ids(claim(max_rescues=2)[1]) == [job_id]
+        lease_over(redis, job_id)
     assert ids(claim(max_rescues=2)[1]) == []
-    record = run(broker.job("q", id))
+    record = run(broker.job("q", job_id))
     assert (record.status, record.rescues, json.loads(record.error)["code"]) == ("failed", 3, "LEASE_LOST")
 
 
 def test_a_lease_expires_by_itself(enqueue, claim):
     """Nobody renews: after its time, by the clock of Redis, another dispatcher has the job."""
-    id = enqueue()
+    job_id = enqueue()
     claim(lease_ms=40)
     _, got = claim(dispatcher="other")
     assert got.jobs == []
     assert 0 < got.next_due_ms <= 40
     time.sleep(got.next_due_ms / 1000 + 0.002)
-    assert ids(claim(dispatcher="other")[1]) == [id]
+    assert ids(claim(dispatcher="other")[1]) == [job_id]
 
 
 # Repeats and fences
@@ -306,11 +306,11 @@ def test_another_dispatchers_claim_is_not_repeated(enqueue, claim):
 
 def test_a_settle_is_repeated_and_fenced(enqueue, claim, settle, redis):
     """2 for the same attempt again, 0 for one whose lease was lost, also after another one settled."""
-    id = enqueue()
+    job_id = enqueue()
     old, _ = claim()
-    lease_over(redis, id)
+    lease_over(redis, job_id)
     new, _ = claim()
-    assert [settle(id, token, "finished", HOUR, 0, b"1") for token in (old, new, new, old)] == [0, 1, 2, 0]
+    assert [settle(job_id, token, "finished", HOUR, 0, b"1") for token in (old, new, new, old)] == [0, 1, 2, 0]
     assert settle("missing", old, "finished", HOUR, 0, b"1") == 0
 
 
@@ -342,21 +342,21 @@ def test_renew_says_held_lost_or_cancel(enqueue, claim, run, broker, redis):
 )
 def test_a_cancel_that_was_asked_takes_what_would_run_again(enqueue, claim, settle, status, run, broker, kind, ends):
     """A finish that arrives first wins; a retry or a release does not happen."""
-    id = enqueue()
+    job_id = enqueue()
     token, _ = claim()
-    assert run(broker.cancel("q", id)) == "asked"
-    settle(id, token, kind, HOUR, 0, b"{}")
-    assert status(id) == ends
+    assert run(broker.cancel("q", job_id)) == "asked"
+    settle(job_id, token, kind, HOUR, 0, b"{}")
+    assert status(job_id) == ends
 
 
 def test_a_canceled_job_whose_lease_expires_is_not_rescued(enqueue, claim, status, run, broker, redis):
     """STARTED -> CANCELED: its dispatcher died before it could obey."""
-    id = enqueue()
+    job_id = enqueue()
     claim()
-    run(broker.cancel("q", id))
-    lease_over(redis, id)
+    run(broker.cancel("q", job_id))
+    lease_over(redis, job_id)
     assert claim()[1].jobs == []
-    assert status(id) == "canceled"
+    assert status(job_id) == "canceled"
 
 
 # What a claim says of the queue
@@ -403,13 +403,13 @@ def test_the_inbox_takes_json_of_any_language(redis, claim, run, broker):
 
 
 def test_an_inbox_job_has_its_tasks_priority_and_expiry(redis, claim, run, broker):
-    """What `configure` said of the task; else moderate and none. Its id is made as a producer's is, in order of time."""
+    """What `configure` said of the task; else moderate and none. Its id is like a producer's, in order of time."""
     run(broker.configure("q", max_length=None, tasks={"a": (200, 5000), "b": (0, None)}))
     before = new_id()
     redis("LPUSH", "test:{q}:inbox", *(b'{"task":"%s"}' % name for name in (b"b", b"other", b"a")))
     _, got = claim(3)
     assert [job.task for job in got.jobs] == [b"a", b"other", b"b"]
-    records = [run(broker.job("q", id)) for id in ids(got)]
+    records = [run(broker.job("q", job_id)) for job_id in ids(got)]
     assert [record.priority for record in records] == [200, 1, 0]
     assert records[0].expires_at == records[0].created_at + 5000
     assert len({record.id for record in records}) == 3
@@ -420,7 +420,7 @@ def test_a_body_pushed_twice_with_an_id_is_one_job(redis, claim, run, broker):
     """The same bytes: one job. Another body under that id: broken."""
     redis("LPUSH", "test:{q}:inbox", b'{"task":"t","id":"x"}', b'{"task":"t","id":"x"}', b'{"task":"u","id":"x"}')
     assert ids(claim(3)[1]) == ["x"]
-    assert [entry.reason for entry in run(broker.broken("q"))] == ["inbox: id x is taken by another job"]
+    assert [entry.reason for entry in run(broker.broken("q"))] == ["inbox: job_id x is taken by another job"]
 
 
 def test_a_full_queue_leaves_pushed_jobs_in_the_inbox(redis, claim, run, broker):
@@ -478,8 +478,8 @@ def test_garbage_is_bounded_and_counted(redis, claim, run, broker):
 def test_garbage_where_the_inbox_should_be(redis, claim, enqueue, run, broker):
     """A key of another type under the inbox's name is put aside, and the queue moves on."""
     redis("SET", "test:{q}:inbox", "x")
-    id = enqueue()
-    assert ids(claim()[1]) == [id]
+    job_id = enqueue()
+    assert ids(claim()[1]) == [job_id]
     assert redis("GET", "test:{q}:inbox:broken") == b"x"
     assert "was no list" in run(broker.broken("q"))[0].reason
 
@@ -575,12 +575,12 @@ def test_a_waiter_is_woken_once(listener, claim, enqueue):
 
 def test_what_wakes(listener, claim, enqueue, settle, run, broker):
     """Release, requeue, a new earliest scheduled job and resume wake; a later scheduled one does not."""
-    id = enqueue()
+    job_id = enqueue()
     token, _ = claim(2)
-    settle(id, token, "released")
+    settle(job_id, token, "released")
     assert listener() == ["ready"]
     token, _ = claim(2)
-    settle(id, token, "retry", HOUR)
+    settle(job_id, token, "retry", HOUR)
     assert listener() == ["ready"]
     claim()
     enqueue(delay_ms=2 * HOUR)
@@ -601,7 +601,7 @@ def test_what_wakes(listener, claim, enqueue, settle, run, broker):
 
 def test_a_cancel_of_a_running_job_is_told_at_once(listener, claim, enqueue, run, broker):
     """Dispatchers hear of it without waiting for their next renewal."""
-    id = enqueue()
+    job_id = enqueue()
     claim()
-    run(broker.cancel("q", id))
+    run(broker.cancel("q", job_id))
     assert listener() == ["cancel"]

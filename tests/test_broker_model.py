@@ -160,7 +160,7 @@ class QueueMachine(RuleBasedStateMachine):
         if stale and self.stale:
             attempts.append(self.stale[n % len(self.stale)])
         replies = self.run(self.broker.renew("q", attempts, HOUR))
-        held = [self.jobs[id] if self.jobs[id].token == token else None for id, token in attempts]
+        held = [self.jobs[name] if self.jobs[name].token == token else None for name, token in attempts]
         assert replies == [0 if job is None else 2 if job.cancel else 1 for job in held]
         for job in filter(None, held):
             job.expired = False
@@ -185,7 +185,7 @@ class QueueMachine(RuleBasedStateMachine):
         attempts = [*held.items(), *([self.stale[n % len(self.stale)]] if stale and self.stale else [])]
         # each a little later than the one before, so that their order is known
         outcomes = [Outcome(*each, word, HOUR + self.next() if later else 0, int(crash), b"{}") for each in attempts]
-        before = [(self.jobs[id].token, self.jobs[id].last_token) for id, _ in attempts]
+        before = [(self.jobs[name].token, self.jobs[name].last_token) for name, _ in attempts]
         replies = self.twice(lost, self.broker.settle("q", outcomes))
         for outcome, (token, last_token), reply in zip(outcomes, before, replies, strict=True):
             if token == outcome.token:
@@ -233,7 +233,7 @@ class QueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.jobs)
     @rule(n=NTH, ended=st.booleans(), lost=FEW)
     def requeue(self, n, ended, lost):
-        job = ended and self.pick(n, "failed", "canceled") or self.pick(n)
+        job = (ended and self.pick(n, "failed", "canceled")) or self.pick(n)
         moves = job.status in ("failed", "canceled")
         reply = self.twice(lost, self.broker.requeue("q", [job.id]))
         assert reply == [1 if moves and not lost else 2 if moves or job.status == "queued" else 0]

@@ -52,7 +52,7 @@ def test_a_seeded_bug_is_found(redis_server, tmp_path, monkeypatch, file, right,
     monkeypatch.setattr(script, "_LUA", lua)
     script.script.cache_clear()
     try:
-        with pytest.raises(Exception):  # noqa: B017, PT011 - a wrong reply, an invariant, or an error of Redis
+        with pytest.raises(Exception):  # noqa: B017 - a wrong reply, an invariant, or an error of Redis
             run_state_machine_as_test(
                 lambda: QueueMachine(redis_server),
                 settings=settings(

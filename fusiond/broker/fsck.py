@@ -1,7 +1,8 @@
 """
 Check a queue: each job is in exactly one set, and its hash agrees.
 
-Changes nothing. It reads every job of the queue in several steps, so a queue that is in use may show what is only passing.
+Changes nothing. It reads every job of the queue in several steps, so that of a queue in use it may show what is only
+passing.
 """
 
 from __future__ import annotations
@@ -44,8 +45,11 @@ def _hashes(keys: Keys, queue: str) -> Plan[dict[bytes, Mapping[str, bytes]]]:
     while cursor != 0:
         cursor, names = yield plain(_scanned, "SCAN", cursor or 0, "MATCH", head + b"*", "COUNT", _STEP)
         if names:
-            fields = yield [plain(_fields, "HGETALL", name) for name in names]
-            found |= {name[len(head) :]: each for name, each in zip(names, fields, strict=True)}
+            kinds = yield [plain(as_is, "TYPE", name) for name in names]
+            hashes = [name for name, kind in zip(names, kinds, strict=True) if kind == b"hash"]
+            fields = yield [plain(_fields, "HGETALL", name) for name in hashes]
+            found |= {name[len(head) :]: {} for name in names}
+            found |= {name[len(head) :]: each for name, each in zip(hashes, fields, strict=True)}
     return found
 
 

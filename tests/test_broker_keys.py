@@ -1,0 +1,97 @@
+"""The keys, and that no verb leaves its queue's slot."""
+
+import inspect
+import re
+
+import pytest
+
+from fusiond.broker.broker import Broker
+from fusiond.broker.call import as_is, plain
+from fusiond.broker.connection import connect
+from fusiond.broker.keys import Keys
+from fusiond.broker.records import NewJob, Outcome
+from fusiond.broker.script import _LUA
+from fusiond.config import model
+from fusiond.errors import BrokerError
+from fusiond.job import JobStatus
+
+
+def test_keys_of_a_queue_begin_with_its_root():
+    """The queue's name is the hash tag of Redis Cluster."""
+    keys = Keys("ns")
+    assert keys.root("sms") == b"ns:{sms}"
+    assert keys.of("sms", "job", "x") == "ns:{sms}:job:x"
+
+
+@pytest.mark.parametrize("name", ["", "a{b", "a}b", "a b", "a\n", "ä", "x" * 256])
+def test_a_name_that_would_break_a_key_is_refused(name):
+    """No name can lead into another queue's slot."""
+    with pytest.raises(ValueError, match="letters, digits"):
+        Keys("ns").root(name)
+    with pytest.raises(ValueError, match="namespace"):
+        Keys(name)
+
+
+def test_no_verb_touches_a_key_outside_its_queue(run, redis_server, tmp_path):
+    """Redis itself refuses every other key and channel to this user, inside scripts too."""
+    # fmt: off
+    run(plain(as_is, "ACL", "SETUSER", "one", "on", ">secret", "resetkeys", "resetchannels",
+              "~test:{q}*", "&test:{q}*", "+@all"))
+    # fmt: on
+    settings = model.Broker(url=f"unix://one:secret@{redis_server.path}", namespace="test")
+    b = Broker("test")
+    job = NewJob("a", "t", b"[]")
+    with connect(settings, tmp_path) as connection:
+        with pytest.raises(BrokerError, match="No permissions"):
+            connection.run(b.enqueue("other", [job]))
+        run(plain(as_is, "LPUSH", "test:{q}:inbox", b'{"task":"t"}', b"garbage"))
+        run(plain(as_is, "SET", "test:{q}:job:orphan", b"x"))
+        done = set()
+        for verb, call in verbs(b, job):
+            connection.run(call)
+            done.add(verb)
+    of_a_queue = {
+        name
+        for name, verb in inspect.getmembers(Broker, inspect.isfunction)
+        if "queue" in inspect.signature(verb).parameters and not name.startswith("_")
+    }
+    assert done == of_a_queue
+
+
+def verbs(b, job):
+    """Each verb of a queue, in an order in which each has something to do."""
+    claim = {"dispatcher": "d", "nonce": "n", "lease_ms": 1, "max_rescues": 0}
+    yield "configure", b.configure("q", max_length=9, tasks={"t": (1, None)})
+    yield "enqueue", b.enqueue("q", [job, NewJob("b", "t", b"[]", delay_ms=1), NewJob("c", "t", b"[]", expires_ms=0)])
+    yield "claim", b.claim("q", 9, **claim)
+    yield "claim", b.claim("q", 9, **claim)
+    yield "renew", b.renew("q", [("a", "n")], 1)
+    yield "cancel", b.cancel("q", "a")
+    yield "settle", b.settle("q", [Outcome("a", "n", "retry")])
+    yield "claim", b.claim("q", 9, **claim | {"nonce": "m"})
+    yield "settle", b.settle("q", [Outcome("b", "m", "released"), Outcome("b", "n", "finished")])
+    yield "cancel", b.cancel("q", "b")
+    yield "requeue", b.requeue("q", ["a", "b", "c"])
+    yield "requeue_all", b.requeue_all("q")
+    yield "suspend", b.suspend("q", by="operator", on=True)
+    yield "suspend", b.suspend("q", by="operator", on=False)
+    yield "tick", b.tick("q", "e", 1, NewJob("tick", "t", b"[]"), "skip")
+    yield "cron_state", b.cron_state("q", "e")
+    yield "suspend_cron", b.suspend_cron("q", "e", on=True)
+    yield "sweep", b.sweep("q")
+    yield "job", b.job("q", "a")
+    for status in JobStatus:
+        yield "jobs", b.jobs("q", status)
+    yield "outcome", b.outcome("q", "a")
+    yield "counts", b.counts("q")
+    yield "broken", b.broken("q")
+
+
+@pytest.mark.parametrize("path", sorted(_LUA.glob("*.lua")), ids=lambda path: path.stem)
+def test_each_script_tells_at_its_head_what_it_is(path):
+    """Signature, keys, reply, and what it touches; one verb of the Broker, or a part of one."""
+    head = path.read_text().split("\n\n")[0]
+    assert re.search(rf"^-- {path.stem}\(.*\): ", head, re.MULTILINE)
+    for word in ("KEYS", "reply", "touches"):
+        assert re.search(rf"^-- {word}\b", head, re.MULTILINE), word
+    assert hasattr(Broker, path.stem) or path.stem in {"adopt", "generation", "publish"}

@@ -1,0 +1,339 @@
+"""Verbs of operators and of the daemon: cancel, requeue, suspend, cron ticks, sweep, look-ups, workers, catalogue."""
+
+import json
+
+import pytest
+
+from fusiond.broker.call import as_is, plain
+from fusiond.broker.fsck import fsck
+from fusiond.broker.records import NewJob, Outcome
+from fusiond.job import JobStatus, new_id, new_token
+
+HOUR = 3_600_000
+ARGS = b"[[],{}]"
+
+
+@pytest.fixture
+def redis(run):
+    return lambda *words: run(plain(as_is, *words))
+
+
+@pytest.fixture
+def enqueue(run, broker):
+    def enqueue(**options):
+        job = NewJob(new_id(), "task", ARGS, **options)
+        assert run(broker.enqueue("q", [job])) == ["stored"]
+        return job.id
+
+    return enqueue
+
+
+@pytest.fixture
+def claim(run, broker):
+    def claim(want=1):
+        token = new_token()
+        return token, run(broker.claim("q", want, dispatcher="d", nonce=token, lease_ms=HOUR, max_rescues=2)).jobs
+
+    return claim
+
+
+@pytest.fixture
+def fail(run, broker, enqueue, claim):
+    """A job that has failed."""
+
+    def fail(**options):
+        job_id = enqueue(**options)
+        token, jobs = claim()
+        assert jobs[0].id.decode() == job_id
+        run(broker.settle("q", [Outcome(job_id, token, "failed", HOUR, 1, b'{"code":"X"}')]))
+        return job_id
+
+    return fail
+
+
+# Cancel and requeue
+
+
+@pytest.mark.parametrize("options", [{}, {"delay_ms": HOUR}])
+def test_a_waiting_job_is_canceled_at_once(run, broker, enqueue, claim, options):
+    """QUEUED, SCHEDULED -> CANCELED: it is not given any more, and a second cancel says that it has ended."""
+    job_id = enqueue(**options)
+    assert [run(broker.cancel("q", job_id)) for _ in range(2)] == ["canceled", "ended"]
+    assert claim()[1] == []
+    record = run(broker.job("q", job_id))
+    assert (record.status, json.loads(record.error)["code"]) == ("canceled", "CANCELED")
+
+
+def test_a_cancel_of_nothing(run, broker):
+    """Says so and stores nothing."""
+    assert run(broker.cancel("q", "x")) == "missing"
+    assert run(broker.jobs("q", JobStatus.CANCELED)) == []
+
+
+@pytest.mark.parametrize("how", ["failed", "canceled"])
+def test_requeue_runs_a_job_again_as_if_new(run, broker, enqueue, fail, claim, how):
+    """FAILED, CANCELED -> QUEUED: behind its priority, all its attempts before it."""
+    if how == "failed":
+        job_id = fail(priority=9)
+    else:
+        job_id = enqueue(priority=9)
+        run(broker.cancel("q", job_id))
+    there, low = enqueue(priority=9), enqueue(priority=8)
+    assert [run(broker.requeue("q", [job_id])) for _ in range(2)] == [[1], [2]]
+    _, jobs = claim(3)
+    assert [job.id.decode() for job in jobs] == [there, job_id, low]
+    assert jobs[1][3:6] == (1, 0, 0)
+
+
+def test_an_expired_job_that_is_requeued_does_not_expire_again(run, broker, enqueue, claim):
+    """The operator wants it to run."""
+    job_id = enqueue(expires_ms=0)
+    claim()
+    assert run(broker.requeue("q", [job_id])) == [1]
+    assert [job.id.decode() for job in claim()[1]] == [job_id]
+
+
+def test_only_failed_and_canceled_jobs_are_requeued(run, broker, enqueue, claim):
+    """A job that runs, has finished or is none stays as it is."""
+    running, finished = enqueue(), enqueue()
+    token, _ = claim(2)
+    run(broker.settle("q", [Outcome(finished, token, "finished", HOUR, 0, b"1")]))
+    assert run(broker.requeue("q", [running, finished, "missing"])) == [0, 0, 0]
+
+
+def test_requeue_all_in_parts(run, broker, fail, enqueue, redis):
+    """Some each call, until none are left; one whose hash is gone is not met for ever."""
+    jobs = [fail() for _ in range(5)]
+    redis("UNLINK", f"test:{{q}}:job:{jobs[0]}")
+    canceled = enqueue()
+    run(broker.cancel("q", canceled))
+    replies = []
+    while not replies or replies[-1][1]:
+        replies.append(run(broker.requeue_all("q", limit=2)))
+    assert sum(moved for moved, _ in replies) == 4
+    assert sorted(job.id for job in run(broker.jobs("q", JobStatus.QUEUED))) == sorted(jobs[1:])
+    assert run(broker.requeue_all("q", status="canceled")) == (1, 0)
+
+
+# Suspend
+
+
+def test_a_suspended_queue_gives_nothing_and_takes_everything(run, broker, enqueue, claim):
+    """Operator and file do not undo each other."""
+    assert run(broker.suspend("q", by="file", on=True))
+    assert run(broker.suspend("q", by="operator", on=True))
+    enqueue()
+    assert claim()[1] == []
+    assert run(broker.suspend("q", by="operator", on=False))
+    counts = run(broker.counts("q"))
+    assert (counts.suspended_by_file, counts.suspended_by_operator, counts.queued) == (True, False, 1)
+    assert not run(broker.suspend("q", by="file", on=False))
+    assert len(claim()[1]) == 1
+
+
+# Cron
+
+
+@pytest.fixture
+def tick(run, broker):
+    def tick(due, job="default", overlap="skip", entry="e"):
+        new = NewJob(f"cron:{entry}:{due}", "task", ARGS) if job == "default" else job
+        return run(broker.tick("q", entry, due, new, overlap))
+
+    return tick
+
+
+def test_a_tick_is_decided_once(run, broker, tick):
+    """Of many daemons one is told `enqueued`; a later one of an earlier tick is told that it is taken."""
+    assert [tick(1000) for _ in range(3)] == ["enqueued", "taken", "taken"]
+    assert tick(500) == "taken"
+    state = run(broker.cron_state("q", "e"))
+    assert (state.last_tick_ms, state.last_job, state.suspended) == (1000, "cron:e:1000", False)
+    assert run(broker.job("q", "cron:e:1000")).status == "queued"
+
+
+def test_a_tick_that_is_passed_over_is_a_decision(tick, run, broker):
+    """A missed tick that is skipped is not taken by a second daemon."""
+    assert tick(1000, None) == "skipped"
+    assert tick(1000) == "taken"
+    assert run(broker.counts("q")).queued == 0
+
+
+@pytest.mark.parametrize("state", ["queued", "scheduled", "started"])
+def test_overlap_skip_looks_whether_the_last_job_has_ended(tick, run, broker, claim, state):
+    """While it waits or runs the next tick is passed over; once it has ended the next one is enqueued."""
+    delay = HOUR if state == "scheduled" else None
+    assert tick(1000, NewJob("first", "task", ARGS, delay_ms=delay)) == "enqueued"
+    token = claim()[0] if state == "started" else None
+    assert run(broker.job("q", "first")).status == state
+    assert tick(2000) == "skipped"
+    if token:
+        run(broker.settle("q", [Outcome("first", token, "failed", HOUR, 0, b"{}")]))
+    else:
+        run(broker.cancel("q", "first"))
+    assert tick(2000) == "taken"
+    assert tick(3000) == "enqueued"
+
+
+def test_overlap_allow_does_not_look(tick):
+    """Each tick is enqueued."""
+    assert [tick(due, overlap="allow") for due in (1000, 2000)] == ["enqueued", "enqueued"]
+
+
+def test_a_tick_of_a_daemon_whose_clock_goes_ahead_is_not_early(tick, run, broker):
+    """The job is scheduled for its time by the clock of Redis; a delay counts from there."""
+    due = run(broker.cron_state("q", "e")).now_ms + HOUR
+    assert tick(due) == "enqueued"
+    assert run(broker.job("q", f"cron:e:{due}")).due_at == due
+    assert tick(due + 1, NewJob("jitter", "task", ARGS, delay_ms=500), overlap="allow") == "enqueued"
+    assert run(broker.job("q", "jitter")).due_at == due + 501
+
+
+def test_a_suspended_entry_passes_its_ticks(tick, run, broker):
+    """And does not make up for them afterwards."""
+    run(broker.suspend_cron("q", "e", on=True))
+    assert tick(1000) == "suspended"
+    run(broker.suspend_cron("q", "e", on=False))
+    assert [tick(1000), tick(2000)] == ["taken", "enqueued"]
+
+
+def test_a_tick_into_a_full_queue_is_skipped(tick, run, broker, redis):
+    """max_length holds, and the decision says why."""
+    run(broker.configure("q", max_length=0, tasks={}))
+    assert tick(1000) == "skipped"
+    assert redis("HGET", "test:{q}:cron:e", "decision") == b"full"
+
+
+def test_first_seen_is_set_by_whoever_asks_first(run, broker, tick):
+    """And stays."""
+    first = run(broker.cron_state("q", "e")).first_seen_ms
+    tick(1000)
+    later = run(broker.cron_state("q", "e"))
+    assert later.first_seen_ms == first <= later.now_ms
+    tick(1000, entry="other")
+    assert run(broker.cron_state("q", "other")).first_seen_ms >= first
+
+
+# Sweep
+
+
+def test_sweep_drops_what_is_over_in_parts(run, broker, fail, redis):
+    """Hash and registry together."""
+    jobs = [fail() for _ in range(5)]
+    for job_id in jobs[:4]:
+        redis("ZADD", "test:{q}:failed", "XX", 1, job_id)
+    assert [run(broker.sweep("q", limit=3)).trimmed for _ in range(3)] == [3, 1, 0]
+    assert [run(broker.job("q", job_id)) is None for job_id in jobs] == [True] * 4 + [False]
+
+
+def test_settle_drops_what_is_over(run, broker, fail, redis):
+    """A queue in use needs no sweep: each settle drops more than it adds."""
+    for job_id in [fail() for _ in range(5)]:
+        redis("ZADD", "test:{q}:failed", "XX", 1, job_id)
+    fail()
+    assert run(broker.counts("q")).failed == 1
+
+
+def test_sweep_finds_jobs_that_are_in_no_set(run, broker, enqueue, claim, fail, redis):
+    """One with a token is rescued by the next claim; others wait again, or are dropped; garbage is kept raw."""
+    started = enqueue(priority=3)
+    claim()
+    ended, queued = fail(), enqueue(priority=2)
+    redis("ZREM", "test:{q}:started", started)
+    redis("ZREM", "test:{q}:failed", ended)
+    redis("ZREM", "test:{q}:queue", queued)
+    redis("SET", "test:{q}:job:junk", "x")
+    redis("HSET", "test:{other}:job:theirs", "task", "x")
+    assert len(run(fsck(broker.keys, "q"))) == 4
+    cursor, adopted = None, 0
+    while cursor != 0:
+        swept = run(broker.sweep("q", cursor=cursor or 0))
+        cursor, adopted = swept.cursor, adopted + swept.adopted
+    assert adopted == 4
+    assert run(fsck(broker.keys, "q")) == []
+    _, jobs = claim(9)
+    assert [(job.id.decode(), job.rescues) for job in jobs] == [(started, 1), (queued, 0)]
+    assert run(broker.broken("q"))[0].raw == b"x"
+
+
+# Look-ups
+
+
+def test_jobs_are_listed_by_status_in_pages(run, broker, enqueue):
+    """Waiting ones in the order in which they will go."""
+    low, high = [enqueue(priority=1) for _ in range(3)], [enqueue(priority=2) for _ in range(3)]
+    pages = [run(broker.jobs("q", JobStatus.QUEUED, start=start, count=4)) for start in (0, 4, 8)]
+    assert [[job.id for job in page] for page in pages] == [(high + low)[:4], (high + low)[4:], []]
+    assert pages[0][0].priority == 2
+
+
+def test_counts_know_the_oldest_wait_over_all_priorities(run, broker, enqueue, redis):
+    """The head of the queue is not the oldest, if it is of a higher priority."""
+    assert run(broker.counts("q")).oldest_wait_ms is None
+    old = enqueue(priority=1)
+    redis("HINCRBY", f"test:{{q}}:job:{old}", "created_at", -5000)
+    enqueue(priority=2), enqueue(priority=1)
+    assert 5000 <= run(broker.counts("q")).oldest_wait_ms < 10_000
+
+
+def test_an_outcome_is_little(run, broker, enqueue, claim):
+    """Status, and result or error once it has ended."""
+    job_id = enqueue()
+    assert run(broker.outcome("q", job_id)) == ("queued", None, None)
+    token, _ = claim()
+    run(broker.settle("q", [Outcome(job_id, token, "finished", HOUR, 0, b"7")]))
+    assert run(broker.outcome("q", job_id)) == ("finished", b"7", None)
+    assert run(broker.outcome("q", "missing")) is None
+
+
+# Daemons and workers
+
+
+def test_workers_are_seen_while_they_speak(run, broker, redis):
+    """One that has said nothing for its ttl is gone, its name too."""
+    run(broker.announce("host.1", {"state": "busy", "pid": 1}))
+    run(broker.announce("host.2", {"state": "idle"}))
+    redis("DEL", "test:worker:host.2")
+    assert [(worker.name, worker.fields) for worker in run(broker.workers())] == [
+        ("host.1", {"state": "busy", "pid": "1"})
+    ]
+    assert redis("SMEMBERS", "test:workers") == [b"host.1"]
+    assert 400 < redis("TTL", "test:worker:host.1") <= 420
+    run(broker.withdraw("host.1"))
+    assert run(broker.workers()) == []
+
+
+def test_queues_are_declared(run, broker):
+    """As often as one likes."""
+    run(broker.declare(["b", "a"]))
+    run(broker.declare(["a"]))
+    assert run(broker.queues()) == ["a", "b"]
+
+
+def publish(run, broker, daemon, content, queue, **more):
+    return run(
+        broker.publish_catalogue(
+            daemon, content, {"t": {"queue": queue}}, priorities={queue: 1}, queues=[queue], **more
+        )
+    )
+
+
+def test_the_newest_generation_wins_in_the_catalogue(run, broker):
+    """The same content is the same generation on each host; a daemon that goes back to old content is the newest."""
+    generations = [publish(run, broker, *what) for what in (("h1", "A", "a"), ("h2", "A", "a"), ("h1", "B", "b"))]
+    assert generations == [1, 1, 2]
+    catalogue = run(broker.catalogue())
+    assert catalogue.tasks["t"]["queue"] == "b"
+    assert (catalogue.priorities, catalogue.queues) == ({"a": 1, "b": 1}, {"a", "b"})
+    assert publish(run, broker, "h3", "A", "a") == 1
+    assert run(broker.catalogue()).tasks["t"]["queue"] == "b"
+    assert publish(run, broker, "h1", "A", "a") == 3
+    assert run(broker.catalogue()).tasks["t"]["queue"] == "a"
+
+
+def test_a_stale_catalogue_is_dropped_by_the_next_daemon_and_not_before(run, broker):
+    """While no daemon is up, producers may still enqueue."""
+    publish(run, broker, "gone", "A", "a", ttl=-1)
+    assert "t" in run(broker.catalogue()).tasks
+    run(broker.publish_catalogue("here", "B", {"u": {}}, priorities={}, queues=[]))
+    assert set(run(broker.catalogue()).tasks) == {"u"}
