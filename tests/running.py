@@ -31,10 +31,26 @@ def until(condition, what="", timeout=PATIENCE):
 
 def alive(pid):
     """Whether a process runs: a zombie does not."""
+    return born(pid) is not None
+
+
+def born(pid):
+    """When a living process began, in ticks; with its pid, that is one process for ever. None of a dead one."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+        state, *rest = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
-        return False
+        return None
+    return None if state in "ZX" else rest[18]
+
+
+def descendants(pid):
+    """The processes below `pid`, as (pid, born), by this machine's own numbers."""
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except (FileNotFoundError, ProcessLookupError):
+        return set()
+    found = {(int(child), born(child)) for child in children}
+    return {one for one in found if one[1]}.union(*(descendants(child) for child in children))
 
 
 class Running:
@@ -48,7 +64,8 @@ class Running:
         self.file, self.log = self.directory / "fusion.yaml", self.directory / "log"
         self.control = paths.control_socket(self.runtime)
         self.process = None
-        self.seen: set[int] = set()
+        #: processes that are this daemon's own, found below it; nothing else is ever signalled at the end
+        self.seen = set()
 
     def head(self):
         """The lines that put everything into the test's own directory."""
@@ -86,10 +103,9 @@ class Running:
         return self.log.read_text()
 
     def status(self):
-        """What `fusiond status` is made of; also remembers each pid for the end."""
-        status = ask(self.control, "status", timeout=PATIENCE)
-        self.seen |= {program["pid"] for program in status["programs"] if program["pid"]}
-        return status
+        """What `fusiond status` is made of; what runs is remembered for the end."""
+        self.seen |= descendants(self.process.pid)
+        return ask(self.control, "status", timeout=PATIENCE)
 
     def reload(self, body=None):
         """Write the file, ask for a reload, and wait for its outcome."""
@@ -125,29 +141,15 @@ class Running:
         return self.process.wait(timeout)
 
     def children(self):
-        """The pids of all living descendants that carry this directory in their command line, and of those seen."""
-        marked = os.fsencode(self.directory)
-        found = set()
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit():
-                try:
-                    line = (entry / "cmdline").read_bytes()
-                except OSError:
-                    continue
-                if marked in line and int(entry.name) != self.process.pid:
-                    found.add(int(entry.name))
-        return {pid for pid in found | self.seen if alive(pid)}
+        """The pids of what was seen below the daemon, or is there now, and still lives."""
+        self.seen |= descendants(self.process.pid)
+        return {pid for pid, began in self.seen if born(pid) == began}
 
     def close(self):
         """End it, whatever state it is in, and leave no process."""
-        if self.process is not None and self.process.poll() is None:
-            self.process.terminate()
-            try:
-                self.process.wait(10)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
         if self.process is not None:
+            self.children()
+            self._end()
             try:
                 until(lambda: not self.children(), timeout=10)
             except AssertionError:
@@ -155,3 +157,12 @@ class Running:
                     os.kill(pid, signal.SIGKILL)
                 raise
         shutil.rmtree(self.directory)
+
+    def _end(self):
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(10)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()

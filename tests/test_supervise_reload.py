@@ -264,6 +264,7 @@ def test_a_second_daemon_is_refused(daemon):
     second.start(wait=False)
     assert second.process.wait(30) == 1
     assert f"in use by another daemon (pid {daemon.process.pid})" in second.text()
+    second.close()
 
 
 def test_the_reload_reaches_its_caller_by_the_command(daemon):
