@@ -35,6 +35,11 @@ def where():
     return [os.getcwd(), os.environ.get("SHOP"), os.environ.get("SECRET"), sys.path[0]]
 
 
+def which():
+    import importlib.util
+    return [sys.prefix, importlib.util.find_spec("fusiond") is not None]
+
+
 def look():
     apples = 41
     breakpoint()
@@ -51,6 +56,7 @@ tasks:
   strange: {run: shop.strange}
   where: {run: shop.where}
   look: {run: shop.look}
+  which: {run: shop.which}
   gone: {run: shop.nothing}
 workers: {main: {queues: ["*"]}}
 """
@@ -83,6 +89,17 @@ def test_call_runs_as_the_group_would(shop, tmp_path):
     """Directory and environment are the group's, wherever it is called; what it does not pass on is not there."""
     done = fusiond("call", "-c", shop / "fusion.yaml", "where", cwd="/", SECRET="x")
     assert done.json == [str(shop), "open", None, str(shop)]
+
+
+def test_call_runs_under_the_groups_interpreter(shop):
+    """`python:` names an interpreter in which there is no fusiond at all."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", shop / "venv"], check=True)
+    (shop / "fusion.yaml").write_text(FILE.replace("directory: .,", "directory: ., python: venv/bin/python,"))
+    assert fusiond("call", "which", cwd=shop).json == [str(shop / "venv"), False]
+    (shop / "fusion.yaml").write_text(FILE.replace("directory: .,", "directory: ., python: venv/bin/gone,"))
+    done = fusiond("call", "which", cwd=shop)
+    assert done.status == 1
+    assert "workers.main.python" in done.err
 
 
 def test_an_exception_is_the_tasks_own_traceback(shop):

@@ -89,3 +89,9 @@ def test_requeue_all_covers_every_queue_or_one(desk):
 def test_requeue_must_know_which(desk, words):
     """Neither nothing nor both: status 2."""
     assert desk.fusiond("requeue", *words).status == 2
+
+
+def test_a_name_that_is_no_text_is_one_sentence(desk):
+    """Bytes of a command line that are not UTF-8: status 2, no traceback."""
+    done = desk.fusiond("job", "show", "default/\udcff")
+    assert (done.status, done.err.count("\n")) == (2, 1)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import os
 import sys
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -101,12 +102,19 @@ def parser() -> Parser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit status."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal that knows ASCII alone is shown the code
     try:
         status = _run(argv)
         sys.stdout.flush()
     except FusionError as error:
         print(f"fusiond: {error}", file=sys.stderr)
         return status_of(error)
+    except UnicodeEncodeError as error:
+        # Python hands over bytes of the command line that are no text as lone surrogates.
+        print(f"fusiond: {error.object[:100]!r} is not valid UTF-8", file=sys.stderr)
+        return USAGE
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
