@@ -65,6 +65,12 @@ def commands(top, before=""):
             yield from deeper or [f"{before}{name}"]
 
 
+def test_the_map_shows_each_page():
+    """No page of the docs is to be found by chance only."""
+    text = (ROOT / "docs" / "README.md").read_text()
+    assert [page.name for page in (ROOT / "docs").glob("*.md") if page.name not in text + "README.md"] == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page):
     """A link to a file of the project is a file of the project."""
