@@ -76,12 +76,8 @@ def next_tick(entry: CronEntry, after: int) -> int | None:
     if entry.every is not None:
         interval = _interval(entry)
         return (after // interval + 1) * interval
-    zone, matcher = ZoneInfo(entry.timezone), _matcher(entry.schedule or "")
-    rule = _next_by_interval if _runs_in_each_hour(matcher) else _next_by_wall_clock
-    try:
-        return rule(matcher, zone, after // 1000) * 1000
-    except CroniterBadDateError:  # `0 0 30 2 *`
-        return None
+    at = _next_at(entry.schedule or "", entry.timezone, after // 1000)
+    return None if at is None else at * 1000
 
 
 def ticks(entry: CronEntry, after: int, until: int, limit: int) -> list[int]:
@@ -166,6 +162,16 @@ def _patience(entry: CronEntry) -> int | None:
 
 
 # --- wall-clock time; what follows counts in epoch seconds
+
+
+@functools.lru_cache(maxsize=4096)  # `due` asks some moments twice, and many entries share a timetable
+def _next_at(text: str, timezone: str, after: int) -> int | None:
+    zone, matcher = ZoneInfo(timezone), _matcher(text)
+    rule = _next_by_interval if _runs_in_each_hour(matcher) else _next_by_wall_clock
+    try:
+        return rule(matcher, zone, after)
+    except CroniterBadDateError:  # `0 0 30 2 *`
+        return None
 
 
 @functools.lru_cache(maxsize=1024)
