@@ -91,7 +91,8 @@ def _wait(desk: Desk, producer: Producer, place: Place, options: argparse.Namesp
     try:
         result = desk.run(producer.result(place, options.wait))
     except JobFailed as failure:
-        print(failure.traceback.rstrip() or str(failure), file=sys.stderr)
+        if failure.traceback:
+            print(failure.traceback.rstrip(), file=sys.stderr)
         raise JobFailed(
             failure.code, failure.type, f"{failure.message} (fusiond job show {place.queue}/{place.id})"
         ) from failure
