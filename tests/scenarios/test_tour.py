@@ -2,11 +2,13 @@
 
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -85,6 +87,27 @@ def test_what_the_first_pages_show_runs(page, daemon_directory):
     place, environment = daemon_directory
     (place / "fusion.yaml").write_text(file)
     (place / "shop.py").write_text(code)
+    with running(place, environment):
+        done = fusiond(*command.split("#")[0].split()[1:], cwd=place, **environment)
+        assert (done.status, done.json) == (0, {"sent": "+4912345"}), done.err
+
+
+def test_the_examples_own_commands_work(daemon_directory):
+    """etc/fusion.yaml tells its reader what to type; each of these commands does what it is there for."""
+    place, environment = daemon_directory
+    shutil.copy(ROOT / "etc" / "fusion.yaml", place)
+    head = (place / "fusion.yaml").read_text().partition("In another terminal:")[2].partition("version:")[0]
+    lines = re.findall(r"^#   fusiond (.+?)(?: {3,}.*)?$", head, re.MULTILINE)
+    assert len(lines) >= 3
+    with running(place, environment):
+        for line in lines:
+            done = fusiond(*shlex.split(line), cwd=place, **environment)
+            assert done.status == 0, f"{line}: {done.err}"
+
+
+@contextmanager
+def running(place, environment):
+    """The daemon of `fusion.yaml` in this place, ready."""
     with (place / "log").open("wb") as log:
         daemon = subprocess.Popen(
             [sys.executable, "-P", "-m", "fusiond.cli", "run"],
@@ -95,8 +118,7 @@ def test_what_the_first_pages_show_runs(page, daemon_directory):
         )
     try:
         until(lambda: ready(place, environment), (place / "log").read_text)
-        done = fusiond(*command.split("#")[0].split()[1:], cwd=place, **environment)
-        assert (done.status, done.json) == (0, {"sent": "+4912345"}), done.err
+        yield
     finally:
         daemon.terminate()
         daemon.wait(30)
