@@ -420,7 +420,7 @@ def test_a_body_pushed_twice_with_an_id_is_one_job(redis, claim, run, broker):
     """The same bytes: one job. Another body under that id: broken."""
     redis("LPUSH", "test:{q}:inbox", b'{"task":"t","id":"x"}', b'{"task":"t","id":"x"}', b'{"task":"u","id":"x"}')
     assert ids(claim(3)[1]) == ["x"]
-    assert [entry.reason for entry in run(broker.broken("q"))] == ["inbox: job_id x is taken by another job"]
+    assert [entry.reason for entry in run(broker.broken("q"))] == ["inbox: id x is taken by another job"]
 
 
 def test_a_full_queue_leaves_pushed_jobs_in_the_inbox(redis, claim, run, broker):

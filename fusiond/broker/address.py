@@ -11,7 +11,7 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 import redis.asyncio.connection
 import redis.connection
@@ -87,7 +87,7 @@ def shown(url: str) -> str:
     parts = urlsplit(url)
     if parts.password is None:
         return url
-    return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:***@{parts.netloc.rpartition('@')[2]}"))
+    return _with_netloc(url, f"{parts.username or ''}:***@{parts.netloc.rpartition('@')[2]}")
 
 
 def _parse(url: str) -> dict[str, Any]:
@@ -95,8 +95,12 @@ def _parse(url: str) -> dict[str, Any]:
 
 
 def _without_user(url: str) -> str:
-    parts = urlsplit(url)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+    return _with_netloc(url, urlsplit(url).netloc.rpartition("@")[2])
+
+
+def _with_netloc(url: str, netloc: str) -> str:
+    # not urlunsplit: it writes unix:/path where there is no netloc, which redis-py does not read
+    return url.replace(f"//{urlsplit(url).netloc}", f"//{netloc}", 1)
 
 
 def _without_tcp(kind: type, options: dict[str, Any]) -> dict[str, Any]:

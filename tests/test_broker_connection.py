@@ -1,0 +1,307 @@
+"""Connections: what reaches the caller when Redis forgets, refuses, hangs or is not there."""
+
+import asyncio
+import dataclasses
+import os
+import socket
+import threading
+
+import pytest
+
+from fusiond.broker import fitness
+from fusiond.broker.address import shown
+from fusiond.broker.call import Call, as_is, plain
+from fusiond.broker.connection import connect, connect_async
+from fusiond.broker.records import NewJob
+from fusiond.config import model
+from fusiond.errors import BrokerError, BrokerFull, BrokerUnavailable, BrokerUnfit
+
+PING = plain(as_is, "PING")
+WRONG = plain(as_is, "INCR", "a-list")
+
+
+def enqueue(broker, name):
+    return broker.enqueue("q", [NewJob(name, "t", b"[]")])
+
+
+# Scripts that were forgotten
+
+
+@pytest.mark.parametrize("calls", [1, 3])
+def test_a_forgotten_script_is_sent_again(connection, run, broker, calls):
+    """After SCRIPT FLUSH, a restart or a failover: alone and in a pipeline, each exactly once."""
+    run(plain(as_is, "SCRIPT", "FLUSH"))
+    replies = connection.run_many([enqueue(broker, f"j{n}") for n in range(calls)])
+    assert replies == [["stored"]] * calls
+    run(plain(as_is, "SCRIPT", "FLUSH"))
+    assert run(enqueue(broker, "last")) == ["stored"]
+    assert run(broker.counts("q")).queued == calls + 1
+
+
+async def forgotten_async(settings, directory, broker):
+    async with connect_async(settings, directory) as connection:
+        await connection.run(plain(as_is, "SCRIPT", "FLUSH"))
+        assert await connection.run_many([enqueue(broker, "a"), PING, enqueue(broker, "b")]) == [
+            ["stored"],
+            b"PONG",
+            ["stored"],
+        ]
+        await connection.run(plain(as_is, "SCRIPT", "FLUSH"))
+        assert await connection.run(enqueue(broker, "a")) == ["same"]
+        return await connection.run(broker.catalogue())
+
+
+def test_a_forgotten_script_is_sent_again_with_asyncio(broker_settings, tmp_path, broker):
+    """The same."""
+    assert asyncio.run(forgotten_async(broker_settings, tmp_path, broker)).tasks == {}
+
+
+# Errors
+
+
+def test_an_error_does_not_hide_the_other_replies(connection, run):
+    """In a pipeline each Call has its own reply; alone, the error is raised."""
+    run(plain(as_is, "LPUSH", "a-list", 1))
+    before, error, after = connection.run_many([PING, WRONG, PING])
+    assert (before, after) == (b"PONG", b"PONG")
+    assert isinstance(error, BrokerError)
+    with pytest.raises(BrokerError, match="WRONGTYPE"):
+        run(WRONG)
+    assert run(PING) == b"PONG"
+
+
+def test_a_plan_raises_the_first_error_of_a_pipeline(run):
+    """As if the command had been alone."""
+    run(plain(as_is, "LPUSH", "a-list", 1))
+
+    def plan():
+        yield [PING, WRONG]
+
+    with pytest.raises(BrokerError, match="WRONGTYPE"):
+        run(plan())
+
+
+def test_a_full_redis_is_told_apart(run):
+    """BrokerFull, so that a producer can act on it."""
+    run(plain(as_is, "CONFIG", "SET", "maxmemory", 1))
+    with pytest.raises(BrokerFull, match="maxmemory"):
+        run(plain(as_is, "SET", "a", "b"))
+
+
+def test_an_unreachable_redis_is_one_sentence_with_the_remedy(tmp_path):
+    """Not redis-py's exception, and no password."""
+    settings = model.Broker(url="redis://:secret@127.0.0.1:1/0")
+    with pytest.raises(BrokerUnavailable) as caught, connect(settings, tmp_path) as connection:
+        connection.run(PING)
+    assert "redis://:***@127.0.0.1:1/0 cannot be reached" in str(caught.value)
+    assert "broker.url" in str(caught.value)
+    assert "secret" not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+    async def attempt():
+        async with connect_async(settings, tmp_path) as connection:
+            await connection.run(PING)
+
+    with pytest.raises(BrokerUnavailable, match="cannot be reached"):
+        asyncio.run(attempt())
+
+
+@pytest.mark.parametrize("url", ["http://x", "redis", "redis+nothing://x"])
+def test_a_url_of_another_kind_is_refused(tmp_path, url):
+    """With the URL, at once."""
+    with pytest.raises(BrokerUnavailable, match=r"broker\.url"):
+        connect(model.Broker(url=url), tmp_path)
+
+
+def test_a_password_is_not_shown():
+    """Whatever else the URL has."""
+    assert shown("rediss://me:pw@host:6379/1?x=y") == "rediss://me:***@host:6379/1?x=y"
+    assert shown("unix:///run/redis.sock") == "unix:///run/redis.sock"
+
+
+# Connections that come and go
+
+
+def test_a_restarted_server_is_found_again(redis_server, connection, run):
+    """The call during its absence fails, the next one connects anew."""
+    assert run(PING) == b"PONG"
+    redis_server.kill()
+    with pytest.raises(BrokerUnavailable):
+        run(PING)
+    redis_server.start()
+    assert run(PING) == b"PONG"
+
+
+def test_a_connection_may_repeat_once(redis_server, broker_settings, tmp_path, broker):
+    """A producer's call over a connection that has died meanwhile succeeds, over a new one."""
+    with connect(broker_settings, tmp_path, repeats=1) as connection:
+        connection.run(PING)
+        redis_server.restart()
+        assert connection.run(enqueue(broker, "a")) == ["stored"]
+
+
+def test_a_cancelled_call_leaves_no_reply_for_the_next(broker_settings, tmp_path):
+    """A connection that was cancelled in mid-reply is closed: what it would read next answers an earlier question."""
+
+    async def story():
+        async with connect_async(broker_settings, tmp_path) as connection:
+            for _ in range(20):
+                slow = plain(as_is, "EVAL", "local n = 0 while n < 3e5 do n = n + 1 end return 'slow'", 0)
+                task = asyncio.create_task(connection.run(slow))
+                await asyncio.sleep(0.001)
+                task.cancel()
+                assert await connection.run(plain(as_is, "ECHO", "mine")) == b"mine"
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("kind", ["threads", "asyncio"])
+def test_a_server_that_does_not_answer_is_given_up(monkeypatch, tmp_path, kind):
+    """After the time that a reply may take; the connection is not used again."""
+    monkeypatch.setattr("fusiond.broker.connection.TIMEOUT", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        settings = model.Broker(url=f"redis://127.0.0.1:{silent.getsockname()[1]}")
+
+        async def attempt():
+            async with connect_async(settings, tmp_path) as connection:
+                await connection.run(PING)
+
+        with pytest.raises(BrokerUnavailable, match="cannot be reached"):
+            asyncio.run(attempt()) if kind == "asyncio" else connect(settings, tmp_path).run(PING)
+
+
+def test_a_child_of_fork_has_a_connection_of_its_own(connection, run):
+    """Parent and child never read each other's replies, though the parent's lock is held at the fork."""
+    run(plain(as_is, "SET", "who", "parent"))
+    with connection._lock:
+        child = os.fork()
+        if child == 0:
+            good = all(connection.run(plain(as_is, "ECHO", f"c{n}")) == f"c{n}".encode() for n in range(200))
+            os._exit(0 if good else 1)
+    assert all(run(plain(as_is, "ECHO", f"p{n}")) == f"p{n}".encode() for n in range(200))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_threads_share_a_connection(run):
+    """Each has its own replies."""
+    wrong = []
+
+    def ask(name):
+        wrong.extend(n for n in range(200) if run(plain(as_is, "ECHO", f"{name}{n}")) != f"{name}{n}".encode())
+
+    threads = [threading.Thread(target=ask, args=(name,)) for name in "abcd"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+# Messages
+
+
+def test_messages_are_heard(broker_settings, tmp_path, broker):
+    """What is published after `subscribe` has returned is not missed, however long the silence before."""
+
+    async def story():
+        async with connect_async(broker_settings, tmp_path) as connection:
+            channels = [broker.keys.wake("a"), broker.keys.wake("b")]
+            subscription = await connection.subscribe(channels)
+            for channel in reversed(channels):
+                await connection.run(plain(as_is, "PUBLISH", channel, "ready"))
+            heard = [await anext(subscription) for _ in channels]
+            await subscription.close()
+            return heard
+
+    assert asyncio.run(story()) == [("test:{b}:wake", b"ready"), ("test:{a}:wake", b"ready")]
+
+
+def test_a_lost_subscription_says_so(redis_server, broker_settings, tmp_path):
+    """The caller is not left waiting for ever."""
+
+    async def story():
+        async with connect_async(broker_settings, tmp_path) as connection:
+            subscription = await connection.subscribe(["x"])
+            redis_server.kill()
+            with pytest.raises(BrokerUnavailable):
+                await anext(subscription)
+            with pytest.raises(BrokerUnavailable):
+                await connection.subscribe(["x"])
+
+    asyncio.run(story())
+
+
+# Fitness
+
+
+def test_a_fit_redis_passes_and_has_our_layout(connection, run):
+    """Again and again."""
+    connection.check()
+    connection.check()
+    assert run(plain(as_is, "HGET", "test:meta", "layout")) == b"1"
+
+
+def test_a_redis_that_evicts_is_refused(connection, run):
+    """It would lose jobs."""
+    run(plain(as_is, "CONFIG", "SET", "maxmemory-policy", "allkeys-lru"))
+    with pytest.raises(BrokerUnfit, match=r"evicts keys \(allkeys-lru\).*noeviction"):
+        connection.check()
+
+
+def test_a_newer_layout_is_refused(broker_settings, tmp_path, run):
+    """With the remedy; an older fusiond never writes into it."""
+    run(plain(as_is, "HSET", "test:meta", "layout", 2))
+
+    async def check():
+        async with connect_async(broker_settings, tmp_path) as connection:
+            await connection.check()
+
+    with pytest.raises(BrokerUnfit, match=r"layout 2.*upgrade fusiond"):
+        asyncio.run(check())
+
+
+@pytest.mark.parametrize(
+    ("info", "fit"),
+    [
+        ({"redis_version": "6.0.16"}, False),
+        ({"redis_version": "5.0.7"}, False),
+        ({"redis_version": "6.2.0"}, True),
+        ({"redis_version": "7.2.4", "valkey_version": "8.1.0", "maxmemory_policy": "noeviction"}, True),
+        ({"redis_version": "255.255.255"}, True),
+        ({"redis_version": "8.0-rc1"}, True),
+        ({"redis_version": "7.4.1", "maxmemory_policy": "volatile-ttl"}, False),
+        ({}, False),
+    ],
+)
+def test_which_servers_are_fit(info, fit):
+    """6.2 and newer that do not evict; hosted ones may leave the policy out."""
+    assert (fitness.unfit(info) is None) == fit
+
+
+# Logging in
+
+
+def test_the_password_file_is_read_at_each_connection(redis_server, broker_settings, tmp_path, run):
+    """A password can be changed under a running daemon; a file that is not there is one sentence."""
+    file = tmp_path / "password"
+    settings = dataclasses.replace(
+        broker_settings, password_file=str(file), url=broker_settings.url.replace("//", "//app@")
+    )
+    with connect(settings, tmp_path) as connection:
+        with pytest.raises(BrokerUnavailable, match="password_file"):
+            connection.run(PING)
+        for password in ("one", "two"):
+            run(plain(as_is, "ACL", "SETUSER", "app", "reset", "on", f">{password}", "~*", "&*", "+@all"))
+            connection.close()
+            file.write_text(f"{password}\n")
+            assert connection.run(plain(as_is, "ACL", "WHOAMI")) == b"app"
+        connection.close()
+        file.write_text("wrong")
+        with pytest.raises(BrokerUnavailable, match="cannot be reached"):
+            connection.run(PING)
+
+
+def test_a_call_without_a_script_cannot_be_spelled_out():
+    """Only a script has a text."""
+    with pytest.raises(ValueError, match="script"):
+        Call(("PING",), as_is).in_full()
