@@ -65,6 +65,8 @@ class _Watched:
     look_at: float = 0
     #: it is new, or has another timetable: ticks from before are none of it
     changed: bool = False
+    #: its last tick lies ahead, which was said
+    ahead: bool = False
 
 
 class _Question(NamedTuple):
@@ -133,6 +135,7 @@ class Ticker:
     def _judge(self, watched: _Watched, state: CronState) -> list[_Question]:
         """What to ask about an entry now, oldest tick first, and when to look at it again."""
         entry, now = watched.entry, state.now_ms
+        _watch_for_a_clock_set_back(watched, state)
         if watched.changed:
             due = cron.Due(missed=now)
         else:
@@ -189,6 +192,18 @@ def _tell(question: _Question, reply: str) -> None:
         log.warning("passed over: the job of the last tick has not ended, or the queue is full", extra=fields)
     else:
         log.warning("missed, and given up: this tick and those before it", extra=fields)
+
+
+def _watch_for_a_clock_set_back(watched: _Watched, state: CronState) -> None:
+    """Say, once, that an entry stands still because Redis has decided on ticks that are yet to come."""
+    ahead = max(state.last_tick_ms or 0, state.first_seen_ms) - state.now_ms
+    if ahead > LOOK_AGAIN and not watched.ahead:
+        log.error(
+            "cron entry '%s' does not tick for %d s: the clock of Redis was set back by so much",
+            watched.entry.name,
+            ahead // 1000,
+        )
+    watched.ahead = ahead > LOOK_AGAIN
 
 
 def _leave_alone(watched: _Watched, now: float, error: BrokerError) -> None:
