@@ -52,7 +52,9 @@ def read_tree(path: Path, environ: Mapping[str, str], data: bytes | None = None)
             problems.extend(_nested(dropped_in))
             roots.append(dropped_in)
     root = _merged(roots, problems)
-    return Tree(root, tuple(roots), tuple(problems), tuple(files), tuple(_patterns(main, path)))
+    patterns = (pattern for item, pattern in _patterns(main, path) if glob.has_magic(str(item.value)))
+    globs = tuple(os.path.abspath(pattern) for pattern in patterns)  # noqa: PTH100
+    return Tree(root, tuple(roots), tuple(problems), tuple(files), globs)
 
 
 def _read(path: Path, environ: Mapping[str, str], problems: list[Problem], data: bytes | None = None) -> Node | None:
@@ -82,40 +84,43 @@ def _bytes(path: Path) -> bytes:
 
 def _included(main: Node, path: Path, problems: list[Problem]) -> Iterator[Path]:
     """The files that the main one includes, each once, in the order of the list and alphabetical inside a glob."""
-    seen = {path.resolve()}
-    include = main.get("include")
-    for item in include.items() if include else ():
-        if not isinstance(item.value, str) or not item.value:
-            continue  # the schema says so
-        for found in _matches(path, item, problems):
-            real = found.resolve()
-            if real == path.resolve():
+    own = os.path.realpath(path)
+    seen = {own}
+    for item, pattern in _patterns(main, path):
+        for found in _matches(item, pattern, problems):
+            real = os.path.realpath(found)
+            if real == own:
                 problems.append(item.place.error("include-circle", "the file includes itself", "remove it"))
             elif len(seen) > MAX_FILES:
                 problems.append(item.place.error("too-many-files", f"more than {MAX_FILES} files", "merge some"))
                 return
             elif real not in seen:
                 seen.add(real)
-                yield found
+                yield Path(found)
 
 
-def _matches(path: Path, item: Node, problems: list[Problem]) -> list[Path]:
-    pattern = os.path.join(path.parent, str(item.value))  # noqa: PTH118 - keeps the user's own spelling
-    if glob.has_magic(str(item.value)):
-        return [found for found in map(Path, sorted(glob.glob(pattern))) if found.is_file()]  # noqa: PTH207
-    if not Path(pattern).exists():
-        problems.append(
-            item.place.error("missing-include", f"{item.raw} does not exist", "check the path, or use a glob")
-        )
-        return []
-    return [Path(pattern)]
-
-
-def _patterns(main: Node, path: Path) -> Iterator[str]:
+def _patterns(main: Node, path: Path) -> Iterator[tuple[Node, str]]:
+    """Each item of `include:`, with the path or glob that it means; what is no path is left to the schema."""
     include = main.get("include")
     for item in include.items() if include else ():
-        if isinstance(item.value, str) and glob.has_magic(item.value):
-            yield os.path.abspath(os.path.join(path.parent, item.value))  # noqa: PTH100, PTH118
+        if isinstance(item.value, str) and item.value and "\0" not in item.value:
+            yield item, os.path.join(path.parent, item.value)  # noqa: PTH118 - keeps the user's own spelling
+
+
+def _matches(item: Node, pattern: str, problems: list[Problem]) -> list[str]:
+    """The files that an item means. Only regular ones: a pipe would never end."""
+    if glob.has_magic(str(item.value)):
+        return [found for found in sorted(glob.glob(pattern)) if _is_file(found)]  # noqa: PTH207
+    if _is_file(pattern):
+        return [pattern]
+    remedy = "check the path, or use a glob"
+    problems.append(item.place.error("missing-include", f"there is no file {item.raw}", remedy))
+    return []
+
+
+def _is_file(path: str) -> bool:
+    # Path.is_file() raises where a parent cannot be searched, or the name is too long.
+    return os.path.isfile(path)  # noqa: PTH113
 
 
 def _nested(root: Node) -> Iterator[Problem]:

@@ -21,7 +21,7 @@ Severity = Literal["error", "warning"]
 
 #: columns of a source line that the text face shows
 _EXCERPT = 160
-_PASSWORD = re.compile(r"(://[^/\s:@'\"]*:)[^@\s'\"]+(?=@)")
+_PASSWORD = re.compile(r"(://[^/\s:@'\"]*:)[^\s'\"]+(?=@)")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -51,8 +51,8 @@ class Problem:
         return self.severity == "error"
 
     def to_dict(self) -> dict[str, Any]:
-        """The problem as plain data; a password in the source line is masked."""
-        return {**dataclasses.asdict(self), "excerpt": mask(self.excerpt)}
+        """The problem as plain data; the passwords of URLs are masked."""
+        return dataclasses.asdict(self) | {"message": mask(self.message), "excerpt": mask(self.excerpt)}
 
     @staticmethod
     def from_dict(content: dict[str, Any]) -> Problem:

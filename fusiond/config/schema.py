@@ -86,6 +86,8 @@ def _problems(root: Node, error: ValidationError) -> Iterator[Problem]:
     if error.validator == "anyOf":
         yield from (problem for inner in _likely_branch(error) for problem in _problems(root, inner))
         return
+    if error.validator == "oneOf" and not isinstance(error.instance, dict):
+        return  # that it is no map is a problem of its own
     node, place = _find(root, error)
     path = ".".join(str(part) for part in error.absolute_path)
     failure = _failure(error)

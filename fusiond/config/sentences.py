@@ -98,6 +98,8 @@ def _pattern(node: Node, failure: Failure) -> Sentence:
         return Sentence("bad-value", f"{show(node)} is not a priority", "write a name of `priorities`, or 0 to 255")
     if title == "duration" and isinstance(node.value, str) and node.value.isdigit():
         return Sentence("missing-unit", f"{show(node)} has no unit", f"write {node.raw}s for seconds; also ms, m, h, d")
+    if isinstance(node.value, str) and "\0" in node.value:
+        return Sentence("bad-value", f"{show(node)} holds a NUL character", "remove it")
     return Sentence("bad-value", f"{show(node)} is not {_noun(failure.schema)}", _example(failure.schema))
 
 

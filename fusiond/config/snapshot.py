@@ -14,7 +14,6 @@ import contextlib
 import hashlib
 import json
 import os
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -94,16 +93,18 @@ def next_generation(current: str | os.PathLike[str]) -> int:
 
 
 def _write_atomically(path: Path, data: bytes) -> None:
-    """A reader finds the old content or the new one, after a power cut too. mkstemp makes the file 0600."""
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    """A reader finds the old content or the new one, after a power cut too."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.unlink(missing_ok=True)
     try:
-        with os.fdopen(descriptor, "wb") as file:
+        # 0600 from its first byte on: a Config may hold secrets.
+        with open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        Path(temporary).replace(path)
+        temporary.replace(path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
     _sync_directory(path.parent)
 

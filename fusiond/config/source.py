@@ -96,6 +96,7 @@ class _Composer:
         self._documents = 0
 
     def compose(self, loader: Any) -> tuple[Node, list[Problem]]:
+        """Take each event of the loader in turn."""
         handlers = {
             yaml.ScalarEvent: self._scalar,
             yaml.AliasEvent: self._alias,

@@ -40,6 +40,8 @@ def url_problem(url: str) -> tuple[str, str] | None:
     """Message and remedy of a URL that cannot be used; None where it can. Never quotes what may hold a password."""
     if url == "embedded":
         return None
+    if any(char.isspace() or not char.isprintable() for char in url):
+        return "the URL holds a space or a control character", "remove it, or write %20"
     scheme, separator, _ = url.partition("://")
     if not separator:
         remedy = did_you_mean(url, ["embedded"]) or (f"write redis://{url}" if "@" not in url else _EXAMPLES)

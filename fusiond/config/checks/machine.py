@@ -11,7 +11,6 @@ import grp
 import os
 import pwd
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fusiond.config.checks.walk import group_settings
@@ -19,6 +18,7 @@ from fusiond.config.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from fusiond.config.model import Config
     from fusiond.config.nodes import Node
@@ -38,10 +38,13 @@ def check(root: Node, config: Config, *, to_run: bool) -> Iterator[Problem]:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
+    """One look at the machine, for one file."""
+
     root: Node
     severity: Severity
 
     def at_accounts(self) -> Iterator[Problem]:
+        """Users and system groups."""
         users = [node for _, settings in group_settings(self.root) if (node := settings.get("user")) is not None]
         for node in users:
             yield from self._user(node)
@@ -67,27 +70,30 @@ class _Look:
         yield node.place.problem(self.severity, code, f"{message} on this machine", remedy)
 
     def at_directories(self) -> Iterator[Problem]:
+        """Each `directory` that is none."""
         for _, settings in group_settings(self.root):
             node = settings.get("directory")
             if node is not None and isinstance(node.value, str):
                 path = node.place.source.directory / node.value
-                if not path.is_dir():
+                if not _is_directory(path):
                     message = f"the directory {path} does not exist"
                     yield node.place.problem(self.severity, "missing-directory", message, "create it, or mend the path")
 
     def at_interpreters(self, config: Config) -> Iterator[Problem]:
+        """Each `python` that is none, once for each place that says it and path that it comes to."""
         seen: set[tuple[object, str | None]] = set()
         for name, group in config.workers.items():
             node = self.root.get("workers", name, "python") or self.root.get("defaults", "workers", "python")
             if node is None or group.python is None or (node.place, group.python) in seen:
                 continue
             seen.add((node.place, group.python))
-            if not os.access(group.python, os.X_OK) or Path(group.python).is_dir():
+            if not os.access(group.python, os.X_OK) or _is_directory(group.python):
                 message = f"there is no interpreter {group.python}"
                 remedy = "write an absolute path, or one that starts at `directory`"
                 yield node.place.problem(self.severity, "missing-python", message, remedy)
 
     def at_files(self) -> Iterator[Problem]:
+        """Each file that is named and must be there already."""
         paths = [("broker", "password_file"), *(("broker", "tls", key) for key in ("ca_file", "cert_file", "key_file"))]
         nodes = [node for path in paths if (node := self.root.get(*path)) is not None]
         for _, settings in group_settings(self.root):
@@ -99,7 +105,7 @@ class _Look:
         yield from self._log()
 
     def _file(self, node: Node, path: Path) -> Iterator[Problem]:
-        if not path.is_file():
+        if not os.path.isfile(path):  # noqa: PTH113 - as below
             yield node.place.problem(
                 self.severity, "missing-file", f"{path} does not exist", "create it, or mend the path"
             )
@@ -112,7 +118,7 @@ class _Look:
         node = self.root.get("logging", "file")
         if node is not None and isinstance(node.value, str):
             parent = (node.place.source.directory / node.value).parent
-            if not parent.is_dir():
+            if not _is_directory(parent):
                 message = f"the directory {parent} does not exist"
                 yield node.place.problem(self.severity, "missing-directory", message, "create it, or mend the path")
 
@@ -124,6 +130,11 @@ def _groups_of_root(root: Node, config: Config) -> Iterator[Problem]:
             yield root.nearest("workers", name).warning(
                 "runs-as-root", message, "add user:, or run the daemon as another"
             )
+
+
+def _is_directory(path: str | Path) -> bool:
+    # Path.is_dir() raises where a parent cannot be searched, or the name is too long.
+    return os.path.isdir(path)  # noqa: PTH112
 
 
 def _group_exists(name: str) -> bool:
