@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from fusiond.cli import source, words
@@ -61,11 +59,14 @@ def _group(config: Config, task: Task, name: str | None) -> WorkerGroup:
 
 def _become(group: WorkerGroup, request: dict[str, Any]) -> NoReturn:
     """Replace this process by the group's interpreter: the terminal, Ctrl-C and a debugger are the task's alone."""
+    from dataclasses import replace
+    from pathlib import Path
+
     from fusiond.worker import foreground, launch
 
     python, where = launch.interpreter(group), f"workers.{group.name}"
     try:
-        environment = launch.environment(dataclasses.replace(group, user=None), os.environ)
+        environment = launch.environment(replace(group, user=None), os.environ)
     except OSError as error:
         raise FusionError(f"{where}.environment_file: {error.filename}: {error.strerror}") from error
     environment |= {name: os.environ[name] for name in _TERMINAL if name in os.environ}

@@ -5,12 +5,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from fusiond.cli import record, source
+from fusiond.cli import source
 from fusiond.cli.exits import OK, REFUSED, UsageError
 from fusiond.cli.progress import Progress
 from fusiond.cli.table import count, print_json, table
 from fusiond.errors import FusionError, JobNotFound
-from fusiond.job import JobStatus
 
 if TYPE_CHECKING:
     import argparse
@@ -57,6 +56,9 @@ def register(subparsers: Any) -> None:
 
 
 def _list(options: argparse.Namespace) -> int:
+    from fusiond.cli import record
+    from fusiond.job import JobStatus
+
     with source.broker(options) as desk:
         pages = [
             desk.verbs.jobs(queue, JobStatus(status), count=max(options.limit, 1))
@@ -74,6 +76,8 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _show(options: argparse.Namespace) -> int:
+    from fusiond.cli import record
+
     with source.broker(options) as desk:
         jobs = [_find(desk, name) for name in options.jobs]
     if options.json:

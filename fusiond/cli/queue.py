@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any, Final
 
 from fusiond.cli import source
@@ -76,6 +75,8 @@ def count_all(desk: source.Desk) -> dict[str, Counts]:
 
 def documents(counted: Mapping[str, Counts]) -> list[dict[str, Any]]:
     """The counts as JSON."""
+    import dataclasses
+
     return [{"name": name, **dataclasses.asdict(counts)} for name, counts in counted.items()]
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from fusiond.cli.exits import UsageError
@@ -120,12 +119,13 @@ def desk(settings: model.Broker, runtime: Path) -> Iterator[Desk]:
         yield Desk(verbs, connection)
 
 
-@dataclass(frozen=True, slots=True)
 class Desk:
     """Verbs and the connection that they are run on."""
 
-    verbs: Broker
-    connection: Connection
+    __slots__ = ("connection", "verbs")
+
+    def __init__(self, verbs: Broker, connection: Connection) -> None:
+        self.verbs, self.connection = verbs, connection
 
     def run(self, what: Call[T] | Plan[T]) -> T:
         """As `Connection.run`."""

@@ -1,30 +1,20 @@
-"""`fusiond status`: the daemon, by its control socket, and the queues, by the broker; each without the other."""
+"""`fusiond status`: the daemon, its queues and its workers, once or again and again."""
 
 from __future__ import annotations
 
 import sys
 import time
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from fusiond.cli import source
 from fusiond.cli.exits import AWAY, OK
-from fusiond.cli.queue import count_all, documents, listed
-from fusiond.cli.table import count, fields, print_json, span, table, when
-from fusiond.errors import BrokerError, ControlError, FusionError
+from fusiond.cli.table import print_json
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from fusiond.broker.records import Counts, Worker
-    from fusiond.config.model import Broker
 
 #: seconds between two looks of --watch
 _WATCH: Final = 1.0
-#: seconds that the daemon may take to answer
-_TIMEOUT: Final = 5.0
 _CLEAR: Final = "\x1b[H\x1b[2J"
 
 
@@ -44,8 +34,10 @@ def register(subparsers: Any) -> None:
 
 
 def _status(options: argparse.Namespace) -> int:
+    from fusiond.cli.look import look_around
+
     while True:
-        look = _look(options)
+        look = look_around(options)
         if options.watch and sys.stdout.isatty() and not options.json:
             print(_CLEAR, end="")
         if options.json:
@@ -58,121 +50,3 @@ def _status(options: argparse.Namespace) -> int:
             return AWAY if look.errors else OK
         sys.stdout.flush()
         time.sleep(_WATCH)
-
-
-@dataclass(slots=True)
-class _Look:
-    """What was seen; a part that is out of reach is None and has its sentence in `errors`."""
-
-    daemon: dict[str, Any] | None = None
-    queues: dict[str, Counts] | None = None
-    #: None: not asked for
-    workers: list[Worker] | None = None
-    errors: dict[str, str] = field(default_factory=dict)
-
-    def document(self) -> dict[str, Any]:
-        """As JSON."""
-        seen: dict[str, Any] = {"daemon": self.daemon, "queues": self.queues and documents(self.queues)}
-        if self.workers is not None:
-            seen["workers"] = [{"name": worker.name, **worker.fields} for worker in self.workers]
-        return {**seen, "errors": self.errors}
-
-    def page(self) -> str:
-        """For people."""
-        parts = []
-        if self.daemon is not None:
-            parts += [_daemon(self.daemon), _programs(self.daemon["programs"])]
-        if self.queues is not None:
-            parts.append(listed(self.queues))
-        if self.workers is not None:
-            parts.append(_workers(self.workers))
-        return "\n\n".join(parts)
-
-
-def _look(options: argparse.Namespace) -> _Look:
-    from fusiond import paths
-    from fusiond.supervise.control import ask
-
-    look = _Look()
-    try:
-        settings, runtime = source.place(options)
-    except FusionError as error:
-        settings, runtime = None, paths.find_runtime()
-        look.errors["broker"] = str(error)
-    try:
-        look.daemon = ask(paths.control_socket(runtime), "status", timeout=_TIMEOUT)
-    except ControlError as error:
-        look.errors["daemon"] = str(error)
-    if settings is not None:
-        _look_at_broker(look, settings, runtime, workers=options.workers)
-    return look
-
-
-def _look_at_broker(look: _Look, settings: Broker, runtime: Path, *, workers: bool) -> None:
-    try:
-        with source.desk(settings, runtime) as desk:
-            look.queues = count_all(desk)
-            look.workers = desk.run(desk.verbs.workers()) if workers else None
-    except BrokerError as error:
-        look.errors["broker"] = str(error)
-
-
-def _daemon(daemon: dict[str, Any]) -> str:
-    reload = daemon["reload"]
-    how = "ending" if daemon["ending"] else "ready" if daemon["ready"] else "not ready"
-    asked = f" by {', '.join(reload['asked_by'])}" if reload and reload["asked_by"] else ""
-    return fields(
-        [
-            ("daemon", f"{how}, pid {daemon['pid']}, up {span(daemon['uptime'])}"),
-            ("file", f"{daemon['source']}, generation {daemon['generation']}"),
-            ("reload", reload and f"{reload['result']} {when(reload['ended_at'] * 1000, time.time() * 1000)}{asked}"),
-            ("reason", reload and reload["reason"]),
-        ]
-    )
-
-
-def _programs(programs: list[dict[str, Any]]) -> str:
-    rows = (
-        (
-            program["name"],
-            program["state"].lower(),
-            str(program["pid"] or ""),
-            "" if program["uptime"] is None else span(program["uptime"]),
-            ", ".join(_notes(program)),
-        )
-        for program in programs
-    )
-    return table(("PROGRAM", "STATE", "PID", "UP", "NOTES"), rows, right="pid up")
-
-
-def _notes(program: dict[str, Any]) -> Iterator[str]:
-    if program["draining"]:
-        yield f"draining, {count(program['busy'] or 0, 'job')} left"
-    elif program["trial"]:
-        yield "on trial"
-    elif program["pid"] and not program["ready"]:
-        yield "not ready"
-    if program["stopped_by_operator"]:
-        yield "stopped by the operator"
-    if program["deaths"]:
-        yield count(program["deaths"], "death")
-    if program["reason"]:
-        yield program["reason"]
-
-
-def _workers(workers: list[Worker]) -> str:
-    now = time.time() * 1000
-    rows = (
-        (
-            worker.name,
-            said.get("group", ""),
-            said.get("state", ""),
-            f"{said.get('running', '0')}/{said.get('processes', '?')}",
-            said.get("queues", ""),
-            when(int(said["born"]), now) if said.get("born", "").isdigit() else "",
-            said.get("jobs", ""),
-        )
-        for worker in workers
-        for said in [worker.fields]
-    )
-    return table(("WORKER", "GROUP", "STATE", "BUSY", "QUEUES", "BORN", "JOBS"), rows, right="busy")
