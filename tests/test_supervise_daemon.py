@@ -9,10 +9,10 @@ import time
 from pathlib import Path
 
 import pytest
-from running import STANDINS, Running, alive, until
 
 from fusiond.errors import ControlError
 from fusiond.supervise.control import ask
+from tests.running import STANDINS, Running, alive, until
 
 BODY = 'broker: {url: "redis://localhost:1/"}\ndefaults: {workers: {directory: /}}\n'
 

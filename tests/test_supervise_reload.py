@@ -7,9 +7,9 @@ import sys
 import time
 
 import pytest
-from running import STANDINS, Running, until
 
 from fusiond.supervise.control import ask
+from tests.running import STANDINS, Running, until
 
 
 @pytest.fixture

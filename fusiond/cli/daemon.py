@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+import os
+import sys
+from typing import TYPE_CHECKING
 
 from fusiond import paths
 from fusiond.cli.exits import OK, REFUSED
 
 if TYPE_CHECKING:
     import argparse
-    from pathlib import Path
 
     from fusiond.cli import Subparsers
 
@@ -51,31 +52,20 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _reload(options: argparse.Namespace) -> int:
+    from fusiond.config.load import load
+    from fusiond.config.problems import as_text
+    from fusiond.errors import ControlError
     from fusiond.supervise.control import ask
 
-    outcome = ask(control_of(options.config), "reload", timeout=options.timeout)
+    loaded = load(paths.find_config(options.config), environ=os.environ)
+    control = paths.control_socket(paths.find_runtime(loaded.config))
+    try:
+        outcome = ask(control, "reload", timeout=options.timeout)
+    except ControlError:
+        if loaded.config is not None:
+            raise
+        # Where its daemon is, only the file could say; and it would be refused.
+        print(as_text(loaded.problems), file=sys.stderr)
+        return REFUSED
     print(json.dumps(outcome, indent=2) if options.json else outcome["summary"])
     return REFUSED if outcome["result"] == "refused" else OK
-
-
-def control_of(config: str | None) -> Path:
-    """
-    The control socket of the daemon that runs a file.
-
-    A file that cannot be used any more still has its daemon: what the file says of its directories then counts for
-    nothing, and the usual places are looked at.
-    """
-    found = _directories(config)
-    return paths.control_socket(paths.find_runtime(found))
-
-
-def _directories(config: str | None) -> Any:
-    import os
-
-    from fusiond.config.load import load
-    from fusiond.errors import ConfigError
-
-    try:
-        return load(paths.find_config(config), environ=os.environ).config
-    except ConfigError:
-        return None

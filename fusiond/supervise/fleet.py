@@ -142,15 +142,13 @@ class Fleet:
 
     def _tell_one(self, process: Process) -> None:
         newest = self.accepted.generation
-        if process.told < newest:
-            process.say(do="apply", snapshot=str(self.accepted.path), generation=newest)
+        if process.told < newest and process.say(do="apply", snapshot=str(self.accepted.path), generation=newest):
             process.told = newest
-        if process.program.holdable and (leaving := self._slots_of_predecessors(process.program.part)) != process.left:
-            process.say(do="leave", slots=leaving)
+        leaving = self._slots_of_predecessors(process.program.part) if process.program.holdable else 0
+        if leaving != process.left and process.say(do="leave", slots=leaving):
             process.left = leaving
-        if process.held:
-            # After `leave`, so that the two together never run more than the group's share.
-            process.say(do="go")
+        # After `leave`, so that the two together never run more than the group's share.
+        if process.held and process.left == leaving and process.say(do="go"):
             process.held = False
 
     def _slots_of_predecessors(self, part: str) -> int:

@@ -17,7 +17,6 @@ import grp
 import logging
 import os
 import socket
-import stat
 import sys
 import tempfile
 from pathlib import Path
@@ -154,14 +153,13 @@ def make_private(directory: Path, *, open_to_others: bool = False) -> None:
     """
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        seen = directory.lstat()
-        if not stat.S_ISDIR(seen.st_mode) and not directory.is_dir():
-            raise NotADirectoryError(20, "Not a directory")
-        owner = directory.stat().st_uid
-        if owner != os.geteuid():
-            raise FusionError(
-                f"{directory} belongs to user {owner}; remove it, or set state_directory and runtime_directory"
-            )
+        # The link itself, too: below /tmp another user may have laid one to a directory of ours.
+        for seen, owners in ((directory.lstat(), (os.geteuid(), 0)), (directory.stat(), (os.geteuid(),))):
+            if seen.st_uid not in owners:
+                raise FusionError(
+                    f"{directory} belongs to user {seen.st_uid};"
+                    " remove it, or set state_directory and runtime_directory"
+                )
         directory.chmod(0o711 if open_to_others else 0o700)
     except OSError as error:
         raise FusionError(
