@@ -1,10 +1,13 @@
 import json
 import threading
+from pathlib import Path
 
 import pytest
 
 from fusiond.job import JobStatus
 from tests.fusiond_desk import opened
+
+ROOT = Path(__file__).parent.parent
 
 
 @pytest.fixture
@@ -139,6 +142,19 @@ def test_lines_become_jobs_with_options_of_their_own(desk):
     assert json.loads(jobs[3].meta) == {"a": []}
     assert jobs[5].id == "mine"
     assert jobs[5].queue == "reports"
+
+
+def test_a_line_may_have_every_key_of_the_job_schema(desk):
+    """What may be pushed to an inbox may be a line as well, with the same meaning."""
+    schema = json.loads((ROOT / "schemas" / "job.schema.json").read_text())
+    line = {name: rule["examples"][0] for name, rule in schema["properties"].items() if name not in ("key", "delay")}
+    done = desk.fusiond("enqueue", "-", "--json", given=json.dumps({**line, "task": "send"}))
+    assert done.status == 0, done.err
+    job = record(desk, json.loads(done.out)["job"])
+    assert (job.id, job.priority, job.log_tag) == (line["id"], line["priority"], line["log_tag"])
+    assert json.loads(job.args) == [line["args"], line["kwargs"]]
+    assert json.loads(job.meta) == line["meta"]
+    assert job.due_at == line["at"] * 1000
 
 
 def test_thousands_of_lines_are_each_enqueued_once_and_in_order(desk):
