@@ -104,6 +104,7 @@ CASES = [
     # -- traps
     ("yaml-boolean", TASK + "cron: {c: {task: a, every: 5s, kwargs: {x: {y: [on]}}}}\n", "on"),
     ("leading-zero", TASK + "cron: {c: {task: a, every: 5s, args: [0123]}}\n", "0123"),
+    ("leading-zero", "workers: {m: {processes: 010, environment: {A: 010}}}\n", "010"),
     ("tilde", "state_directory: ~/x\n", "~/x"),
     ("tilde", "workers: {m: {directory: ~ada}}\n", "~ada"),
     # -- values

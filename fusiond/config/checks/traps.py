@@ -17,36 +17,49 @@ if TYPE_CHECKING:
 _WORDS: Final = {word: meaning for word, meaning in OLD_BOOLEANS.items() if len(word) > 1}
 
 
+#: what stays as it is written, and what the schema takes in quotes only
+_AS_WRITTEN: Final = frozenset({"environment", "umask"})
+
+
 def check(root: Node) -> Iterator[Problem]:
     """Arguments that YAML 1.1 would read in another way, and paths that a shell would."""
+    yield from _leading_zeros(root)
     for _, entry in named(root, "cron"):
         for key in ("args", "kwargs"):
             node = entry.get(key)
             if node is not None:
-                yield from _arguments(node)
+                yield from _old_booleans(node)
     for node in _paths(root):
         if isinstance(node.value, str) and node.value.startswith("~"):
             remedy = f"write ${{HOME}}{node.value[1:]}" if node.value.startswith("~/") else "write the directory out"
             yield node.place.error("tilde", f"~ is not expanded in {node.raw!r}", remedy)
 
 
-def _arguments(node: Node) -> Iterator[Problem]:
-    for item in _scalars(node):
-        if item.plain and item.raw in _WORDS:
-            message = f"{item.raw} is a text in YAML 1.2, not a boolean"
-            yield item.place.warning("yaml-boolean", message, f'write {_WORDS[item.raw]}, or "{item.raw}" in quotes')
-        elif item.plain and has_leading_zero(item.raw):
-            message = f"{item.raw} is the number {item.value}; its zeros are lost"
-            yield item.place.warning("leading-zero", message, f'put it in quotes to keep it: "{item.raw}"')
+def _leading_zeros(root: Node) -> Iterator[Problem]:
+    for node in _scalars(root):
+        if node.plain and isinstance(node.value, int) and has_leading_zero(node.raw):
+            message = f"{node.raw} is the number {node.value}; its zeros are lost"
+            yield node.place.warning("leading-zero", message, f'put it in quotes to keep them: "{node.raw}"')
+
+
+def _old_booleans(arguments: Node) -> Iterator[Problem]:
+    for node in _scalars(arguments):
+        if node.plain and node.raw in _WORDS:
+            message = f"{node.raw} is a text in YAML 1.2, not a boolean"
+            yield node.place.warning("yaml-boolean", message, f'write {_WORDS[node.raw]}, or "{node.raw}" in quotes')
 
 
 def _scalars(node: Node) -> Iterator[Node]:
-    for _, child in node.entries():
-        yield from _scalars(child)
-    for child in node.items():
-        yield from _scalars(child)
-    if not isinstance(node.value, dict | list):
-        yield node
+    """Every scalar beneath whose type the text decides."""
+    waiting = [node]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node.value, dict):
+            waiting += [child for key, child in node.value.items() if key not in _AS_WRITTEN]
+        elif isinstance(node.value, list):
+            waiting += node.value
+        else:
+            yield node
 
 
 def _paths(root: Node) -> Iterator[Node]:
