@@ -423,6 +423,15 @@ def test_a_body_pushed_twice_with_an_id_is_one_job(redis, claim, run, broker):
     assert [entry.reason for entry in run(broker.broken("q"))] == ["inbox: id x is taken by another job"]
 
 
+def test_a_key_makes_one_job_of_many_pushes(redis, claim, run, broker):
+    """The same task, key and bytes: one job. Another body under that key: broken. Another task: another job."""
+    bodies = [b'{"task":"t","key":"k"}'] * 2 + [b'{"task":"u","key":"k"}', b'{"task":"t","key":"k","args":[1]}']
+    for body in bodies:
+        redis("LPUSH", "test:{q}:inbox", body)
+    assert [job.task for job in claim(9)[1].jobs] == [b"t", b"u"]
+    assert [entry.reason for entry in run(broker.broken("q"))] == ["inbox: key k is taken by another job"]
+
+
 def test_a_full_queue_leaves_pushed_jobs_in_the_inbox(redis, claim, run, broker):
     """max_length holds for the inbox too: what was pushed waits there."""
     run(broker.configure("q", max_length=2, tasks={}))

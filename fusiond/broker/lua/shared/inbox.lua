@@ -19,6 +19,16 @@ local function new_id(raw, nth)
   return table.concat(out)
 end
 
+-- id_of_key(task, key): the same task and key pushed again are the same job
+local function id_of_key(task, key)
+  local digest, out = redis.sha1hex(task .. '\0' .. key), {}
+  for i = 1, 20 do
+    local digit = tonumber(digest:sub(2 * i - 1, 2 * i), 16) % 64
+    out[i] = SORTED:sub(digit + 1, digit + 1)
+  end
+  return 'k-' .. table.concat(out)
+end
+
 -- text(value, most), number(value, least, most): the value if it is one, nil if it is absent, an error otherwise
 local function text(name, value, most)
   if value == nil or value == cjson.null then return nil end
@@ -76,12 +86,12 @@ end
 -- take(raw, nth, ready, later_on): stores one job and lists it in one of the two; raises a reason
 local function take(raw, nth, ready, later_on)
   local job = read(raw)
-  job.id = job.id or new_id(raw, nth)
+  job.id = job.id or (job.key and id_of_key(job.task, job.key)) or new_id(raw, nth)
   local key = JOB .. job.id
   if redis.call('EXISTS', key) == 1 then
     local there = redis.pcall('HMGET', key, 'task', 'args')
     if there[1] == job.task and there[2] == raw then return end
-    error('id ' .. job.id .. ' is taken by another job', 0)
+    error((job.key and 'key ' .. job.key or 'id ' .. job.id) .. ' is taken by another job', 0)
   end
   defaults(job)
   local score = (255 - job.priority) * BAND + redis.call('INCR', SEQ)
