@@ -64,6 +64,7 @@ CASES = [
     ("missing-unit", "retry_policies: {p: {backoff: [1s, 5]}}\n", "5"),
     ("missing-unit", "workers: {m: {max_memory: 512}}\n", "512"),
     ("empty", "workers: {m: {queues: []}}\n", "queues"),
+    ("empty", "retry_policies: {p: {backoff: []}}\n", "backoff"),
     ("empty", "broker: {url: ''}\n", "''"),
     ("too-long", f"tasks: {{a: {{run: x.y, description: {'d' * 201}}}}}\n", "d" * 201),
     ("duplicate-item", "workers: {m: {queues: [default, 'default']}}\n", "'default'"),

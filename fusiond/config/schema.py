@@ -105,7 +105,6 @@ def _failure(error: ValidationError) -> Failure:
         limit=error.validator_value,
         schema=dict(error.schema) if isinstance(error.schema, Mapping) else {},
         value=error.instance,
-        message=error.message,
         of_key="propertyNames" in error.absolute_schema_path,
     )
 
@@ -121,12 +120,19 @@ def _likely_branch(error: ValidationError) -> list[ValidationError]:
     """
     Of an anyOf, the errors of the branch that the value was meant for.
 
-    A branch that fails on the value itself (its type, its list of words) is less likely than one that fails deeper.
+    A branch that fails on the value itself is less likely than one that fails deeper, and least likely where it is for
+    values of another type.
     """
     branches: dict[Any, list[ValidationError]] = {}
     for inner in error.context or ():
         branches.setdefault(inner.schema_path[0], []).append(inner)
-    return max(branches.values(), key=lambda errors: min(len(inner.path) for inner in errors))
+
+    def likelihood(errors: list[ValidationError]) -> tuple[int, bool]:
+        return min(len(inner.path) for inner in errors), all(
+            inner.validator not in ("type", "enum") for inner in errors
+        )
+
+    return max(branches.values(), key=likelihood)
 
 
 def _find(root: Node, error: ValidationError) -> tuple[Node, Place]:

@@ -9,6 +9,7 @@ the remedy. The traps of YAML 1.1 and 1.2 are told where they bite:
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fusiond.config.scalars import OLD_BOOLEANS
@@ -28,8 +29,6 @@ class Failure(NamedTuple):
     limit: Any
     schema: dict[str, Any]
     value: Any
-    #: jsonschema's own words
-    message: str
     #: the value is the key of a map
     of_key: bool
 
@@ -77,13 +76,13 @@ def _type(node: Node, failure: Failure) -> Sentence:
             return Sentence("missing-unit", f"{raw} has no unit", f"write {raw}s for seconds; also ms, m, h, d")
         if title == "size":
             return Sentence("missing-unit", f"{raw} has no unit", "write a size such as 512MiB")
-    if "string" in types and not isinstance(node.value, dict | list):
+    if "string" in types and node.raw and re.search(failure.schema.get("pattern", ""), node.raw):
         kind = "a boolean" if isinstance(node.value, bool) else "a number"
         return Sentence("yaml-quote", f"{raw} is read as {kind}, not {noun}", f'put it in quotes: "{raw}"')
     if types == ["array"] and isinstance(node.value, str):
         return Sentence("wrong-type", f"{show(node)} is not a list", f"write [{raw}]")
     example = _example(failure.schema, nested=not {"string", "integer", "boolean"} & set(types))
-    return Sentence("wrong-type", f"{show(node)} is not {noun}", example)
+    return Sentence("wrong-type", f"{show(node)} is not {noun}", example or f"write {noun}")
 
 
 def _pattern(node: Node, failure: Failure) -> Sentence:
@@ -148,8 +147,8 @@ def _one_of(_node: Node, failure: Failure) -> Sentence:
     return Sentence("missing-key", f"neither {' nor '.join(keys)} is there", f'add one, such as {keys[0]}: "0 2 * * *"')
 
 
-def _other(_node: Node, failure: Failure) -> Sentence:
-    return Sentence("bad-value", failure.message)
+def _other(node: Node, failure: Failure) -> Sentence:
+    return Sentence("bad-value", f"{show(node)} does not meet `{failure.keyword}` of the schema", "see docs/file.md")
 
 
 _KEYWORDS: Final[dict[str, Callable[[Node, Failure], Sentence]]] = {
@@ -190,8 +189,10 @@ def _noun(schema: dict[str, Any]) -> str:
     if title and title[0].islower():
         return f"{'an' if title[0] in 'aeiou' else 'a'} {title}"
     pattern = schema.get("pattern", "")
-    word = pattern.removeprefix("^").removesuffix("\\Z").replace("\\", "") if pattern else ""
-    nouns = [repr(word) if kind == "string" and word else _NOUNS[kind] for kind in _types(schema)]
+    word = pattern.removeprefix("^").removesuffix("\\Z").replace("\\", "")
+    # A pattern of one word is that word, such as `auto`; another one says nothing to a person.
+    is_word = word == "*" or word.isalpha()
+    nouns = [repr(word) if kind == "string" and is_word else _NOUNS[kind] for kind in _types(schema)]
     return " or ".join(nouns)
 
 

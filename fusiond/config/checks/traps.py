@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 #: y and n are initials as often as booleans
 _WORDS: Final = {word: meaning for word, meaning in OLD_BOOLEANS.items() if len(word) > 1}
-
-
 #: what stays as it is written, and what the schema takes in quotes only
 _AS_WRITTEN: Final = frozenset({"environment", "umask"})
 
@@ -31,7 +29,7 @@ def check(root: Node) -> Iterator[Problem]:
                 yield from _old_booleans(node)
     for node in _paths(root):
         if isinstance(node.value, str) and node.value.startswith("~"):
-            remedy = f"write ${{HOME}}{node.value[1:]}" if node.value.startswith("~/") else "write the directory out"
+            remedy = f"write ${{HOME}}{node.raw[1:]}" if node.raw.startswith("~/") else "write the directory out"
             yield node.place.error("tilde", f"~ is not expanded in {node.raw!r}", remedy)
 
 
@@ -65,7 +63,7 @@ def _scalars(node: Node) -> Iterator[Node]:
 def _paths(root: Node) -> Iterator[Node]:
     """Each node that is a path."""
     single = (
-        *(("broker", key) for key in ("password_file",)),
+        ("broker", "password_file"),
         *(("broker", "tls", key) for key in ("ca_file", "cert_file", "key_file")),
         ("logging", "file"),
         ("state_directory",),
