@@ -19,22 +19,15 @@ import signal
 import sys
 import time
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from . import task, wire
+from . import payload, task, wire
 
 if TYPE_CHECKING:
     from types import FrameType
 
 #: s; an outcome does not wait longer than this in the child
 REPORT_WITHIN = 0.005
-#: bytes; what is kept of a message and of a traceback (its end, where the error is)
-MAX_MESSAGE, MAX_TRACEBACK = 4096, 16384
-
-_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
-_scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
-_monotonic_ns = time.monotonic_ns
-
 
 #: the child that this process is, once it serves
 _serving: Child | None = None
@@ -42,6 +35,8 @@ _serving: Child | None = None
 
 class SoftTimeout(BaseException):
     """The job's soft timeout is over: end, clean up, or be killed at the hard one."""
+
+    __module__ = "fusiond"  # in a traceback the private package would only puzzle
 
 
 class Settings(NamedTuple):
@@ -52,45 +47,6 @@ class Settings(NamedTuple):
     max_jobs: int | None
     #: bytes
     max_memory: int | None
-
-
-class TaskRow(NamedTuple):
-    """What a child must know of a task."""
-
-    run: str
-    #: s
-    soft: float
-    retry_on: tuple[str, ...]
-    give_up_on: tuple[str, ...]
-    pass_job: str | None
-
-
-class TaskFailed(Exception):  # noqa: N818 - what the job did, not what went wrong here
-    """A failure that has a code of its own and is not retried."""
-
-    def __init__(self, code: str, message: str) -> None:
-        self.code = code
-        super().__init__(message)
-
-
-class Tasks:
-    """The table, and the functions that were loaded for it; made by the fork server, copied by each fork."""
-
-    def __init__(self, body: bytes) -> None:
-        """`body`: of a TABLE frame."""
-        self.replace(body)
-
-    def replace(self, body: bytes) -> None:
-        """Follow a new table; a path that did not change keeps its function."""
-        self.rows = {name.encode(): TaskRow(*row) for name, row in json.loads(body).items()}
-        self._functions: dict[bytes, Callable[..., Any]] = {}
-
-    def function(self, name: bytes) -> Callable[..., Any]:
-        """The function of a task that is in the table. Raises TaskError."""
-        found = self._functions.get(name)
-        if found is None:
-            found = self._functions[name] = task.load(self.rows[name].run)
-        return found
 
 
 class Child:
@@ -112,7 +68,7 @@ class Child:
         "out",
     )
 
-    def __init__(self, out: int, page: wire.Page, tasks: Tasks, settings: Settings) -> None:
+    def __init__(self, out: int, page: wire.Page, tasks: task.Tasks, settings: Settings) -> None:
         """`out`: descriptor of the output pipe, for the marks; task code has the same pipe as 1 and 2."""
         self.out, self._page, self._tasks, self._settings = out, page, tasks, settings
         self._outcomes: list[wire.OutcomeMessage] = []
@@ -162,7 +118,7 @@ class Child:
         if self._outcomes and job.task not in self._quick:
             self._report()
         began = time.monotonic()
-        if not self._page.begin(job.serial, _monotonic_ns()):
+        if not self._page.begin(job.serial, time.monotonic_ns()):
             self._keep(wire.OutcomeMessage(job.serial, wire.RETURNED, False, 0.0, b""))
             return
         # The mark by which the dispatcher knows whose lines follow, whoever writes them.
@@ -176,27 +132,39 @@ class Child:
         """Run a job: (kind, whether it may be retried, result or error as JSON)."""
         row = self._tasks.rows.get(job.task)
         if row is None:
-            return wire.FAILED, False, _error("TASK_NOT_FOUND", None, f"no task {job.task!r} in this child's table")
+            return (
+                wire.FAILED,
+                False,
+                payload.error_json("TASK_NOT_FOUND", None, f"no task {job.task!r} in this child's table"),
+            )
         try:
             try:
                 result = self._call(job, row)
             finally:
                 self._deadline = None
                 _flush()
-            return wire.FINISHED, False, _result(result)
-        except (TaskFailed, task.TaskError) as failure:
-            return wire.FAILED, False, _error(failure.code, None, str(failure))
+            return wire.FINISHED, False, payload.result_json(result)
+        except (payload.TaskFailed, task.TaskError) as failure:
+            return wire.FAILED, False, payload.error_json(failure.code, None, str(failure))
         except SoftTimeout as error:
             self._deadline = None
             retry = task.may_retry(error, row.retry_on, row.give_up_on, also="TimeoutError")
-            return wire.FAILED, retry, _error("TIMEOUT", error, f"ran longer than its soft timeout, {row.soft:g} s")
+            return (
+                wire.FAILED,
+                retry,
+                payload.error_json("TIMEOUT", error, f"ran longer than its soft timeout, {row.soft:g} s"),
+            )
         except BaseException as error:  # noqa: BLE001 - whatever task code raises is an outcome
-            return wire.FAILED, task.may_retry(error, row.retry_on, row.give_up_on), _error("EXCEPTION", error)
+            return (
+                wire.FAILED,
+                task.may_retry(error, row.retry_on, row.give_up_on),
+                payload.error_json("EXCEPTION", error),
+            )
 
-    def _call(self, job: wire.JobMessage, row: TaskRow) -> Any:
+    def _call(self, job: wire.JobMessage, row: task.TaskRow) -> Any:
         """Call the task's function; under its soft timeout, imports included."""
         header = json.loads(job.header) if job.header else {}
-        args, kwargs, options = _arguments(job.args)
+        args, kwargs, options = payload.arguments(job.args)
         soft = header["timeout"]["soft"] if "timeout" in header else row.soft
         if row.pass_job:
             kwargs[row.pass_job] = _job_dict(job, {**options, **header}, soft)
@@ -209,7 +177,7 @@ class Child:
         except TypeError as error:
             # Raised at the call itself, not below: the arguments did not fit.
             if error.__traceback__ is not None and error.__traceback__.tb_next is None:
-                _check_arguments(function, args, kwargs)
+                payload.check_arguments(function, args, kwargs)
             raise
         if isinstance(result, CoroutineType):
             import asyncio
@@ -293,45 +261,6 @@ def resident_bytes() -> int:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def _decode(raw: bytes) -> Any:
-    """JSON out of UTF-8; the scanner in C alone, where nothing stands around the value. Raises ValueError."""
-    text = raw.decode()
-    try:
-        value, end = _scan(text, 0)
-    except StopIteration:
-        end = -1
-    return value if end == len(text) else json.loads(text)
-
-
-def _arguments(raw: bytes) -> tuple[list[Any], dict[str, Any], dict[str, Any]]:
-    """Args, kwargs, and the other keys of an object that came through the inbox, out of raw JSON."""
-    rest: dict[str, Any] = {}
-    try:
-        value = _decode(raw)
-        if isinstance(value, dict):
-            rest, value = value, [value.get("args", []), value.get("kwargs", {})]
-        args, kwargs = value
-    except (ValueError, TypeError) as error:
-        raise TaskFailed("BAD_ARGUMENTS", f"the arguments are not JSON of [args, kwargs]: {error}") from None
-    if not isinstance(args, list) or not isinstance(kwargs, dict):
-        raise TaskFailed("BAD_ARGUMENTS", "args must be a list and kwargs an object")
-    return args, kwargs, rest
-
-
-def _check_arguments(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> None:
-    """Raise TaskFailed where the arguments do not fit the signature."""
-    import inspect
-
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):  # some built-ins have none
-        return
-    try:
-        signature.bind(*args, **kwargs)
-    except TypeError as error:
-        raise TaskFailed("BAD_ARGUMENTS", f"{function.__name__}{signature}: {error}") from None
-
-
 def _job_dict(job: wire.JobMessage, options: dict[str, Any], soft: float) -> dict[str, Any]:
     """What `pass_job` hands to the function; `deadline` is epoch seconds."""
     return {
@@ -341,47 +270,6 @@ def _job_dict(job: wire.JobMessage, options: dict[str, Any], soft: float) -> dic
         "key": options.get("key"),
         "meta": options.get("meta"),
     }
-
-
-def _result(value: Any) -> bytes:
-    """The result as JSON. Raises TaskFailed."""
-    if value is None:
-        return b"null"
-    try:
-        raw: bytes = _encode(value).encode()
-    except (TypeError, ValueError, RecursionError) as error:
-        raise TaskFailed("RESULT_NOT_SERIALIZABLE", f"the result is not JSON: {error}") from None
-    if len(raw) > wire.MAX_RESULT:
-        raise TaskFailed("RESULT_TOO_LARGE", f"the result has {len(raw)} bytes; at most {wire.MAX_RESULT} are kept")
-    return raw
-
-
-def _error(code: str, error: BaseException | None, message: str = "") -> bytes:
-    """The error as JSON, bounded."""
-    try:
-        message = message or str(error)
-    except BaseException as broken:  # noqa: BLE001 - an exception may fail to describe itself
-        message = f"({type(broken).__name__} in its own __str__)"
-    name, text = "", ""
-    if error is not None:
-        import traceback
-
-        kind = type(error)
-        name = kind.__qualname__
-        if kind.__module__ not in ("builtins", __name__):
-            name = f"{kind.__module__}.{name}"
-        lines = traceback.format_exception(kind, error, _own_frames_off(error))
-        # The frame that raises a soft timeout is ours as well; it stands last but for the exception itself.
-        text = "".join(line for line in lines if not line.startswith(f'  File "{__file__}"'))[-MAX_TRACEBACK:]
-    document = {"code": code, "type": name, "message": message[:MAX_MESSAGE], "traceback": text}
-    return json.dumps(document).encode()
-
-
-def _own_frames_off(error: BaseException) -> Any:
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None and trace.tb_frame.f_code.co_filename == __file__:
-        trace = trace.tb_next
-    return trace
 
 
 def _flush() -> None:

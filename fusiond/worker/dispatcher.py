@@ -94,10 +94,12 @@ class Dispatcher:
         self.ready: asyncio.Future[dict[str, list[str]]] = asyncio.get_running_loop().create_future()
         self.counts = {"finished": 0, "failed": 0, "retry": 0, "released": 0, "canceled": 0}
         self._pending: deque[Attempt] = deque()
+        self._stale: asyncio.TimerHandle | None = None
         self._outcomes: dict[str, list[Outcome]] = {}
         self._unanswered: _Request | None = None
         self._exchanged = 0.0
         self._wake = asyncio.Event()
+        self._ending = asyncio.Event()
         self._due: dict[str, asyncio.TimerHandle] = {}
         self._rand = random.Random()  # noqa: S311 - jitter
         self._side: set[asyncio.Task[None]] = set()
@@ -128,12 +130,15 @@ class Dispatcher:
         self.config, self.group = config, group
         self.queues = _queues(config, group)
         self.pool.set_config(config, group)
-        self._wake.set()
+        # Whose task has gone with the old file must not reach a child.
+        pending, self._pending = list(self._pending), deque()
+        self.on_back(pending)
 
     def drain(self) -> None:
         """Claim no more, give back what was not begun, end when the last job ends."""
         if self.phase < Phase.DRAINING:
             self.phase = Phase.DRAINING
+            self._ending.set()
             self.on_back(list(self._pending))
             self._pending.clear()
             self.pool.take_all_back()
@@ -179,6 +184,8 @@ class Dispatcher:
                 await self._exchange()
                 if failures:
                     log.info("Redis is back")
+                    # The answer to a repeated claim tells nothing of what else is there.
+                    self.open()
                 failures = 0
             except BrokerUnavailable as error:
                 failures += 1
@@ -199,8 +206,13 @@ class Dispatcher:
         return left > 0
 
     async def _sleep(self, seconds: float) -> None:
-        """Wait; less where there is nothing left but to end."""
-        await asyncio.sleep(min(seconds, 0.5) if self._only_settles() else seconds)
+        """Wait; not for long on the way to the end, however far away Redis seems."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._ending.wait()
+                await asyncio.sleep(min(seconds, 0.5))
+        except TimeoutError:
+            return
 
     def _drained(self) -> bool:
         return not self.pool.running and not (self._pending or self._outcomes or self._unanswered or self._side)
@@ -224,8 +236,7 @@ class Dispatcher:
         for (queue, want, nonce), reply in zip(request.claims, replies[len(request.settles) :], strict=True):
             self._claimed(queue, want, nonce, sent, reply)
         self.pool.hand(self._pending)
-        if self._pending:
-            asyncio.get_running_loop().call_later(PENDING, self._release_stale)
+        self._release_later()
 
     def _request(self) -> _Request:
         taken, self._outcomes = self._outcomes, {}
@@ -280,10 +291,13 @@ class Dispatcher:
     def _take(self, attempt: Attempt) -> None:
         if self.phase >= Phase.DRAINING:
             self._settle(attempt, outcomes.released(attempt, "not begun"))
-        elif attempt.task.decode(errors="replace") in self.config.tasks:
+        elif self._knows(attempt):
             self._pending.append(attempt)
         else:
             self._aside(self._unknown(attempt))
+
+    def _knows(self, attempt: Attempt) -> bool:
+        return attempt.task.decode(errors="replace") in self.config.tasks
 
     def _note_due(self, queue: str, due_ms: int | None) -> None:
         """Claim again when the queue's next job comes due."""
@@ -293,13 +307,20 @@ class Dispatcher:
         if due_ms is not None and due_ms < POLL * 1000:
             self._due[queue] = asyncio.get_running_loop().call_later(due_ms / 1000 + 0.001, self.open, queue)
 
+    def _release_later(self) -> None:
+        """Look again at what waits here for a child."""
+        if self._pending and self._stale is None:
+            self._stale = asyncio.get_running_loop().call_later(PENDING, self._release_stale)
+
     def _release_stale(self) -> None:
         """Give back what no child has taken in time: another host may have one."""
+        self._stale = None
         oldest = time.monotonic_ns() - int(PENDING * 1e9)
-        stale = [attempt for attempt in self._pending if attempt.claimed <= oldest]
+        stale = [attempt for attempt in self._pending if attempt.waits <= oldest]
         for attempt in stale:
             self._pending.remove(attempt)
             self._settle(attempt, outcomes.released(attempt, "no child was free"))
+        self._release_later()
 
     async def _unknown(self, attempt: Attempt) -> None:
         """A task that this file does not have: another host's newer file may, during a roll-out."""
@@ -346,15 +367,20 @@ class Dispatcher:
 
     def on_back(self, attempts: list[Attempt]) -> None:
         """They were never begun."""
+        now = time.monotonic_ns()
         for attempt in reversed(attempts):
             if attempt.lost:
                 continue
             if attempt.canceled:
                 self._settle(attempt, outcomes.canceled(attempt, self._policy(attempt)[0]))
-            elif self.phase >= Phase.DRAINING or attempt.lease <= time.monotonic_ns():
+            elif self.phase >= Phase.DRAINING or attempt.lease <= now:
                 self._settle(attempt, outcomes.released(attempt, "not begun"))
-            else:
+            elif self._knows(attempt):
+                attempt.waits = now
                 self._pending.appendleft(attempt)
+            else:
+                self._aside(self._unknown(attempt))
+        self._release_later()
         self._wake.set()
 
     def on_killed(self, attempt: Attempt, doom: Doom | None, status: int) -> None:

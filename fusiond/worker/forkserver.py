@@ -51,7 +51,7 @@ def main(control: int, setup: dict[str, Any]) -> None:
     if setup["umask"] is not None:
         os.umask(setup["umask"])
     sys.path[:] = [setup["directory"], *(path for path in sys.path if path)]
-    tasks = child.Tasks(json.dumps(setup["table"]).encode())
+    tasks = task.Tasks(json.dumps(setup["table"]).encode())
     problems = preload(tasks, setup["preload"])
     if setup["fork"]:
         rehearse()
@@ -63,7 +63,7 @@ def main(control: int, setup: dict[str, Any]) -> None:
     server.serve()
 
 
-def preload(tasks: child.Tasks, names: list[str]) -> dict[str, list[str]]:
+def preload(tasks: task.Tasks, names: list[str]) -> dict[str, list[str]]:
     """Import what the tasks need; returns task → [code, message] of each that cannot run."""
     problems: dict[str, list[str]] = {}
     for name in names:
@@ -83,7 +83,7 @@ def rehearse(times: int = 20) -> None:
     which would have the page copied for it: measured on 3.11, a sixth fewer pages.
     """
     body = wire.jobs_frame([wire.JobMessage(1, 1, b"", b"", b"", b"[[],{}]")])
-    tasks = child.Tasks(json.dumps({"": ["builtins.dict", 60.0, [], [], None]}).encode())
+    tasks = task.Tasks(json.dumps({"": ["builtins.dict", 60.0, [], [], None]}).encode())
     ours, theirs = socket.socketpair()
     fd, nowhere = os.memfd_create("fusiond-rehearsal"), os.open(os.devnull, os.O_WRONLY)
     os.ftruncate(fd, wire.PAGE_BYTES)
@@ -103,7 +103,7 @@ def rehearse(times: int = 20) -> None:
 class ForkServer:
     """The children of one group, by slot and by pid."""
 
-    def __init__(self, control: socket.socket, tasks: child.Tasks, settings: child.Settings) -> None:
+    def __init__(self, control: socket.socket, tasks: task.Tasks, settings: child.Settings) -> None:
         self._control, self._tasks, self._settings = control, tasks, settings
         self._ready: dict[int, child.Child] = {}
         self._slots: dict[int, int] = {}

@@ -2,7 +2,7 @@
 Start a group's fork server: the right user, interpreter, environment and sources.
 
 1. resolve  user, interpreter, directory, environment of the group
-2. bundle   the four source files and the set-up in a descriptor, since the group's user may not read ours
+2. bundle   the source files and the set-up in a descriptor, since the group's user may not read ours
 3. start    privileges.py, which drops what the daemon may do and becomes the interpreter
 
 Knows the group and the file system. Loads no task code.
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _HERE = Path(__file__).parent
 #: in the order in which they import one another
-_SOURCES = ("wire", "task", "child", "forkserver")
+_SOURCES = ("wire", "task", "payload", "child", "forkserver")
 
 # Runs in the group's interpreter. A package of a private name, so that our `task` shadows no module of the user's.
 _BOOT = """
@@ -139,7 +139,7 @@ def serves(group: WorkerGroup, queue: str) -> bool:
 
 
 def table(config: Config) -> dict[str, list[Any]]:
-    """The rows of `child.TaskRow`: task → what a child must know of it."""
+    """The rows of `task.TaskRow`: task → what a child must know of it."""
     return {name: _row(config, task) for name, task in config.tasks.items()}
 
 

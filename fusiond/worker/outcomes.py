@@ -24,12 +24,22 @@ def ran(attempt: Attempt, message: wire.OutcomeMessage, task: Task, policy: Retr
     """What a child said. STARTED -> FINISHED | SCHEDULED | FAILED."""
     if message.kind == wire.FINISHED:
         return Outcome(attempt.id, attempt.token, "finished", ms(task.result_ttl), 0, message.payload)
+    error = message.payload if _is_error(message.payload) else failure("EXCEPTION", "its error cannot be read")
     # Releases undo their attempt; what is left besides failures are crashes and rescues.
     failures = attempt.attempts - attempt.crashes - attempt.rescues
     wait = retry.after_failure(policy, failures, may_retry=message.retry, rand=rand)
     if wait is None:
-        return Outcome(attempt.id, attempt.token, "failed", ms(task.failure_ttl), 0, message.payload)
-    return Outcome(attempt.id, attempt.token, "retry", ms(wait.total_seconds()), 0, message.payload)
+        return Outcome(attempt.id, attempt.token, "failed", ms(task.failure_ttl), 0, error)
+    return Outcome(attempt.id, attempt.token, "retry", ms(wait.total_seconds()), 0, error)
+
+
+def _is_error(payload: bytes) -> bool:
+    """Whether a child has sent what an error is made of; task code can write to its socket too."""
+    try:
+        error = json.loads(payload)
+        return all(isinstance(error[name], str) for name in ("code", "type", "message", "traceback"))
+    except (ValueError, TypeError, LookupError, RecursionError):
+        return False
 
 
 def killed(attempt: Attempt, doom: Doom | None, status: int, task: Task, policy: RetryPolicy) -> Outcome | None:

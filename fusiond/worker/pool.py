@@ -16,60 +16,33 @@ import json
 import logging
 import math
 import time
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from fusiond.worker import wire
 from fusiond.worker.children import ForkServer
 from fusiond.worker.launch import table
+from fusiond.worker.runtimes import BATCH, DEPTH, RunTimes
 from fusiond.worker.slots import Attempt, Doom, Slot, State
 
 if TYPE_CHECKING:
     from collections import deque
 
     from fusiond.config.model import Config, WorkerGroup
+    from fusiond.worker.host import Host
 
 log = logging.getLogger(__name__)
 job_log = logging.getLogger("fusiond.job")
 
-#: s; the work that one child may be handed at once
-BATCH = 0.005
-#: jobs that one child may be handed at once; the page's ring must hold two batches
-DEPTH = 64
 #: s; how often running jobs are looked at, and how long a job may wait behind a running one
 WATCH, STUCK = 0.1, 0.05
 #: s; from taking a job back to the look at the child's mark (see wire.py)
 TAKE_BACK = 0.002
 #: children of isolation `fork` that stand ready beyond the group's processes, at most
 AHEAD = 4
-#: how much the newest run time weighs in the mean
-_WEIGHT = 0.2
+#: reads for what a dead child has sent; more than a socket holds, and few where a stray of its sends on
+_LAST_READS = 8
 #: s; the longest pause between forks, or fork servers, that die at birth
 _SLOWEST = 30.0
-
-
-class Host(Protocol):
-    """What the pool tells its dispatcher."""
-
-    def on_room(self) -> None:
-        """A child may take more."""
-
-    def on_ready(self, problems: dict[str, list[str]]) -> None:
-        """A fork server has tried every path; task → [code, message] of those that cannot run."""
-
-    def on_start_failed(self, reason: str) -> None:
-        """The fork server could not be started, or died before it was ready."""
-
-    def on_outcome(self, attempt: Attempt, outcome: wire.OutcomeMessage) -> None:
-        """The attempt ran to its end."""
-
-    def on_back(self, attempts: list[Attempt]) -> None:
-        """These were handed out and never begun."""
-
-    def on_killed(self, attempt: Attempt, doom: Doom | None, status: int) -> None:
-        """Its child died in the middle of it: for this reason of ours, or of itself."""
-
-    def on_unheard(self, attempt: Attempt) -> None:
-        """It ran, its child died before it could say how, and the death was not its own."""
 
 
 class Pool:
@@ -82,8 +55,7 @@ class Pool:
         self._numbers = 0
         self._server: ForkServer | None = None
         self._server_ready, self._server_started, self._server_deaths = False, 0.0, 0
-        self._costs: dict[bytes, float] = {}
-        self._mean = math.inf
+        self._times = RunTimes()
         self._table, self._table_frame = 0, b""
         self._watching = False
         #: slots that the group's former generation still uses
@@ -152,11 +124,14 @@ class Pool:
         try:
             self._server = ForkServer.start(self._config, self.group, self)
         except (OSError, LookupError) as error:
-            self._host.on_start_failed(f"group '{self.group.name}': its fork server cannot be started: {error}")
+            reason = f"group '{self.group.name}': its fork server cannot be started: {error}"
+            log.error("%s", reason)  # noqa: TRY400 - a sentence, not a traceback
+            self._host.on_start_failed(reason)
+            self._start_again()
 
     def on_ready(self, problems: dict[str, list[str]]) -> None:
         """The server has loaded the tasks."""
-        self._server_ready, self._server_deaths = True, 0
+        self._server_ready = True
         for slot in list(self.slots.values()):
             self._introduce(slot)
         self._host.on_ready(problems)
@@ -173,11 +148,15 @@ class Pool:
                 self._remove(slot)
         if not self._server_ready:
             self._host.on_start_failed(f"group '{self.group.name}': {reason}")
+        self._server_ready = False
+        self._start_again()
+
+    def _start_again(self) -> None:
+        """At once after a death out of long health; after one soon after another, later each time."""
         if not self.ending:
             quick = time.monotonic() - self._server_started < _SLOWEST
             self._server_deaths = self._server_deaths + 1 if quick else 0
             self._loop.call_later(_pause(self._server_deaths - 1), self.start)
-        self._server_ready = False
 
     def _introduce(self, slot: Slot) -> None:
         if self._server and self._server_ready:
@@ -205,28 +184,31 @@ class Pool:
         self._empty(slot)
         self._host.on_back(back)
         slot.stillborn += 1
-        self._refork(slot)
+        self._replace(slot)
 
     def on_died(self, number: int, status: int) -> None:
         """The slot's child is dead and reaped."""
         slot = self.slots[number]
         self._bury(slot, status)
+        self._replace(slot)
+
+    def _replace(self, slot: Slot) -> None:
+        """A new child for the slot, unless it is to go."""
         if slot.retiring:
             self._remove(slot)
-        else:
-            self._refork(slot)
-
-    def _refork(self, slot: Slot) -> None:
-        if slot.stillborn:
+        elif slot.stillborn:
             self._loop.call_later(_pause(slot.stillborn), self._fork, slot)
         else:
             self._fork(slot)
 
     def _bury(self, slot: Slot, status: int) -> None:
         """Take what a dead child still said, then judge each attempt that it held."""
-        self._hear(slot)
+        for _ in range(_LAST_READS):
+            self._hear(slot)
+            if slot.closed or slot.broken or slot.silent:
+                break
         slot.output.drain()
-        begun, doom = slot.page.begun, slot.doom
+        begun, doom = slot.begun(), slot.doom
         back = []
         slot.stillborn = 0 if status == 0 or doom or begun in slot.outstanding else slot.stillborn + 1
         for serial in list(slot.outstanding):
@@ -278,7 +260,7 @@ class Pool:
     def room(self) -> int:
         """How many jobs the children could take now."""
         free = self.group.processes - self.left - self.running
-        depth = self._depth()
+        depth = 1 if self._forks else self._times.depth()
         total = 0
         for slot in self._takers():
             if slot.outstanding:
@@ -287,7 +269,7 @@ class Pool:
                 free -= 1
                 total += depth if depth == 1 else 2 * depth
         # Beside quick jobs a few may wait here for the next child, so that claims come in batches.
-        return total + (self.group.processes - self.left if self._forks and self._mean < BATCH else 0)
+        return total + (self.group.processes - self.left if self._forks and self._times.quick else 0)
 
     def _takers(self) -> list[Slot]:
         """Slots that may take a job, or more beside quick ones, the emptiest first."""
@@ -300,11 +282,6 @@ class Pool:
             and (not slot.outstanding or (not self._forks and slot.ran(now) < BATCH))
         ]
         return sorted(slots, key=lambda slot: len(slot.outstanding))
-
-    def _depth(self) -> int:
-        if self._forks or self._mean > BATCH:
-            return 1
-        return max(1, min(DEPTH, int(BATCH / self._mean) if self._mean > 0 else DEPTH))
 
     def hand(self, pending: deque[Attempt]) -> None:
         """Hand out what is pending, as far as there is room; the rest stays."""
@@ -332,7 +309,7 @@ class Pool:
         most = 1 if self._forks else min(share, 2 * DEPTH - len(slot.outstanding))
         while pending and len(batch) < most:
             attempt = pending[0]
-            cost = self._costs.get(attempt.task, math.inf)
+            cost = self._times.expected(attempt.task)
             if (batch or slot.outstanding) and work + cost > BATCH:
                 break
             work += cost
@@ -341,23 +318,24 @@ class Pool:
         return batch
 
     def _hard_timeout(self, attempt: Attempt) -> float:
-        """Seconds; the job's own, else its task's."""
+        """Seconds; the job's own, else its task's. Of a header that cannot be read the child says what is wrong."""
+        hard = self._hard[attempt.task]
         if b'"timeout"' in attempt.header:
-            return float(json.loads(attempt.header).get("timeout", {}).get("hard", self._hard[attempt.task]))
-        return self._hard[attempt.task]
+            try:
+                own = float(json.loads(attempt.header)["timeout"]["hard"])
+            except (ValueError, TypeError, LookupError):
+                return hard
+            return own if own > 0 else hard
+        return hard
 
     def _hear(self, slot: Slot) -> None:
         """Take the outcomes that a child has sent; what it printed before them comes first."""
-        try:
-            outcomes = slot.receive()
-        except wire.WireError as error:
-            log.error("group '%s': a child is killed: %s", self.group.name, error)  # noqa: TRY400
-            self._loop.remove_reader(slot.fileno())
-            self.kill(slot, Doom.HOSTILE)
-            return
-        if slot.closed:
+        outcomes = slot.receive()
+        if slot.closed or slot.broken:
             # Its death is reported by the fork server, and only that report counts.
             self._loop.remove_reader(slot.fileno())
+        if slot.broken:
+            self._kill_hostile(slot)
         if not outcomes:
             return
         slot.output.drain()
@@ -368,6 +346,11 @@ class Pool:
             slot.hang_up(self._loop)
         self._host.on_room()
 
+    def _kill_hostile(self, slot: Slot) -> None:
+        if slot.doom is None:
+            log.error("group '%s': a child is killed: %s", self.group.name, slot.broken)
+            self.kill(slot, Doom.HOSTILE)
+
     def _end(self, slot: Slot, outcome: wire.OutcomeMessage) -> Attempt | None:
         """Pass an outcome on; returns the attempt if it was not begun."""
         attempt = slot.end(outcome.serial)
@@ -375,10 +358,7 @@ class Pool:
             return None
         if outcome.kind == wire.RETURNED:
             return attempt
-        known = self._costs.get(attempt.task, outcome.duration)
-        self._costs[attempt.task] = known + (outcome.duration - known) * _WEIGHT
-        mean = min(self._mean, BATCH * 2) if self._mean < math.inf else outcome.duration
-        self._mean = mean + (outcome.duration - mean) * _WEIGHT
+        self._times.note(attempt.task, outcome.duration)
         self._host.on_outcome(attempt, outcome)
         return None
 
@@ -401,10 +381,13 @@ class Pool:
         running = slot.running()
         ran = slot.ran(now)
         if running:
-            doom = _doom(running[1], now, ran)
+            doom = running[1].doom(now, ran)
             if doom:
                 self.kill(slot, doom)
                 return
+        if slot.broken:
+            self._kill_hostile(slot)
+            return
         stuck = ran > STUCK
         back = [
             serial
@@ -421,7 +404,7 @@ class Pool:
         self._loop.call_later(TAKE_BACK, self._taken_back, slot, serials)
 
     def _taken_back(self, slot: Slot, serials: list[int]) -> None:
-        begun = slot.page.begun if slot.number in self.slots else math.inf
+        begun = slot.begun() if slot.number in self.slots else math.inf
         back = [attempt for serial in serials if serial > begun and (attempt := slot.end(serial))]
         if back:
             self._host.on_back(back)
@@ -430,15 +413,6 @@ class Pool:
         """Forbid every job that has not begun."""
         for slot in self.slots.values():
             self.take_back(slot, slot.waiting())
-
-
-def _doom(attempt: Attempt, now: int, ran: float) -> Doom | None:
-    """Why a running attempt must be killed, if it must."""
-    if attempt.lost or attempt.lease <= now:
-        return Doom.LOST
-    if attempt.canceled:
-        return Doom.CANCELED
-    return Doom.TIMEOUT if ran > attempt.hard else None
 
 
 def _pause(deaths: int) -> float:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 import os
 import socket
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,18 @@ if TYPE_CHECKING:
 
 #: bytes; room for a batch of small jobs without a second send
 _SEND_BUFFER = 1 << 18
+#: bytes taken at once
+_RECEIVE = 1 << 18
+
+
+class Doom(enum.Enum):
+    """Why a child is being killed, and so what its death means for the job that it had begun."""
+
+    TIMEOUT = "hard timeout"
+    CANCELED = "canceled"
+    LOST = "lease lost"
+    SHUTDOWN = "shutdown"
+    HOSTILE = "broken protocol"
 
 
 @dataclass(slots=True, eq=False)
@@ -42,8 +55,8 @@ class Attempt:
     rescues: int
     #: monotonic ns until when the lease is trusted
     lease: int
-    #: monotonic ns of its claim
-    claimed: int
+    #: monotonic ns since when it waits for a child: its claim, or when a child gave it back
+    waits: int
     #: s; expected run time, and hard timeout, both as of when it was handed out
     cost: float = 0.0
     hard: float = 0.0
@@ -52,15 +65,13 @@ class Attempt:
     #: its lease is somebody else's, or nobody's: nothing may be settled
     lost: bool = False
 
-
-class Doom(enum.Enum):
-    """Why a child is being killed, and so what its death means for the job that it had begun."""
-
-    TIMEOUT = "hard timeout"
-    CANCELED = "canceled"
-    LOST = "lease lost"
-    SHUTDOWN = "shutdown"
-    HOSTILE = "broken protocol"
+    def doom(self, now: int, ran: float) -> Doom | None:
+        """Why the child that runs it must be killed, at monotonic ns `now` and after `ran` seconds, if it must."""
+        if self.lost or self.lease <= now:
+            return Doom.LOST
+        if self.canceled:
+            return Doom.CANCELED
+        return Doom.TIMEOUT if ran > self.hard else None
 
 
 class State(enum.Enum):
@@ -94,9 +105,16 @@ class Slot:
     stillborn: int = 0
     #: its child has closed the socket
     closed: bool = False
+    #: nothing more was there to be read
+    silent: bool = False
+    #: how its child broke the protocol, on the socket or on the page
+    broken: str = ""
     #: the attempt whose lines come out of the pipe
     printing: Attempt | None = None
     _serial: int = 0
+    #: the last mark that was believed, and monotonic ns when it was first seen
+    _begun: int = 0
+    _seen: int = 0
     _sock: socket.socket | None = None
     _reader: wire.FrameReader = field(default_factory=wire.FrameReader)
     _unsent: bytearray = field(default_factory=bytearray)
@@ -111,8 +129,9 @@ class Slot:
         return slot
 
     def mark(self, serial: int) -> None:
-        """Lines that follow are this job's."""
-        self.printing = self.outstanding.get(serial)
+        """Lines that follow are this job's. A serial that was never handed out is only something that a job printed."""
+        if serial <= self._serial:
+            self.printing = self.outstanding.get(serial)
 
     # -- the child's life ---------------------------------------------------------------------------------------------
 
@@ -123,7 +142,9 @@ class Slot:
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
         theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
         self._sock, self._reader, self._unsent = ours, wire.FrameReader(), bytearray()
-        self.doom, self.state, self.closed = None, State.READY, False
+        self.doom, self.state, self.closed, self.broken = None, State.READY, False, ""
+        # A child may have left any number there; a new one has begun nothing.
+        self.page.words[0] = self._begun = self._serial
         return theirs
 
     def fileno(self) -> int:
@@ -186,25 +207,35 @@ class Slot:
             return len(data)
 
     def receive(self) -> list[wire.OutcomeMessage]:
-        """The outcomes that have arrived. Raises WireError where the child does not keep to the protocol."""
+        """
+        The outcomes in one read of what has arrived; more is there until `silent`.
+
+        One read, since a child that sends without end must not hold up the others. What it said before it broke the
+        protocol counts.
+        """
         outcomes: list[wire.OutcomeMessage] = []
-        while self._sock:
-            try:
-                data = self._sock.recv(1 << 18)
-            except BlockingIOError:
-                break
-            except OSError:
-                data = b""
-            if not data:
-                self.closed = True
-                break
+        data = self._receive()
+        self.silent = len(data) < _RECEIVE
+        try:
             for kind, body in self._reader.feed(data):
                 if kind != wire.OUTCOMES:
                     raise wire.WireError("a child may send outcomes only")
-                outcomes += wire.read_outcomes(body)
-            if len(data) < 1 << 18:
-                break
+                outcomes.extend(wire.read_outcomes(body))
+        except wire.WireError as error:
+            self.broken = str(error)
         return outcomes
+
+    def _receive(self) -> bytes:
+        """What is there; nothing at the end as well, which `closed` tells."""
+        assert self._sock  # noqa: S101 - who reads has not hung up
+        try:
+            data = self._sock.recv(_RECEIVE)
+        except BlockingIOError:
+            return b""
+        except OSError:
+            data = b""
+        self.closed = not data
+        return data
 
     def end(self, serial: int) -> Attempt | None:
         """Take an attempt out that has ended or is taken back; None: it was taken back before."""
@@ -215,15 +246,33 @@ class Slot:
 
     def running(self) -> tuple[int, Attempt] | None:
         """Serial and attempt of the job that has begun and not ended."""
-        serial = self.page.begun
+        serial = self.begun()
         attempt = self.outstanding.get(serial)
         return None if attempt is None else (serial, attempt)
 
+    def begun(self) -> int:
+        """
+        Serial of the job that was begun last.
+
+        The page belongs to task code as much as to us: a mark that goes back, or ahead of what was handed out, is held
+        against the first job that has no outcome.
+        """
+        mark = self.page.begun
+        if mark != self._begun:
+            if not self._begun < mark <= self._serial:
+                self.broken = "its mark on the page cannot be true"
+                mark = max(self._begun, next(iter(self.outstanding), self._begun))
+            if mark != self._begun:
+                self._begun, self._seen = mark, time.monotonic_ns()
+        return mark
+
     def ran(self, now_ns: int) -> float:
-        """Seconds that the running job has run; 0 where none runs."""
-        return (now_ns - self.page.begun_at) / 1e9 if self.running() else 0.0
+        """Seconds that the running job has run, whatever it says itself; 0 where none runs."""
+        if self.begun() not in self.outstanding:
+            return 0.0
+        return (now_ns - min(self.page.begun_at, self._seen)) / 1e9
 
     def waiting(self) -> list[int]:
         """Serials handed out and not begun."""
-        begun = self.page.begun
+        begun = self.begun()
         return [serial for serial in self.outstanding if serial > begun]

@@ -1,5 +1,5 @@
 """
-Dotted path → callable, exception → what it is worth trying again.
+Dotted path → callable, exception → whether it is worth trying again, and the table of a group's tasks.
 
 Tells apart: the module does not exist, the module's own import failed, the module has no such name, the name is not
 callable.
@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import builtins
 import importlib
+import json
 import sys
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,3 +93,36 @@ def _loaded(name: str) -> Any:
                 found = getattr(found, part, None)
             return found
     return None
+
+
+class TaskRow(NamedTuple):
+    """What a child must know of a task."""
+
+    run: str
+    #: s
+    soft: float
+    retry_on: tuple[str, ...]
+    give_up_on: tuple[str, ...]
+    pass_job: str | None
+
+
+class Tasks:
+    """The table, and the functions that were loaded for it; made by the fork server, copied by each fork."""
+
+    def __init__(self, body: bytes) -> None:
+        """`body`: of a TABLE frame."""
+        self.rows: dict[bytes, TaskRow] = {}
+        self._functions: dict[str, Callable[..., Any]] = {}
+        self.replace(body)
+
+    def replace(self, body: bytes) -> None:
+        """Follow a new table."""
+        self.rows = {name.encode(): TaskRow(*row) for name, row in json.loads(body).items()}
+
+    def function(self, name: bytes) -> Callable[..., Any]:
+        """The function of a task that is in the table. Raises TaskError."""
+        path = self.rows[name].run
+        found = self._functions.get(path)
+        if found is None:
+            found = self._functions[path] = load(path)
+        return found

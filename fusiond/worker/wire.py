@@ -34,9 +34,11 @@ _OUTCOME = struct.Struct("<QBBdI")
 
 #: bytes; a longer frame is a broken or hostile peer
 MAX_FRAME = 64 << 20
+#: bytes of one outcome's JSON, likewise
+MAX_PAYLOAD = 1 << 20
+
 #: bytes of JSON; a longer result fails its job
 MAX_RESULT = 1 << 20
-
 FINISHED, FAILED, RETURNED = 0, 1, 2
 
 RING = 256
@@ -126,8 +128,8 @@ def read_outcomes(body: bytes) -> Iterator[OutcomeMessage]:
         except struct.error:
             raise WireError("an outcome's head is cut off") from None
         at += size
-        if kind > RETURNED or at + length > end:
-            raise WireError("an outcome is of no known kind, or longer than its frame")
+        if kind > RETURNED or at + length > end or length > MAX_PAYLOAD or not 0.0 <= duration < 1e9:
+            raise WireError("an outcome is of no known kind or duration, or longer than allowed")
         yield OutcomeMessage(serial, kind, bool(retry), duration, body[at : at + length])
         at += length
 

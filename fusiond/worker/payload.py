@@ -1,0 +1,111 @@
+"""
+A job's JSON, in and out: arguments to call with, the result, the error.
+
+Bounded, and never a surprise: what cannot be read, called with or written is a failure with a code of its own.
+
+Standard library only, CPython 3.9 and later: it runs under the application's own interpreter.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Callable
+
+from . import wire
+
+#: characters; what is kept of a message and of a traceback (its end, where the error is)
+MAX_MESSAGE, MAX_TRACEBACK = 4096, 16384
+
+#: where the frames are that are not the user's
+_OWN = __file__.rpartition("/")[0] + "/"
+
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+_scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
+
+
+class TaskFailed(Exception):  # noqa: N818 - what the job did, not what went wrong here
+    """A failure that has a code of its own and is not retried."""
+
+    def __init__(self, code: str, message: str) -> None:
+        self.code = code
+        super().__init__(message)
+
+
+def _decode(raw: bytes) -> Any:
+    """JSON out of UTF-8; the scanner in C alone, where nothing stands around the value. Raises ValueError."""
+    text = raw.decode()
+    try:
+        value, end = _scan(text, 0)
+    except StopIteration:
+        end = -1
+    return value if end == len(text) else json.loads(text)
+
+
+def arguments(raw: bytes) -> tuple[list[Any], dict[str, Any], dict[str, Any]]:
+    """Args, kwargs, and the other keys of an object that came through the inbox, out of raw JSON."""
+    rest: dict[str, Any] = {}
+    try:
+        value = _decode(raw)
+        if isinstance(value, dict):
+            rest, value = value, [value.get("args", []), value.get("kwargs", {})]
+        args, kwargs = value
+    except (ValueError, TypeError) as error:
+        raise TaskFailed("BAD_ARGUMENTS", f"the arguments are not JSON of [args, kwargs]: {error}") from None
+    if not isinstance(args, list) or not isinstance(kwargs, dict):
+        raise TaskFailed("BAD_ARGUMENTS", "args must be a list and kwargs an object")
+    return args, kwargs, rest
+
+
+def check_arguments(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> None:
+    """Raise TaskFailed where the arguments do not fit the signature."""
+    import inspect
+
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # some built-ins have none
+        return
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise TaskFailed("BAD_ARGUMENTS", f"{function.__name__}{signature}: {error}") from None
+
+
+def result_json(value: Any) -> bytes:
+    """The result as JSON. Raises TaskFailed."""
+    if value is None:
+        return b"null"
+    try:
+        raw: bytes = _encode(value).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise TaskFailed("RESULT_NOT_SERIALIZABLE", f"the result is not JSON: {error}") from None
+    if len(raw) > wire.MAX_RESULT:
+        raise TaskFailed("RESULT_TOO_LARGE", f"the result has {len(raw)} bytes; at most {wire.MAX_RESULT} are kept")
+    return raw
+
+
+def error_json(code: str, error: BaseException | None, message: str = "") -> bytes:
+    """The error as JSON, bounded."""
+    try:
+        message = message or str(error)
+    except BaseException as broken:  # noqa: BLE001 - an exception may fail to describe itself
+        message = f"({type(broken).__name__} in its own __str__)"
+    name, text = "", ""
+    if error is not None:
+        import traceback
+
+        kind = type(error)
+        name = kind.__qualname__
+        if kind.__module__ not in ("builtins", "fusiond"):
+            name = f"{kind.__module__}.{name}"
+        lines = traceback.format_exception(kind, error, _own_frames_off(error))
+        # The frame that raises a soft timeout is ours as well; it stands last but for the exception itself.
+        text = "".join(line for line in lines if not line.startswith(f'  File "{_OWN}'))[-MAX_TRACEBACK:]
+    document = {"code": code, "type": name, "message": message[:MAX_MESSAGE], "traceback": text}
+    return json.dumps(document).encode()
+
+
+def _own_frames_off(error: BaseException) -> Any:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None and trace.tb_frame.f_code.co_filename.startswith(_OWN):
+        trace = trace.tb_next
+    return trace
