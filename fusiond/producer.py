@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn
 
 from fusiond.broker.call import Call, as_is, plain
 from fusiond.broker.records import Catalogue, NewJob, Stored, check_id
@@ -34,7 +35,7 @@ from fusiond.job import JobStatus, id_of_key, new_id
 from fusiond.options import NO_OPTIONS, dotted_path, duration, encoded, encoded_meta, encoded_timeout, moment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from fusiond.broker.broker import Broker
     from fusiond.broker.call import Plan
@@ -50,6 +51,9 @@ CATALOGUE_AGE = 10.0
 CONFIRM_MS = 3000
 #: seconds between two looks for a result: the first, the longest, and the growth from one to the next
 FIRST_LOOK, LONGEST_LOOK, SLOWER = 0.005, 0.25, 1.5
+
+
+_Triple = tuple[Any, Sequence[Any], dict[str, Any]]
 
 
 class Place(NamedTuple):
@@ -72,7 +76,7 @@ class Producer:
         self, options: Options, task: str | Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
     ) -> Plan[Place]:
         """Store one job. The plan raises an EnqueueError, and nothing is stored, if it cannot be."""
-        queue, job = yield from self._made(options, task, args, kwargs)
+        [(queue, job)] = yield from self._made(options, [(task, args, kwargs)])
         yield from self._stored(queue, [job])
         return Place(queue, job.id)
 
@@ -80,11 +84,10 @@ class Producer:
         """Store many, in chunks; the chunks before one that is refused stay."""
         if options.id is not None or options.key is not None:
             raise EnqueueError("enqueue_many: id and key are for one job; call enqueue for each")
-        places: list[Place] = []
+        made = yield from self._made(options, [_triple(job) for job in jobs])
+        places = [Place(queue, job.id) for queue, job in made]
         by_queue: dict[str, list[NewJob]] = {}
-        for task, args, kwargs in map(_triple, jobs):
-            queue, job = yield from self._made(options, task, args, kwargs)
-            places.append(Place(queue, job.id))
+        for queue, job in made:
             by_queue.setdefault(queue, []).append(job)
         sent = 0
         for queue, batch in by_queue.items():
@@ -122,29 +125,29 @@ class Producer:
             raise JobNotFound(f"{place.queue}/{place.id}: no such job; it may have been dropped after its ttl")
         return bool(reply != "ended")
 
-    def _made(
-        self, options: Options, task: str | Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
-    ) -> Plan[tuple[str, NewJob]]:
-        """The queue and the job of one call, all checked."""
+    def _made(self, options: Options, calls: Sequence[_Triple]) -> Plan[list[tuple[str, NewJob]]]:
+        """Queue and job of each call, all checked."""
         if time.monotonic() - self._read_at > CATALOGUE_AGE:
             yield from self._read_catalogue()
-        name = self._name(task)
-        if name not in self._catalogue.tasks:
+        try:
+            return [self._make(options, *call) for call in calls]
+        except UnknownTask:
+            # it may have been added since
             yield from self._read_catalogue()
-            name = self._known(task)
-        declared = self._catalogue.tasks[name]
+            return [self._make(options, *call) for call in calls]
+
+    def _make(
+        self, options: Options, task: str | Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> tuple[str, NewJob]:
+        name = task if isinstance(task, str) else self._name(task)
+        declared = self._catalogue.tasks.get(name) or self._unknown(task)
         body = encoded(name, args, kwargs)
-        if options is NO_OPTIONS:
-            expires = declared.get("expires")
-            job = NewJob(
-                new_id(),
-                name,
-                body,
-                declared["priority"],
-                expires_ms=None if expires is None else round(expires * 1000),
-            )
-            return declared["queue"], job
-        return self._queue(options, declared), self._with(options, name, body, declared)
+        if options is not NO_OPTIONS:
+            return self._queue(options, declared), self._with(options, name, body, declared)
+        expires = declared.get("expires")
+        # by position: half the time of names
+        job = NewJob(new_id(), name, body, declared["priority"], None, None, expires and round(expires * 1000))
+        return declared["queue"], job
 
     def _with(self, options: Options, name: str, body: bytes, declared: dict[str, Any]) -> NewJob:
         """The job of a call with options."""
@@ -170,28 +173,21 @@ class Producer:
         for name, declared in self._catalogue.tasks.items():
             self._names.setdefault(str(declared.get("run")), []).append(name)
 
-    def _name(self, task: str | Callable[..., Any]) -> str:
-        """The task's name; "" for a function that no task runs."""
-        if isinstance(task, str):
-            return task
-        names = self._names.get(dotted_path(task), [])
+    def _name(self, function: Callable[..., Any]) -> str:
+        """The name of the task that runs the function."""
+        path = dotted_path(function)
+        names = self._names.get(path, [])
+        if not names:
+            raise UnknownTask(f"no task of the daemon's file has `run: {path}`")
         if len(names) > 1:
-            raise UnknownTask(
-                f"{dotted_path(task)} is run by tasks {', '.join(sorted(names))}; say which one by its name"
-            )
-        return names[0] if names else ""
+            raise UnknownTask(f"{path} is run by tasks {', '.join(sorted(names))}; say which one by its name")
+        return names[0]
 
-    def _known(self, task: str | Callable[..., Any]) -> str:
-        """The same, after the catalogue was read again; raises UnknownTask."""
-        name = self._name(task)
+    def _unknown(self, task: str | Callable[..., Any]) -> NoReturn:
         tasks = self._catalogue.tasks
-        if name in tasks:
-            return name
         if not tasks:
             raise UnknownTask(f"no daemon has declared any task under {self._broker.keys.namespace!r}; is one running?")
-        if not isinstance(task, str):
-            raise UnknownTask(f"no task of the daemon's file has `run: {dotted_path(task)}`")
-        remedy = did_you_mean(task, tasks) or f"there are {listed(tasks)}"
+        remedy = did_you_mean(str(task), tasks) or f"there are {listed(tasks)}"
         raise UnknownTask(f"task {task!r} is in no daemon's file; {remedy}")
 
     def _queue(self, options: Options, declared: dict[str, Any]) -> str:
@@ -271,6 +267,6 @@ def returned(place: Place, outcome: JobOutcome) -> Any:
     )
 
 
-def _triple(job: tuple[Any, ...]) -> tuple[Any, Sequence[Any], dict[str, Any]]:
-    task, args, kwargs = job + ((), {})[len(job) - 1 :]
-    return task, args, kwargs
+def _triple(job: tuple[Any, ...]) -> _Triple:
+    """(task, args, kwargs) of a tuple that may leave out the last two."""
+    return job if len(job) == 3 else (*job, *((), {})[len(job) - 1 :])
