@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import redis
 
 from tests.fusiond_command import fusiond
 from tests.running import alive, until
@@ -103,6 +104,35 @@ def test_the_examples_own_commands_work(daemon_directory):
         for line in lines:
             done = fusiond(*shlex.split(line), cwd=place, **environment)
             assert done.status == 0, f"{line}: {done.err}"
+
+
+def test_producers_do_as_their_page_shows(daemon_directory):
+    """The page's Python runs as printed; its JSON, pushed with its script, is a job that runs at once."""
+    place, environment = daemon_directory
+    for name, page, language in (("fusion.yaml", "README.md", "yaml"), ("shop.py", "README.md", "python")):
+        (place / name).write_text(next(text for found, text in blocks(page) if found == language))
+    shown = dict(reversed(blocks("docs/producers.md")))  # the first of each language
+    url = f"unix://{place}/run/redis/redis.sock"
+    with running(place, environment):
+        done = subprocess.run(
+            [sys.executable, "-c", shown["python"]],
+            cwd="/",
+            env={**os.environ, "FUSION_URL": url},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert "{'sent': '+4912345'} finished" in done.stdout, done.stderr
+        with redis.Redis.from_url(url) as server:
+            pushed = shown["json"].replace("otp-77", "from-afar")
+            server.eval(shown["lua"], 2, "fusion:{default}:inbox", "fusion:{default}:wake", pushed)
+        # Well within the 5 s after which it would be noticed without the script's wake-up.
+        until(lambda: from_afar(place, environment), timeout=3)
+
+
+def from_afar(place, environment):
+    jobs = fusiond("job", "list", "--status", "finished", "--json", cwd=place, **environment).json
+    return any(job["key"] == "from-afar" for job in jobs)
 
 
 @contextmanager
