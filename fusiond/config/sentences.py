@@ -202,5 +202,6 @@ def _example(schema: dict[str, Any], *, nested: bool = False) -> str:
     if nested:
         found = [json.dumps(example) for example in examples if isinstance(example, dict | list)][:1]
     else:
-        found = [str(example) for example in examples if not isinstance(example, dict | list)][:3]
+        scalars = [str(example) for example in examples if not isinstance(example, dict | list)][:3]
+        found = [f'"{scalar}"' if scalar[0] in "*@" else scalar for scalar in scalars]
     return f"write for example {' or '.join(found)}" if found else ""
