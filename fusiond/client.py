@@ -23,7 +23,7 @@ from fusiond.broker.connection import connect, connect_async
 from fusiond.config import model
 from fusiond.errors import BrokerUnavailable, ConfigError
 from fusiond.options import NO_OPTIONS, Duration, Moment, Options
-from fusiond.producer import Durability, Place, Producer
+from fusiond.producer import Place, Producer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from fusiond.broker.connection import AsyncConnection, Connection
+    from fusiond.broker.durability import Durability
     from fusiond.job import JobStatus
 
 P = ParamSpec("P")

@@ -15,9 +15,9 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from fusiond.broker.call import Call, as_is, plain
+from fusiond.broker.durability import CONFIRM_MS, Durability, confirmation
 from fusiond.broker.records import Catalogue, NewJob, Stored, check_id
 from fusiond.config.suggest import did_you_mean, listed
 from fusiond.errors import (
@@ -38,17 +38,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from fusiond.broker.broker import Broker
-    from fusiond.broker.call import Plan
+    from fusiond.broker.call import Call, Plan
     from fusiond.broker.records import JobOutcome
     from fusiond.options import Options
 
-Durability = Literal["memory", "fsync", "replica"]
 #: jobs in one round trip
 CHUNK = 500
 #: seconds for which the catalogue is believed
 CATALOGUE_AGE = 10.0
-#: ms that the disk, or a replica, may take to confirm
-CONFIRM_MS = 3000
 #: seconds between two looks for a result: the first, the longest, and the growth from one to the next
 FIRST_LOOK, LONGEST_LOOK, SLOWER = 0.005, 0.25, 1.5
 
@@ -71,6 +68,8 @@ class Producer:
         self._catalogue = Catalogue({}, {}, frozenset())
         self._read_at = float("-inf")
         self._names: dict[str, list[str]] = {}
+        #: empty until this Redis was asked what it can do
+        self._confirmation: tuple[()] | tuple[Call[int] | None] = ()
 
     def enqueue(
         self, options: Options, task: str | Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
@@ -228,14 +227,25 @@ class Producer:
         if self._durability == "memory":
             replies = yield call
         else:
-            replies, confirmed = yield [call, confirmation(self._durability)]
-            if confirmed < 1:
-                raise BrokerUnavailable(
-                    f"{self._durability} has not confirmed within {CONFIRM_MS / 1000:g} s; the outcome is unknown:"
-                    " enqueue again with the same id or key"
-                )
+            replies = yield from self._confirmed(call)
         if replies.count("stored") != len(jobs):
             refuse(queue, jobs, replies, f"; {before} of {of} jobs were stored before" if of > 1 else "")
+
+    def _confirmed(self, call: Call[list[Stored]]) -> Plan[list[Stored]]:
+        """Send the call and have it confirmed."""
+        if not self._confirmation:
+            self._confirmation = ((yield from confirmation(self._durability)),)
+        wait = self._confirmation[0]
+        if wait is None:
+            replies: list[Stored] = yield call
+            return replies
+        replies, confirmed = yield [call, wait]
+        if confirmed < 1:
+            raise BrokerUnavailable(
+                f"{self._durability} has not confirmed within {CONFIRM_MS / 1000:g} s; the outcome is unknown:"
+                " enqueue again with the same id or key"
+            )
+        return replies
 
 
 def refuse(queue: str, jobs: Sequence[NewJob], replies: Sequence[Stored], stored: str) -> None:
@@ -246,13 +256,6 @@ def refuse(queue: str, jobs: Sequence[NewJob], replies: Sequence[Stored], stored
         if reply == "conflict":
             what = f"key {job.key!r}" if job.key else f"id {job.id}"
             raise JobConflict(f"{what} is taken by a job with another task or other arguments{stored}")
-
-
-def confirmation(durability: Durability) -> Call[int]:
-    """Wait until what was written is on disk here, or on a replica; how many have it."""
-    if durability == "replica":
-        return plain(as_is, "WAIT", 1, CONFIRM_MS)
-    return plain(lambda reply: int(reply[0]), "WAITAOF", 1, 0, CONFIRM_MS)
 
 
 def returned(place: Place, outcome: JobOutcome) -> Any:

@@ -461,6 +461,7 @@ BAD = {
     b'{"task":"t","id":"a b"}': "id has other characters than letters, digits and _:.-",
     b'{"task":"t","key":7}': "key is not a text of 1 to 255 bytes",
     b"[" * 100_000: "not JSON",
+    b'{"task":"t","args":["%s"]}' % (b"x" * 1024**2): "larger than 1048576 bytes",
 }
 
 

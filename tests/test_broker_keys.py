@@ -36,13 +36,13 @@ def test_no_verb_touches_a_key_outside_its_queue(run, redis_server, tmp_path):
     """Redis itself refuses every other key and channel to this user, inside scripts too."""
     # fmt: off
     run(plain(as_is, "ACL", "SETUSER", "one", "on", ">secret", "resetkeys", "resetchannels",
-              "~test:{q}*", "&test:{q}*", *"+@read +@write +@scripting +@pubsub +@connection +info +time".split()))
+              "~test:{q}*", "&test:{q}*", "+@read", "+@write", "+@scripting", "+@pubsub", "+@connection", "+info", "+time"))
     # fmt: on
     settings = model.Broker(url=f"unix://one:secret@{redis_server.path}", namespace="test")
     b = Broker("test")
     job = NewJob("a", "t", b"[]")
     with connect(settings, tmp_path) as connection:
-        with pytest.raises(BrokerError, match="No permissions"):
+        with pytest.raises(BrokerError, match=r"(?i)no permissions"):
             connection.run(b.enqueue("other", [job]))
         run(plain(as_is, "LPUSH", "test:{q}:inbox", b'{"task":"t"}', b"garbage"))
         run(plain(as_is, "SET", "test:{q}:job:orphan", b"x"))

@@ -1,9 +1,11 @@
 """Verbs of operators and of the daemon: cancel, requeue, suspend, cron ticks, sweep, look-ups, workers, catalogue."""
 
 import json
+import shutil
 
 import pytest
 
+from fusiond.broker import script
 from fusiond.broker.call import as_is, plain
 from fusiond.broker.fsck import fsck
 from fusiond.broker.records import NewJob, Outcome
@@ -232,6 +234,26 @@ def test_settle_drops_what_is_over(run, broker, fail, redis):
         redis("ZADD", "test:{q}:failed", "XX", 1, job_id)
     fail()
     assert run(broker.counts("q")).failed == 1
+
+
+def test_a_registry_has_an_end(run, broker, fail, redis, tmp_path, monkeypatch):
+    """Above its size the first to go are dropped, but none whose id must still be remembered."""
+    lua = tmp_path / "lua"
+    shutil.copytree(script._LUA, lua)
+    text = (lua / "shared" / "ends.lua").read_text()
+    (lua / "shared" / "ends.lua").write_text(text.replace("REGISTRY_KEPT = 1000000", "REGISTRY_KEPT = 3"))
+    monkeypatch.setattr(script, "_LUA", lua)
+    script.script.cache_clear()
+    try:
+        jobs = [fail() for _ in range(6)]
+        for n, job_id in enumerate(jobs):
+            redis("ZINCRBY", "test:{q}:failed", n, job_id)
+        redis("HSET", f"test:{{q}}:job:{jobs[1]}", "ended_at", 1)
+        redis("HSET", f"test:{{q}}:job:{jobs[4]}", "ended_at", 1)
+        assert run(broker.sweep("q")).trimmed == 1
+        assert [run(broker.job("q", job_id)) is None for job_id in jobs] == [False, True] + [False] * 4
+    finally:
+        script.script.cache_clear()
 
 
 def test_sweep_finds_jobs_that_are_in_no_set(run, broker, enqueue, claim, fail, redis):

@@ -14,9 +14,9 @@ import fusiond
 from fusiond import (
     AsyncClient,
     BadArguments,
-    BrokerError,
     BrokerFull,
     BrokerUnavailable,
+    BrokerUnfit,
     Client,
     ConfigError,
     EnqueueError,
@@ -369,7 +369,7 @@ def test_a_handle_is_found_by_name(client):
 
 def test_a_replica_that_does_not_confirm_leaves_the_outcome_unknown(redis_server, client, namespace, monkeypatch):
     """There is no replica: BrokerUnavailable says what to do; the job may be there."""
-    monkeypatch.setattr("fusiond.producer.CONFIRM_MS", 50)
+    monkeypatch.setattr("fusiond.broker.durability.CONFIRM_MS", 50)
     with (
         Client(redis_server.url, namespace=namespace, durability="replica") as careful,
         pytest.raises(BrokerUnavailable, match="same id or key"),
@@ -377,16 +377,20 @@ def test_a_replica_that_does_not_confirm_leaves_the_outcome_unknown(redis_server
         careful.enqueue("send")
 
 
-def test_fsync_waits_for_the_disk(redis_server, client, namespace, run):
-    """With an append-only file the job is on disk when enqueue returns; without one it is refused."""
+def test_fsync_waits_for_the_disk(redis_server, client, namespace, run, broker):
+    """With an append-only file the job is on disk when enqueue returns; without one nothing is stored."""
     with Client(redis_server.url, namespace=namespace, durability="fsync") as careful:
-        with pytest.raises(BrokerError):
+        with pytest.raises(BrokerUnfit, match="appendonly yes"):
             careful.enqueue("send")
+        assert run(broker.counts("sms")).queued == 0
+        # what every Redis can do, those without WAITAOF too
+        run(plain(as_is, "CONFIG", "SET", "appendfsync", "always"))
         run(plain(as_is, "CONFIG", "SET", "appendonly", "yes"))
         try:
             assert careful.enqueue("send").status() == "queued"
         finally:
             run(plain(as_is, "CONFIG", "SET", "appendonly", "no"))
+            run(plain(as_is, "CONFIG", "SET", "appendfsync", "everysec"))
 
 
 # asyncio

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fusiond.broker.call import Plan, as_is, nothing, plain
+from fusiond.broker.call import Call, Plan, as_is, nothing, plain
 from fusiond.broker.keys import LAYOUT, Keys
 from fusiond.errors import BrokerUnfit
 
@@ -21,7 +21,7 @@ OLDEST = (6, 2)
 
 def check(keys: Keys, address: str) -> Plan[None]:
     """Raise BrokerUnfit with the remedy, or mark the layout as ours where there is none yet."""
-    info, layout = yield [plain(_info, "INFO"), plain(as_is, "HGET", keys.meta, "layout")]
+    info, layout = yield [info_call(), plain(as_is, "HGET", keys.meta, "layout")]
     problem = unfit(info) or _other_layout(keys, layout)
     if problem:
         raise BrokerUnfit(f"Redis at {address} {problem}")
@@ -31,8 +31,8 @@ def check(keys: Keys, address: str) -> Plan[None]:
 
 def unfit(info: Mapping[str, str]) -> str | None:
     """What is wrong with a server that says this about itself, and the remedy."""
-    version = info.get("redis_version", "0")
-    if _numbers(version) < OLDEST:
+    version = info.get("redis_version", "unknown")
+    if version_of(info) < OLDEST:
         return f"is version {version}; fusiond needs 6.2 or newer, of Redis or Valkey"
     policy = info.get("maxmemory_policy", "noeviction")
     if policy != "noeviction":
@@ -49,10 +49,16 @@ def _other_layout(keys: Keys, layout: bytes | None) -> str | None:
     )
 
 
+def info_call() -> Call[dict[str, str]]:
+    """What the server says about itself."""
+    return plain(_info, "INFO")
+
+
+def version_of(info: Mapping[str, str]) -> tuple[int, ...]:
+    """The version; of Valkey the Redis that it stands in for."""
+    return tuple(int(part) if part.isdigit() else 0 for part in info.get("redis_version", "0").split("."))
+
+
 def _info(reply: bytes) -> dict[str, str]:
     lines = (line.partition(":") for line in reply.decode(errors="replace").splitlines())
     return {name: value for name, colon, value in lines if colon}
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) if part.isdigit() else 0 for part in version.split("."))

@@ -3,6 +3,7 @@
 -- Only the header is decoded. The whole object is stored as it came, as `args`: what cjson decodes must not be encoded again,
 -- since it turns [] into {}, rounds large integers and cuts floats to 14 digits.
 local TEN_YEARS = 315360000       -- seconds
+local LARGEST = 1048576           -- bytes, as of the producers' arguments
 local SORTED = '-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz'
 
 -- new_id(raw, nth): 22 characters as of the producers' ids: 48 bits of time, then what the body's and the moment's digest gives.
@@ -45,6 +46,7 @@ end
 
 -- read(raw): what the header says; raises a reason that a person can act on
 local function read(raw)
+  if #raw > LARGEST then error('larger than ' .. LARGEST .. ' bytes', 0) end
   local good, job = pcall(cjson.decode, raw)
   if not good then error('not JSON', 0) end
   if type(job) ~= 'table' or not raw:find('^%s*{') then error('not a JSON object', 0) end

@@ -1,0 +1,42 @@
+"""
+What an enqueue waits for before it is acknowledged.
+
+    memory    nothing more: Redis has the job
+    fsync     the disk: WAITAOF, or nothing where Redis syncs before each reply (`appendfsync always`)
+    replica   one replica: WAIT
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from fusiond.broker.call import Call, Plan, as_is, plain
+from fusiond.broker.fitness import info_call, version_of
+from fusiond.errors import BrokerUnfit
+
+Durability = Literal["memory", "fsync", "replica"]
+
+#: ms that the disk, or a replica, may take to confirm
+CONFIRM_MS = 3000
+_WAITAOF_SINCE = (7, 2)
+
+
+def confirmation(durability: Durability) -> Plan[Call[int] | None]:
+    """
+    The Call to send behind each enqueue: its reply is 0 if it was not confirmed in time; None: nothing to wait for.
+
+    The plan raises BrokerUnfit, before anything is stored, if this Redis cannot do it.
+    """
+    if durability == "memory":
+        return None
+    if durability == "replica":
+        return plain(as_is, "WAIT", 1, CONFIRM_MS)
+    info = yield info_call()
+    if info.get("aof_enabled") != "1":
+        raise BrokerUnfit("durability='fsync': this Redis has no append-only file; set `appendonly yes`")
+    if version_of(info) >= _WAITAOF_SINCE:
+        return plain(lambda reply: int(reply[0]), "WAITAOF", 1, 0, CONFIRM_MS)
+    policy = yield plain(as_is, "CONFIG", "GET", "appendfsync")
+    if policy[1:] != [b"always"]:
+        raise BrokerUnfit("durability='fsync' needs Redis or Valkey 7.2, or `appendfsync always`")
+    return None
