@@ -226,6 +226,14 @@ def test_what_an_operator_stopped_stays_stopped(daemon):
     assert "--held" not in daemon.heard("worker:main@2")[0]["argv"]
 
 
+def test_what_was_never_ready_does_not_outlive_its_replacement(daemon):
+    """A group that hangs in an import has no job to wait for: it is killed, not drained."""
+    daemon.start(file("main: {environment: {ACT: stuck}}"), wait=False)
+    until(lambda: daemon.heard("worker:main@1"), daemon.text)
+    assert daemon.reload(file())["result"] == "applied"
+    until(lambda: daemon.names() == {"scheduler", "worker:main@2"}, daemon.names, timeout=15)
+
+
 def test_a_reload_gives_what_had_given_up_another_try(daemon):
     """A group whose code was mended, the file unchanged, is started again by a reload."""
     daemon.start(file("main: {environment: {ACT: fail}}"))

@@ -11,6 +11,7 @@ import json
 import socket
 import xmlrpc.client
 from typing import TYPE_CHECKING, Any
+from xml.parsers.expat import ExpatError
 
 from fusiond.errors import ControlError
 
@@ -51,7 +52,7 @@ def ask(control: Path, verb: str, *arguments: str, timeout: float = TIMEOUT) -> 
         raise ControlError(f"{control}: the daemon did not answer {verb} within {timeout:.0f} s") from error
     except xmlrpc.client.Fault as fault:
         raise ControlError(f"the daemon refused {verb}: {fault.faultString}") from fault
-    except (OSError, http.client.HTTPException, xmlrpc.client.Error, ValueError) as error:
+    except (OSError, http.client.HTTPException, xmlrpc.client.Error, ExpatError, ValueError) as error:
         raise ControlError(f"{control}: the daemon hung up in the middle of {verb} ({error!r})") from error
     finally:
         connection.close()

@@ -113,7 +113,9 @@ class Daemon(Supervisor):  # type: ignore[misc] # supervisor has no types
         others = [process for process in self.fleet if process.program.part != REDIS]
         unstopped = [process for process in others if process.alive]
         for process in others if unstopped else self.fleet:
-            if process.state in (State.STARTING, State.RUNNING):
+            if process.state == State.STARTING and process.program.part != REDIS:
+                process.condemn()
+            elif process.state in (State.STARTING, State.RUNNING):
                 process.stop()
             elif process.state == State.BACKOFF:
                 process.give_up()

@@ -125,6 +125,9 @@ class Fleet:
         if not process.alive and process.state != State.STARTING:
             del process.group.processes[process.config.name]
             forget_tail(process.program.tail)
+        elif not process.ready and not process.draining:
+            # It has no job, and may be stuck in an import where it hears nothing.
+            process.condemn()
         elif not process.draining:
             process.draining = True
             process.say(do="drain")

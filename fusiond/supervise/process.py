@@ -141,7 +141,7 @@ class Process(Subprocess):  # type: ignore[misc] # supervisor has no types
         self.trial = False
 
     def condemn(self) -> None:
-        """End a process that was on trial."""
+        """End a process that has no job: on trial, or never ready."""
         self.trial, self.draining = False, True
         self.config.stopwaitsecs = CONDEMNED
         if self.state in (State.STARTING, State.RUNNING):

@@ -17,6 +17,7 @@ import grp
 import logging
 import os
 import socket
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -86,8 +87,11 @@ def _read(source: Path) -> tuple[Config, tuple[str, ...], Print]:
     seen = fingerprint([str(source)])
     with tempfile.TemporaryDirectory(prefix="fusiond-") as directory:
         out = Path(directory) / "candidate.json"
-        with contextlib.closing(Reading(source, out, 1, set())) as reading:
-            result = reading.wait()
+        try:
+            with contextlib.closing(Reading(source, out, 1, set())) as reading:
+                result = reading.wait()
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise FusionError(f"{source} could not be validated: {error}") from error
         if not result.usable:
             raise ConfigError(result.text)
         if result.problems:

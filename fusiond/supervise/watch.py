@@ -88,6 +88,10 @@ class Watcher:
             watch = directories(files)
             # What changed before the first watch, or between two, has no event.
             self._fire()
+            if not watch:
+                # watchfiles would wait for nothing, for ever.
+                stop.wait(PATIENCE)
+                continue
             with contextlib.suppress(FileNotFoundError):
                 for _ in watchfiles.watch(
                     *sorted(watch), watch_filter=None, debounce=DEBOUNCE, step=STEP, stop_event=stop, recursive=False,
@@ -96,8 +100,6 @@ class Watcher:
                     self._fire()
                     if directories(files) != watch:
                         break
-            if not watch:
-                stop.wait(PATIENCE)
 
     def _fire(self) -> None:
         self._fired.set()

@@ -3,7 +3,8 @@ A program that only speaks with its supervisor: no Redis, no task code.
 
 What it does is said by its group's `environment`, so that a test steers it through the file:
 
-    ACT       ready (default), fail, crash, never, deaf (ready, acknowledges nothing), stubborn (ignores SIGTERM),
+    ACT       ready (default), fail, crash, never, deaf (ready, acknowledges nothing),
+              stubborn (ignores SIGTERM), stuck (never, and stubborn),
               orphan (leaves a grandchild)
     BUSY      slots that it says are busy while it drains; it ends when `done-<group>` appears beside the snapshot
 """
@@ -55,7 +56,7 @@ async def main() -> int:  # noqa: C901 - a script
 
     link.start(hear, lambda: os._exit(9))
     loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGTERM, lambda: act != "stubborn" and ended.set())
+    loop.add_signal_handler(signal.SIGTERM, lambda: act not in ("stubborn", "stuck") and ended.set())
     note(do="start", argv=sys.argv[1:], environment=sorted(os.environ))
     if act == "fail":
         link.say(**{"is": "failed", "reason": "shop.missing: no module named 'shop'"})
@@ -65,7 +66,7 @@ async def main() -> int:  # noqa: C901 - a script
         subprocess.run(["sh", "-c", "sleep 0.2 &"], check=True)  # noqa: ASYNC221 - at once over
     if act == "crash":
         return 3
-    if act != "never":
+    if act not in ("never", "stuck"):
         link.say(**{"is": "ready"})
     while not ended.is_set():
         if drained and (state / f"done-{options.group}").exists():

@@ -1,0 +1,235 @@
+"""The small parts of the supervisor: watching, systemd, the client's face, directories, the server."""
+
+import os
+import socket
+import stat
+import threading
+import time
+
+import pytest
+
+from fusiond import paths
+from fusiond.errors import ConfigError, ControlError, FusionError
+from fusiond.supervise import server, start
+from fusiond.supervise.control import ask
+from fusiond.supervise.notify import Notify
+from fusiond.supervise.process import describe_exit
+from fusiond.supervise.watch import Watcher, directories, fingerprint
+from tests.running import until
+
+
+def test_each_way_to_change_a_file_changes_its_print(tmp_path):
+    """A write, a rename over it, a deletion, a swapped symlink, a new match of a glob; and nothing else."""
+    file, other, link = tmp_path / "a.yaml", tmp_path / "b.yaml", tmp_path / "link"
+    file.write_text("1")
+    link.symlink_to(file)
+    watched = (str(file), str(link), str(tmp_path / "*.yml"))
+    prints = [fingerprint(watched)]
+    assert fingerprint(watched) == prints[0]
+    (tmp_path / "unrelated").touch()
+    assert fingerprint(watched) == prints[0]
+
+    other.write_text("2")
+    for act in (
+        lambda: file.write_text("22"),
+        lambda: other.replace(file),
+        lambda: (link.unlink(), link.symlink_to("/dev/null")),
+        (tmp_path / "c.yml").touch,
+        file.unlink,
+    ):
+        act()
+        prints.append(fingerprint(watched))
+    assert len(set(prints)) == 6
+
+
+def test_every_directory_on_the_way_of_a_symlink_is_watched(tmp_path):
+    """A ConfigMap: the file's own directory, where ..data is swapped, and where it leads."""
+    (tmp_path / "..v1").mkdir()
+    (tmp_path / "..v1" / "f.yaml").touch()
+    (tmp_path / "..data").symlink_to("..v1")
+    (tmp_path / "f.yaml").symlink_to("..data/f.yaml")
+    found = directories([str(tmp_path / "f.yaml")])
+    assert {str(tmp_path), str(tmp_path / "..v1")} <= found
+
+
+def test_symlinks_in_a_circle_are_survived(tmp_path):
+    """A file that cannot be read is the reader's affair."""
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    assert str(tmp_path) in directories([str(tmp_path / "a")])
+    assert fingerprint([str(tmp_path / "a")])
+
+
+def test_the_watcher_wakes_for_a_change_in_a_directory_that_came_later(tmp_path):
+    """A directory that is not there yet is looked for again."""
+    woken = threading.Event()
+    watcher = Watcher(woken.set)
+    file = tmp_path / "conf" / "fusion.yaml"
+    watcher.watch((str(file),))
+    assert woken.wait(10)
+    watcher.fired()
+    woken.clear()
+    file.parent.mkdir()
+    file.write_text("1")
+    assert woken.wait(15)
+    assert watcher.fired()
+    assert not watcher.fired()
+    watcher.stop()
+
+
+def test_without_systemd_nothing_is_said_and_nothing_is_due():
+    """By hand, or in a container."""
+    notify = Notify({})
+    notify.ready("x")
+    assert notify.due(time.monotonic()) == float("inf")
+
+
+def test_a_watchdog_of_another_process_is_not_ours():
+    """WATCHDOG_PID says whose it is."""
+    assert Notify({"WATCHDOG_USEC": "1000000", "WATCHDOG_PID": "1"}).interval == 0
+    assert Notify({"WATCHDOG_USEC": "1000000", "WATCHDOG_PID": str(os.getpid())}).interval == 0.5
+
+
+def test_an_abstract_socket_and_a_status_of_two_lines(tmp_path):
+    """The address begins with @; a status cannot forge another assignment."""
+    name = f"fusiond-test-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(f"\0{name}")
+        systemd.settimeout(5)
+        Notify({"NOTIFY_SOCKET": f"@{name}"}).ready("one\nMAINPID=1")
+        assert systemd.recv(4096).decode().splitlines() == ["READY=1", "STATUS=one MAINPID=1"]
+
+
+def test_nobody_listens(tmp_path):
+    """One sentence, with the remedy, for a socket that is not there and for one that was left behind."""
+    control = tmp_path / "control.sock"
+    with pytest.raises(ControlError, match="start one with fusiond run"):
+        ask(control, "status")
+    socket.socket(socket.AF_UNIX).bind(str(control))
+    with pytest.raises(ControlError, match="no daemon listens"):
+        ask(control, "status")
+
+
+@pytest.mark.parametrize("answer", [b"", b"HTTP/1.0 200 OK\r\n\r\n<nonsense", b"garbage\r\n\r\n"])
+def test_a_daemon_that_speaks_nonsense(tmp_path, answer):
+    """Whatever comes back, the caller gets a ControlError."""
+    control = tmp_path / "control.sock"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(control))
+        listener.listen()
+
+        def serve():
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with pytest.raises(ControlError):
+            ask(control, "status", timeout=10)
+        thread.join()
+
+
+def test_a_daemon_that_does_not_answer(tmp_path):
+    """The time is the caller's to set."""
+    control = tmp_path / "control.sock"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(control))
+        listener.listen()
+        with pytest.raises(ControlError, match="did not answer status"):
+            ask(control, "status", timeout=0.2)
+
+
+def test_a_private_directory_is_made_and_kept_private(tmp_path):
+    """0700, or 0711 where a socket in it is opened to a group."""
+    made = tmp_path / "a" / "b"
+    start.make_private(made)
+    assert stat.S_IMODE(made.stat().st_mode) == 0o700
+    start.make_private(made, open_to_others=True)
+    assert stat.S_IMODE(made.stat().st_mode) == 0o711
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs another user's directory")
+def test_another_users_directory_or_symlink_is_refused(tmp_path):
+    """Below /tmp somebody else may have been there first."""
+    theirs, link = tmp_path / "theirs", tmp_path / "link"
+    theirs.mkdir()
+    os.chown(theirs, 65534, 65534)
+    with pytest.raises(FusionError, match="belongs to user 65534"):
+        start.make_private(theirs)
+    (tmp_path / "ours").mkdir()
+    link.symlink_to(tmp_path / "ours")
+    os.lchown(link, 65534, 65534)
+    with pytest.raises(FusionError, match="belongs to user 65534"):
+        start.make_private(link)
+
+
+def test_a_path_that_is_a_file_is_one_sentence(tmp_path):
+    """No traceback for a state directory that cannot be one."""
+    (tmp_path / "file").touch()
+    with pytest.raises(FusionError, match="file"):
+        start.make_private(tmp_path / "file")
+
+
+def test_an_unknown_group_is_named():
+    """With the key that it stands under."""
+    with pytest.raises(FusionError, match=r"control\.group: there is no system group 'nobody-at-all'"):
+        start.group_id("nobody-at-all", "control.group")
+    assert start.group_id(None, "control.group") == -1
+
+
+def test_a_server_that_is_too_old_is_passed_over(tmp_path, monkeypatch):
+    """Redis 6 on PATH is not run; the packaged one is, where there is one."""
+    old = tmp_path / "redis-server"
+    old.write_text("#!/bin/sh\necho 'Redis server v=6.2.7 sha=0'\n")
+    old.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(server, "_packaged", list)
+    with pytest.raises(FusionError, match=r"redis-server is older"):
+        server.find_server()
+    old.write_text("#!/bin/sh\necho 'Redis server v=7.0.15 sha=0'\n")
+    assert server.find_server() == str(old)
+
+
+def test_how_a_process_ended_in_words():
+    """A status, a signal by its name, a real-time signal by its number."""
+    assert [describe_exit(code) for code in (0, 3, -9, -40, None)] == [
+        "status 0", "status 3", "SIGKILL", "signal 40", "no status",
+    ]  # fmt: skip
+
+
+def test_directories_by_systemd_by_root_by_user_and_by_the_file(monkeypatch, tmp_path):
+    """The file's key, then systemd's variable, then the user's own places."""
+    monkeypatch.setenv("STATE_DIRECTORY", "/var/lib/a:/var/lib/b")
+    assert str(paths.state_directory()) == "/var/lib/a"
+    monkeypatch.delenv("STATE_DIRECTORY")
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    assert paths.state_directory() == tmp_path / "fusiond"
+    assert paths.runtime_directory() == tmp_path / "fusiond"
+    monkeypatch.delenv("XDG_RUNTIME_DIR")
+    assert str(paths.runtime_directory()) == "/tmp/fusiond-1000"
+
+
+def test_the_file_is_found_in_order(monkeypatch, tmp_path):
+    """-c, $FUSION_CONFIG, ./fusion.yaml, /etc/fusion.yaml; none is one sentence."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("FUSION_CONFIG", raising=False)
+    monkeypatch.setattr(paths, "ETC", tmp_path / "etc.yaml")
+    with pytest.raises(ConfigError, match="fusiond init"):
+        paths.find_config()
+    (tmp_path / "etc.yaml").touch()
+    assert paths.find_config() == tmp_path / "etc.yaml"
+    (tmp_path / "fusion.yaml").touch()
+    assert paths.find_config() == tmp_path / "fusion.yaml"
+    monkeypatch.setenv("FUSION_CONFIG", "/x.yaml")
+    assert str(paths.find_config()) == "/x.yaml"
+    assert str(paths.find_config("/y.yaml")) == "/y.yaml"
+
+
+def test_the_tests_own_patience_ends():
+    """`until` fails, with its reason, rather than wait for ever."""
+    with pytest.raises(AssertionError, match="never came"):
+        until(lambda: False, "it never came", timeout=0.05)

@@ -1,0 +1,83 @@
+"""Config → programs: pure."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fusiond.config.model import Broker, Config, WorkerGroup
+from fusiond.config.snapshot import Snapshot
+from fusiond.supervise.programs import SETTLE, Places, part_of, programs
+
+PLACES = Places(Path("/s"), Path("/r"), "/usr/bin/redis-server")
+
+
+def snapshot(*groups, url="embedded", generation=4, socket_group=None):
+    config = Config(broker=Broker(url=url, socket_group=socket_group), workers={group.name: group for group in groups})
+    return Snapshot(generation, "hash", config, Path("/s/current.json"))
+
+
+def births(found, generation=3):
+    return {part_of(name): generation for name in found.config.workers}
+
+
+def test_redis_comes_first_then_the_scheduler_then_the_groups():
+    """In start order, each under the name that supervisorctl shows."""
+    found = snapshot(WorkerGroup("main"), WorkerGroup("other"))
+    assert list(programs(found, births(found), PLACES)) == ["redis", "scheduler", "worker:main@3", "worker:other@3"]
+
+
+def test_a_broker_elsewhere_needs_no_server():
+    """Only `embedded` is ours to run."""
+    found = snapshot(url="redis://elsewhere")
+    assert list(programs(found, {}, PLACES)) == ["scheduler"]
+
+
+def test_only_keeps_redis_and_what_is_named():
+    """A group without its broker would be no use."""
+    found = snapshot(WorkerGroup("main"), WorkerGroup("other"))
+    only = replace(PLACES, only=frozenset({"other"}))
+    assert list(programs(found, births(found), only)) == ["redis", "worker:other@3"]
+
+
+def test_a_worker_is_told_its_snapshot_and_its_group():
+    """It runs isolated from the working directory, and may take its drain and a moment more to stop."""
+    found = snapshot(WorkerGroup("main", processes=3, drain_timeout=60.0))
+    worker = programs(found, births(found), PLACES)["worker:main@3"]
+    assert worker.argv[1:] == ("-P", "-m", "fusiond.worker", "--snapshot", "/s/current.json", "--group", "main")
+    assert (worker.slots, worker.stop_seconds, worker.reads, worker.holdable) == (3, 60.0 + SETTLE, 4, True)
+
+
+def test_the_server_is_run_by_the_standard_library_alone():
+    """No site-packages, no environment; its socket is opened to a group only if the file says so."""
+    plain = programs(snapshot(), {}, PLACES)["redis"].argv
+    assert plain[1:3] == ("-I", "-S")
+    assert Path(plain[3]).is_file()
+    assert "--group" not in plain
+    opened = programs(snapshot(socket_group="shop"), {}, PLACES)["redis"].argv
+    assert opened[opened.index("--group") + 1] == "shop"
+
+
+def test_no_secret_is_in_a_command_line():
+    """Whatever the broker's url holds stays in the snapshot."""
+    found = snapshot(WorkerGroup("main", environment={"PASSWORD": "hunter2"}), url="redis://:hunter2@elsewhere")
+    assert "hunter2" not in str([program.argv for program in programs(found, births(found), PLACES).values()])
+
+
+def test_a_group_without_a_birth_is_a_mistake():
+    """Each group was started at some generation."""
+    with pytest.raises(KeyError):
+        programs(snapshot(WorkerGroup("main")), {}, PLACES)
+
+
+@given(st.dictionaries(st.from_regex(r"[a-z][a-z0-9_-]{0,8}", fullmatch=True), st.integers(1, 99), max_size=8))
+def test_each_group_is_one_program_with_its_own_name(groups):
+    """Names are distinct, parts are distinct, and neither depends on the snapshot's own number."""
+    found = snapshot(*(WorkerGroup(name) for name in groups))
+    born = {part_of(name): generation for name, generation in groups.items()}
+    made = programs(found, born, PLACES)
+    assert {f"worker:{name}@{generation}" for name, generation in groups.items()} == set(made) - {"redis", "scheduler"}
+    assert len({program.part for program in made.values()}) == len(made)
+    assert list(programs(replace(found, generation=9), born, PLACES)) == list(made)
