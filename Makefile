@@ -9,7 +9,7 @@ CONFIG ?= etc/fusion.yaml
 run: install            ## the daemon in the foreground, on the embedded Redis
 	$(BIN)/fusiond run -c $(CONFIG)
 
-demo: install           ## a tour of a few minutes that ends by itself
+demo: install           ## a tour of half a minute that ends by itself
 	$(BIN)/python -m tests.demo
 
 test: check             ## lint, types and every test

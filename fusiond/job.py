@@ -47,9 +47,9 @@ class JobStatus(StrEnum):
 
 _ENDED = frozenset({JobStatus.FINISHED, JobStatus.FAILED, JobStatus.CANCELED})
 
-# URL-safe and in ASCII order, so that ids sort as their bytes do.
+# In ASCII order, so that ids sort as their bytes do; and without a dash, with which an option would begin.
 _PLAIN = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
-_SORTED = b"-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"
+_SORTED = b"0123456789:ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"
 _TO_SORTED = bytes.maketrans(_PLAIN, _SORTED)
 
 

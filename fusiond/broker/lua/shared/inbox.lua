@@ -4,7 +4,7 @@
 -- since it turns [] into {}, rounds large integers and cuts floats to 14 digits.
 local TEN_YEARS = 315360000       -- seconds
 local LARGEST = 1048576           -- bytes, as of the producers' arguments
-local SORTED = '-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz'
+local SORTED = '0123456789:ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz'
 
 -- new_id(raw, nth): 22 characters as of the producers' ids: 48 bits of time, then what the body's and the moment's digest gives.
 local function new_id(raw, nth)
