@@ -193,6 +193,17 @@ def test_an_include_is_watched(daemon):
     until(lambda: "worker:b@3" in daemon.names(), daemon.text)
 
 
+def test_a_new_include_that_is_refused_is_watched_until_it_is_mended(daemon):
+    """The mistake is in the drop-in: saving that one is enough."""
+    drop = daemon.directory / "d"
+    drop.mkdir()
+    daemon.start(file())
+    (drop / "a.yaml").write_text("workers: {a: {procesess: 1}}\n")
+    assert daemon.reload(file(more=f"include: ['{drop}/a.yaml']\n"))["result"] == "refused"
+    (drop / "a.yaml").write_text("workers: {a: {processes: 1}}\n")
+    until(lambda: "worker:a@2" in daemon.names(), daemon.text)
+
+
 def test_a_storm_of_signals_is_one_or_two_reloads(daemon):
     """Requests that overlap coalesce."""
     daemon.start(file())

@@ -108,9 +108,10 @@ class Transaction:
                 if self._clock() > deadline:
                     raise Refused(f"{self._source} was not validated within {READ:.0f} s")
                 yield deadline
-        files = watched(self._source, result.files)
-        if result.usable and files != self.files:
-            # An include that is new was read just now, and is watched from now on.
+        # Of a file that is refused, the includes count as well: the mistake may be in one that is new.
+        files = watched(self._source, result.files if result.usable else (*self.files, *result.files))
+        if files != self.files:
+            # What is new was read just now, and is watched from now on.
             self.files, self.seen = files, fingerprint(files)
         return result
 
