@@ -34,10 +34,9 @@ def test_a_name_that_would_break_a_key_is_refused(name):
 
 def test_no_verb_touches_a_key_outside_its_queue(run, redis_server, tmp_path):
     """Redis itself refuses every other key and channel to this user, inside scripts too."""
-    # fmt: off
-    run(plain(as_is, "ACL", "SETUSER", "one", "on", ">secret", "resetkeys", "resetchannels",
-              "~test:{q}*", "&test:{q}*", "+@read", "+@write", "+@scripting", "+@pubsub", "+@connection", "+info", "+time"))
-    # fmt: on
+    commands = ("+@read", "+@write", "+@scripting", "+@pubsub", "+@connection", "+info", "+time")
+    keys = ("resetkeys", "resetchannels", "~test:{q}*", "&test:{q}*")
+    run(plain(as_is, "ACL", "SETUSER", "one", "on", ">secret", *keys, *commands))
     settings = model.Broker(url=f"unix://one:secret@{redis_server.path}", namespace="test")
     b = Broker("test")
     job = NewJob("a", "t", b"[]")
