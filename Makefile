@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 CONFIG ?= etc/fusion.yaml
 
-.PHONY: run demo test check lint types bench clean install
+.PHONY: run demo test check lint types bench bench-peers clean install
 
 run: install            ## the daemon in the foreground, on the embedded Redis
 	$(BIN)/fusiond run -c $(CONFIG)
@@ -26,6 +26,9 @@ types: $(VENV)/.dev
 
 bench: $(VENV)/.dev     ## our own figures, printed as measured
 	$(BIN)/python -m benchmarks
+
+bench-peers: $(VENV)/.dev  ## other job runners beside it, in an environment of their own
+	$(BIN)/python -m benchmarks.peers
 
 install: $(VENV)/.installed
 

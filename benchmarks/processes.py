@@ -22,12 +22,13 @@ class Use(NamedTuple):
 def use(root: int) -> dict[str, Use]:
     """`redis` and `fusiond` → what the tree under `root` has used so far."""
     kinds: dict[str, list[int]] = {"redis": [], "fusiond": []}
-    for pid in _tree(root):
+    for pid in tree(root):
         kinds["redis" if _is_server(pid) else "fusiond"].append(pid)
     return {kind: Use(sum(map(_cpu, pids)), sum(map(_pss, pids)), len(pids)) for kind, pids in kinds.items()}
 
 
-def _tree(root: int) -> list[int]:
+def tree(root: int) -> list[int]:
+    """The process and all that are under it."""
     found = [root]
     for pid in found:
         found += [int(word) for task in _tasks(pid) for word in _read(task / "children").split()]
