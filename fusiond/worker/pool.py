@@ -41,6 +41,8 @@ TAKE_BACK = 0.002
 AHEAD = 4
 #: reads for what a dead child has sent; more than a socket holds, and few where a stray of its sends on
 _LAST_READS = 8
+#: s; a read of what a child prints that asks for a pause
+_LONG_READ = 0.005
 #: s; the longest pause between forks, or fork servers, that die at birth
 _SLOWEST = 30.0
 
@@ -90,7 +92,7 @@ class Pool:
         for _ in range(wanted - len(staying)):
             self._numbers += 1
             slot = self.slots[self._numbers] = Slot.make(self._numbers, self._line)
-            self._loop.add_reader(slot.output.reader, slot.output.read)
+            self._loop.add_reader(slot.output.reader, self._read, slot)
             self._introduce(slot)
 
     def _retire(self, slot: Slot) -> None:
@@ -106,6 +108,19 @@ class Pool:
         self._loop.remove_reader(slot.output.reader)
         slot.close()
         del self.slots[slot.number]
+
+    def _read(self, slot: Slot) -> None:
+        """Take what its child prints; one that prints without end waits, and leaves us most of our time."""
+        started = self._loop.time()
+        slot.output.read()
+        spent = self._loop.time() - started
+        if spent > _LONG_READ:
+            self._loop.remove_reader(slot.output.reader)
+            self._loop.call_later(4 * spent, self._read_on, slot)
+
+    def _read_on(self, slot: Slot) -> None:
+        if slot.number in self.slots:
+            self._loop.add_reader(slot.output.reader, self._read, slot)
 
     def _line(self, attempt: Attempt | None, line: str) -> None:
         """What a job printed, to the group's log."""
