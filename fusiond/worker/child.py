@@ -143,6 +143,7 @@ class Child:
             finally:
                 self._deadline = None
                 _flush()
+                self._be_alone()
             return wire.FINISHED, False, payload.result_json(result)
         except (payload.TaskFailed, task.TaskError) as failure:
             return wire.FAILED, False, payload.error_json(failure.code, None, str(failure))
@@ -185,6 +186,19 @@ class Child:
             return asyncio.run(result)
         return result
 
+    def _be_alone(self) -> None:
+        """
+        Undo what of the job's would go on into the next one's.
+
+        A fork of the job's that came back up to here must neither speak for its parent nor run what that one runs.
+        """
+        if os.getpid() != self._pid:
+            os._exit(1)
+        if signal.getsignal(signal.SIGALRM) is not on_alarm:
+            signal.signal(signal.SIGALRM, on_alarm)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            self._alarm_at = None
+
     # -- the soft timeout and the 5 ms, on one alarm ---------------------------------------------------------------
 
     def _arm(self, soft: float) -> None:
@@ -224,9 +238,7 @@ class Child:
 
     def _report(self) -> None:
         outcomes, self._outcomes = self._outcomes, []
-        if os.getpid() != self._pid:
-            os._exit(1)  # a fork of the task's own came back up to here: it must not speak for its parent
-        if outcomes:
+        if outcomes and os.getpid() == self._pid:  # a fork of the job's hears its alarm, if it sets one
             _write_all(self._fd, wire.outcomes_frame(outcomes))
 
     def _too_large(self) -> bool:
