@@ -194,12 +194,13 @@ class ForkServer:
             os._exit(status)
 
     def _kill(self, pid: int | None) -> None:
-        """Kill a child's whole process group; its pid is ours until it is reaped."""
+        """Kill a child, which may have left its group, and the group; the pid is ours until it is reaped."""
         if pid is not None:
-            try:
-                os.killpg(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
+            for kill in (os.kill, os.killpg):
+                try:
+                    kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
 
     def _reap(self) -> None:
         """Report the dead, each one's group killed first: afterwards its number may be somebody else's."""
