@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import errno
 import json
 import logging
 import os
 import signal
 import socket
 import time
+from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
 from fusiond.worker.launch import Launched, launch, memory_file
@@ -55,6 +57,7 @@ class ForkServer:
         self._launched, self._reports = launched, reports
         self._loop = asyncio.get_running_loop()
         self._printed: list[str] = []
+        self._unsent: deque[tuple[bytes, tuple[int, ...]]] = deque()
         self._loop.add_reader(launched.control, self._hear)
         self._loop.add_reader(launched.output, self._read_output)
 
@@ -97,13 +100,27 @@ class ForkServer:
         self._reap_all()
 
     def _send(self, text: str, *fds: int) -> None:
+        """Send a command with copies of the descriptors; what the socket has no room for follows in its order."""
+        if not self._unsent and self._try_send(text.encode(), fds):
+            return
+        if not self._unsent:
+            self._loop.add_writer(self._launched.control, self._send_rest)
+        self._unsent.append((text.encode(), tuple(map(os.dup, fds))))
+
+    def _try_send(self, packet: bytes, fds: tuple[int, ...]) -> bool:
+        """Whether it was sent, or nobody is there any more to read it."""
         try:
-            socket.send_fds(self._launched.control, [text.encode()], fds)
-        except BlockingIOError:
-            # Thousands of commands are unread: the server is stopped, and nothing that it has can be trusted.
-            os.kill(self.pid, signal.SIGKILL)
-        except OSError:
-            return  # it is dead; its end of the socket says so next
+            socket.send_fds(self._launched.control, [packet], fds)
+        except OSError as error:
+            # The last two: too many descriptors are on their way, or the kernel has no memory for it just now.
+            return error.errno not in (errno.EAGAIN, errno.ETOOMANYREFS, errno.ENOBUFS)
+        return True
+
+    def _send_rest(self) -> None:
+        while self._unsent and self._try_send(*self._unsent[0]):
+            _close(self._unsent.popleft()[1])
+        if not self._unsent:
+            self._loop.remove_writer(self._launched.control)
 
     def _hear(self) -> None:
         for _ in range(64):
@@ -151,8 +168,11 @@ class ForkServer:
 
     def _forget(self) -> None:
         self._loop.remove_reader(self._launched.control)
+        self._loop.remove_writer(self._launched.control)
         self._loop.remove_reader(self._launched.output)
         self._launched.control.close()
+        while self._unsent:
+            _close(self._unsent.popleft()[1])
         if self._launched.output >= 0:
             self._read_output()
             os.close(self._launched.output)
@@ -165,6 +185,11 @@ class ForkServer:
         process.kill()
         process.wait()
         _wait(_no_children, deadline)
+
+
+def _close(fds: tuple[int, ...]) -> None:
+    for fd in fds:
+        os.close(fd)
 
 
 def be_subreaper() -> None:
