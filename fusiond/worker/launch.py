@@ -33,6 +33,7 @@ _SOURCES = ("wire", "task", "payload", "child", "forkserver")
 # Runs in the group's interpreter. A package of a private name, so that our `task` shadows no module of the user's.
 _BOOT = """
 import json, sys, types
+if sys.version_info < (3, 9): sys.exit("fusiond needs Python 3.9 or later; this is " + sys.version.split()[0])
 with open({bundle}, "rb") as file: bundle = json.load(file)
 name = "_fusiond_worker"
 package = sys.modules[name] = types.ModuleType(name)
