@@ -95,14 +95,18 @@ class Leases:
             return
         until = trusted_until(time.monotonic_ns())
         calls = [self._broker.renew(queue, [(a.id, a.token) for a in part], LEASE_MS) for queue, part in parts]
-        changed = False
+        changed, failed = False, None
         for (_, part), flags in zip(parts, await self._connection.run_many(calls), strict=True):
+            # One queue that is spoilt must not cost the others their leases.
             if isinstance(flags, BrokerError):
-                raise flags
+                failed = flags
+                continue
             for attempt, flag in zip(part, flags, strict=True):
                 changed |= _note(attempt, flag, until)
         if changed:
             self._on_change()
+        if failed:
+            raise failed
 
 
 def _note(attempt: Attempt, flag: int, until: int) -> bool:
