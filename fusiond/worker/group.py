@@ -40,6 +40,8 @@ log = logging.getLogger(__name__)
 
 #: the exit status after which nobody should try again: the configuration is wrong (sysexits.h)
 EX_CONFIG = 78
+#: something that should never have happened
+EX_SOFTWARE = 70
 #: s; between two words about itself, when nothing changed, and at the least
 ANNOUNCE, ANNOUNCE_CHANGED = 60.0, 2.0
 
@@ -98,7 +100,7 @@ class Program:
         self._born = time.time()
         self._listening: asyncio.Task[None]
         self._reaching: asyncio.Task[None] | None = None
-        self._stops = 0
+        self._stops, self._serving, self._status = 0, False, 0
         self._busy_told = -1
 
     async def run(self) -> int:
@@ -113,9 +115,10 @@ class Program:
         self._add(self._keeper.keep())
         self._add(self._announce())
         self._listening = self._add(self._listen())
+        self._serving = True
         await self._dispatcher.serve()
         await self._say_good_bye()
-        return 0
+        return self._status
 
     def close(self) -> None:
         """End the children and all that runs beside."""
@@ -126,7 +129,15 @@ class Program:
     def _add(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._beside.append(task)
+        task.add_done_callback(self._on_ended)
         return task
+
+    def _on_ended(self, task: asyncio.Task[None]) -> None:
+        """Without its leases or wake-ups the program would only seem to work: it ends, and is started anew."""
+        if not task.cancelled() and (error := task.exception()):
+            log.error("a part of this program has failed; it ends", exc_info=error)
+            self._status = EX_SOFTWARE
+            self._stop_cold()
 
     # -- becoming ready -----------------------------------------------------------------------------------------------
 
@@ -279,7 +290,7 @@ class Program:
 
     def _on_signal(self) -> None:
         self._stops += 1
-        if self._stops > 1 or not self._dispatcher.ready.done():
+        if self._stops > 1 or not self._serving:
             log.info("stopping at once")
             self._stop_cold()
             return
