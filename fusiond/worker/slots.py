@@ -219,7 +219,8 @@ class Slot:
         try:
             for kind, body in self._reader.feed(data):
                 if kind != wire.OUTCOMES:
-                    raise wire.WireError("a child may send outcomes only")
+                    self.broken = "a child may send outcomes only"
+                    break
                 outcomes.extend(wire.read_outcomes(body))
         except wire.WireError as error:
             self.broken = str(error)
@@ -227,9 +228,8 @@ class Slot:
 
     def _receive(self) -> bytes:
         """What is there; nothing at the end as well, which `closed` tells."""
-        assert self._sock  # noqa: S101 - who reads has not hung up
         try:
-            data = self._sock.recv(_RECEIVE)
+            data = self._sock.recv(_RECEIVE) if self._sock else b""
         except BlockingIOError:
             return b""
         except OSError:
@@ -258,12 +258,13 @@ class Slot:
         against the first job that has no outcome.
         """
         mark = self.page.begun
+        if mark == self._begun:
+            return mark
+        if not self._begun < mark <= self._serial:
+            self.broken = "its mark on the page cannot be true"
+            mark = max(self._begun, next(iter(self.outstanding), 0))
         if mark != self._begun:
-            if not self._begun < mark <= self._serial:
-                self.broken = "its mark on the page cannot be true"
-                mark = max(self._begun, next(iter(self.outstanding), self._begun))
-            if mark != self._begun:
-                self._begun, self._seen = mark, time.monotonic_ns()
+            self._begun, self._seen = mark, time.monotonic_ns()
         return mark
 
     def ran(self, now_ns: int) -> float:
