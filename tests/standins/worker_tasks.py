@@ -1,0 +1,334 @@
+# ruff: noqa: N818, PTH110, PTH123, SIM115, UP032
+# Task code as people write it.
+"""
+Task functions for the tests of a worker group. No fusiond here; runs under every interpreter from 3.9 up.
+
+`path` is always a file to which a line is appended: how a test sees what ran, how often and in which process.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+
+def note(path, *words):
+    """One line, in one write, so that lines of several processes never mix."""
+    fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    os.write(fd, (" ".join(map(str, words)) + "\n").encode())
+    os.close(fd)
+
+
+class Upset(ConnectionError):
+    """Two steps below OSError."""
+
+
+class Broken(Exception):
+    def __str__(self):
+        raise RuntimeError("no words")
+
+
+# -- plain endings ----------------------------------------------------------------------------------------------------
+
+
+def echo(*args, **kwargs):
+    return {"args": list(args), "kwargs": kwargs}
+
+
+def add(a, b):
+    return a + b
+
+
+def inner_type_error():
+    return "a" + 1
+
+
+def give_object():
+    return object()
+
+
+def give_nan():
+    return float("nan")
+
+
+def give_large(size):
+    return "x" * size
+
+
+def leave(status):
+    sys.exit(status)
+
+
+def upset(path=None):
+    if path:
+        note(path, time.time())
+    raise Upset("no route")
+
+
+def wrong():
+    raise ValueError("wrong")
+
+
+def speechless():
+    raise Broken
+
+
+def pid(path=None):
+    if path:
+        note(path, os.getpid())
+    return os.getpid()
+
+
+async def a_coroutine(x):
+    return x
+
+
+def told(*, job):
+    return {**job, "environment": os.environ.get("FUSION_JOB_ID")}
+
+
+# -- deaths -----------------------------------------------------------------------------------------------------------
+
+
+def exit_at_once(status, path=None):
+    if path:
+        note(path, os.getpid())
+    os._exit(status)
+
+
+def kill_self(number, path=None):
+    if path:
+        note(path, os.getpid())
+    os.kill(os.getpid(), number)
+    time.sleep(60)
+
+
+def once_killed(path):
+    """Dies the first time."""
+    first = not os.path.exists(path)
+    note(path, os.getpid())
+    if first:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return "second"
+
+
+# -- time -------------------------------------------------------------------------------------------------------------
+
+
+def work(path, seconds=0.0, name="work"):
+    note(path, name, os.getpid())
+    time.sleep(seconds)
+    return name
+
+
+def clean_up(path):
+    note(path, "begun")
+    try:
+        try:
+            time.sleep(60)
+        except Exception:
+            note(path, "swallowed")
+    finally:
+        note(path, "cleaned")
+
+
+def defy(path):
+    """Swallows everything, ignores what can be ignored, and spins."""
+    note(path, os.getpid())
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM):
+        signal.signal(number, signal.SIG_IGN)
+    while True:
+        try:
+            while True:
+                pass
+        except BaseException:
+            continue
+
+
+def change_group(path):
+    """Leaves its process group for the fork server's, and spins."""
+    note(path, os.getpid())
+    os.setpgid(0, os.getpgid(os.getppid()))
+    while True:
+        time.sleep(0.01)
+
+
+def own_alarm(path):
+    """Uses SIGALRM for itself, and leaves it so."""
+    signal.signal(signal.SIGALRM, lambda *_: note(path, "theirs"))
+    signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+# -- processes --------------------------------------------------------------------------------------------------------
+
+SLEEP = [sys.executable, "-S", "-c", "import time; time.sleep(300)"]
+
+
+def spawn(path, seconds=0.0):
+    """Grandchildren: in the same group, in a session of its own, and orphaned in a session of its own."""
+    note(path, subprocess.Popen(SLEEP).pid)
+    note(path, subprocess.Popen(SLEEP, start_new_session=True).pid)
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            note(path, os.getpid())
+            time.sleep(300)
+        os._exit(0)
+    time.sleep(seconds)
+
+
+def spawn_chain(path):
+    """A shell in its own session that waits for a program in yet another one: an orphan's orphan."""
+    program = (
+        f"import subprocess, sys, time; p = subprocess.Popen({SLEEP!r}, start_new_session=True); "
+        f"open({path!r}, 'a').write(str(p.pid) + '\\n'); p.wait()"
+    )
+    subprocess.Popen([sys.executable, "-S", "-c", program], start_new_session=True)
+    while not os.path.exists(path) or not open(path).read().endswith("\n"):
+        time.sleep(0.005)
+
+
+def orphan(path, seconds):
+    """Leaves an orphan behind and needs it to live for so long."""
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            note(path, os.getpid())
+            time.sleep(300)
+        os._exit(0)
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if os.path.exists(path):
+            os.kill(int(open(path).read()), 0)
+        time.sleep(0.01)
+    return "lives"
+
+
+def fork_back(path):
+    """The fork returns into whoever called this function."""
+    if os.fork() == 0:
+        note(path, "copy", os.getpid())
+        return "copy"
+    os.wait()
+    note(path, "original", os.getpid())
+    return "original"
+
+
+def close_everything(path):
+    note(path, os.getpid())
+    os.closerange(0, 1024)
+    return "closed"
+
+
+def close_and_stay(path):
+    note(path, os.getpid())
+    os.closerange(0, 1024)
+    time.sleep(60)
+
+
+# -- output -----------------------------------------------------------------------------------------------------------
+
+
+def speak(word):
+    print(word, "printed")
+    sys.stderr.write(word + " complained\n")
+    os.system("echo " + word + " echoed")
+    os.write(1, (word + " unended").encode())
+
+
+def say_nul(word):
+    os.write(1, b"\0fe\n")
+    print(word)
+
+
+def chatter(path):
+    """Prints short lines without end."""
+    note(path, os.getpid())
+    while True:
+        os.write(1, b"y\n" * 2000)
+
+
+def chatter_behind(path):
+    """Leaves a process that prints without end, in its own group, and returns."""
+    note(path, os.getpid())
+    subprocess.Popen(["yes"])
+    return "returned"
+
+
+# -- hostile to its own worker ----------------------------------------------------------------------------------------
+
+
+def _child():
+    return sys.modules["_fusiond_worker.child"].Child.current
+
+
+def send(raw, stay=0.0):
+    """Raw bytes, given as latin-1, into the socket of its child."""
+    _child()._sock.sendall(raw.encode("latin-1"))
+    time.sleep(stay)
+    return "sent"
+
+
+def flood(seconds):
+    """Outcomes of jobs that never were, as fast as they go."""
+    wire = sys.modules["_fusiond_worker.wire"]
+    frame = wire.outcomes_frame([wire.OutcomeMessage(1 << 50, wire.FINISHED, False, 0.0, b"null")] * 5000)
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        _child()._sock.sendall(frame)
+    return "flooded"
+
+
+def scribble(word, value, path=None, stay=0.0):
+    """A number into the shared page; then it dies, or stays."""
+    if path:
+        note(path, os.getpid())
+    _child()._page.words[word] = value
+    if not stay:
+        os._exit(1)
+    time.sleep(stay)
+
+
+# -- who and where it is ----------------------------------------------------------------------------------------------
+
+
+def identity(secret=None):
+    """What the kernel says of this process, and what it can do."""
+    status = dict(line.rstrip("\n").split(":\t", 1) for line in open("/proc/self/status") if ":\t" in line)
+    result = {
+        key: status[key] for key in ("Uid", "Gid", "Groups", "CapEff", "CapPrm", "CapInh", "CapAmb", "NoNewPrivs")
+    }
+    for name, call in (
+        ("setuid", lambda: os.setuid(0)),
+        ("setgid", lambda: os.setgid(0)),
+        ("read", lambda: open(secret).close() if secret else None),
+    ):
+        try:
+            call()
+            result[name] = "done"
+        except OSError as error:
+            result[name] = type(error).__name__
+    return result
+
+
+def interpreter():
+    try:
+        import fusiond  # noqa: F401
+    except ImportError:
+        found = False
+    else:
+        found = True
+    return {"version": list(sys.version_info[:2]), "fusiond": found, "path0": sys.path[0]}
+
+
+def environment(*names):
+    return {name: os.environ.get(name) for name in names}
+
+
+_kept = []
+
+
+def grow(mebibytes):
+    _kept.append(b"x" * (mebibytes << 20))
+    return os.getpid()
