@@ -46,8 +46,8 @@ class Reports(Protocol):
     def on_died(self, slot: int, status: int) -> None:
         """The slot's child is dead and reaped; `status` as os.waitstatus_to_exitcode gives it."""
 
-    def on_server_died(self, reason: str) -> None:
-        """The fork server and every child are dead and reaped."""
+    def on_server_died(self, reason: str, *, killed: bool) -> None:
+        """The fork server and every child are dead and reaped; `killed`: by SIGKILL, so not by a fault of its own."""
 
 
 class ForkServer:
@@ -132,8 +132,8 @@ class ForkServer:
                 packet = b""
             if not packet:
                 self._forget()
-                self._reap_all()
-                self._reports.on_server_died(self._reason())
+                status = self._reap_all()
+                self._reports.on_server_died(self._reason(), killed=status == -signal.SIGKILL)
                 return
             self._report(packet)
 
@@ -177,14 +177,21 @@ class ForkServer:
             self._read_output()
             os.close(self._launched.output)
 
-    def _reap_all(self) -> None:
-        """Kill and reap the server and all that it leaves to us; bounded, the loop waits."""
+    def _reap_all(self) -> int | None:
+        """
+        Kill and reap the server and all that it leaves to us; bounded, the loop waits.
+
+        Returns:
+            how the server ended by itself; None: it did not, it had only closed its socket.
+        """
         process = self._launched.process
         deadline = time.monotonic() + _REAP_WITHIN
         _wait(lambda: process.poll() is not None, time.monotonic() + _REAP_WITHIN / 5)
+        status = process.poll()
         process.kill()
         process.wait()
         _wait(_no_children, deadline)
+        return status
 
 
 def _close(fds: tuple[int, ...]) -> None:

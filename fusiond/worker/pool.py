@@ -152,7 +152,7 @@ class Pool:
         self._host.on_ready(problems)
         self._host.on_room()
 
-    def on_server_died(self, reason: str) -> None:
+    def on_server_died(self, reason: str, *, killed: bool) -> None:
         """Every child died with it, killed and reaped by us."""
         self._server = None
         log.error("group '%s': %s", self.group.name, reason)
@@ -161,7 +161,8 @@ class Pool:
                 self._bury(slot, -9)
             if slot.retiring:
                 self._remove(slot)
-        if not self._server_ready:
+        # What ends by itself while it loads will again. A kill, the OOM killer's say, is no fault of the file.
+        if not self._server_ready and not killed:
             self._host.on_start_failed(f"group '{self.group.name}': {reason}")
         self._server_ready = False
         self._start_again()
