@@ -1,7 +1,8 @@
 """
 Where things are: the file, the state and runtime directories, and what lies in them.
 
-    state directory      current.json  last-good.json  candidate-<n>.json  lock  tail/<program>.log  redis/
+    state directory      current.json  last-good.json  candidate-<n>.json  history/<n>.jsonl  lock
+                         tail/<program>.log  redis/
     runtime directory    control.sock  redis/redis.sock
 
 Only names; nothing is created here. Standard library only.
@@ -103,6 +104,11 @@ def last_good_snapshot(state: Path) -> Path:
 def candidate_snapshot(state: Path, generation: int) -> Path:
     """A configuration that is being tried."""
     return state / f"candidate-{generation}.json"
+
+
+def history(state: Path) -> Path:
+    """The directory of the generations that were accepted."""
+    return state / "history"
 
 
 def lock_file(state: Path) -> Path:

@@ -1,9 +1,10 @@
 """
-The helper process of a reload: `python -P -m fusiond.config.candidate FILE --out PATH --generation N`.
+The helper process of a reload: `python -P -m fusiond.config.candidate FILE --out PATH --generation N`; and of a plan,
+which stops short of one: `… FILE --against SNAPSHOT`.
 
 1. load   the file, as strictly as this machine needs
-2. write  the candidate snapshot, if there is no error
-3. print  {"hash", "problems", "files"} as JSON; the files are what to watch, patterns of `include:` among them
+2. write  the candidate snapshot, if there is no error; or compare with what runs
+3. print  {"hash", "problems", "files", "effects"} as JSON; the files are what to watch, the patterns of `include:` too
 
 Reading a file may take long (a slow disk, a hostile file), and the supervisor's loop must not wait for it.
 Exit status: 0 usable, 1 problems with errors, 2 the file cannot be read or the snapshot not be written.
@@ -16,11 +17,12 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from fusiond.config.effects import effects
 from fusiond.config.load import load
 from fusiond.config.problems import Problem
-from fusiond.config.snapshot import write
+from fusiond.config.snapshot import content_hash, read_snapshot, write
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,18 +34,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Load, write, print."""
     parser = argparse.ArgumentParser(prog="fusiond.config.candidate")
     parser.add_argument("file", type=Path)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--generation", type=int, required=True)
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--out", type=Path)
+    what.add_argument("--against", type=Path)
+    parser.add_argument("--generation", type=int, default=1)
     options = parser.parse_args(argv)
 
     loaded = load(options.file, environ=os.environ, to_run=True)
-    digest, failed = _write(loaded, options.file, options.out, options.generation)
-    problems = [*loaded.problems, *failed]
+    digest, found, problems = None, None, [*loaded.problems]
+    if options.against:
+        digest, found = _compare(loaded, options.against)
+    else:
+        digest, failed = _write(loaded, options.file, options.out, options.generation)
+        problems += failed
     json.dump(
         {
             "hash": digest,
             "problems": [problem.to_dict() for problem in problems],
             "files": [*map(str, loaded.files), *loaded.globs],
+            "effects": found,
         },
         sys.stdout,
     )
@@ -61,6 +70,13 @@ def _write(loaded: Loaded, file: Path, out: Path, generation: int) -> tuple[str 
     except OSError as error:
         reason = f"the snapshot cannot be written: {(error.strerror or str(error)).lower()}"
         return None, [Problem(str(out), 0, 0, "error", "unwritable", reason, "make room, or the directory writable")]
+
+
+def _compare(loaded: Loaded, running: Path) -> tuple[str | None, dict[str, Any] | None]:
+    """The hash of what the file says, and what its reload would mean; nothing is written."""
+    if loaded.config is None:
+        return None, None
+    return content_hash(loaded.config), effects(read_snapshot(running).config, loaded.config).to_dict()
 
 
 if __name__ == "__main__":

@@ -44,6 +44,8 @@ class GroupChange:
     action: Action
     #: such as `environment.APP_ENV` or `tasks.send_otp.run`
     because: tuple[str, ...] = ()
+    #: before and after, where `processes` is the one key that changes
+    resized: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +91,13 @@ class Plan:
             return f"refused: {', '.join(self.refused)} cannot change while the daemon runs; restart it"
         if self.is_empty:
             return "nothing changes"
-        parts = [", ".join(_group_phrases(self)), *map(_section_phrase, self.sections)]
-        if self.told:
-            parts.append(f"{', '.join(self.told)} changed")
-        return "; ".join(filter(None, parts))
+        return "; ".join(self.phrases())
+
+    def phrases(self) -> tuple[str, ...]:
+        """What would be done, for people: the groups, each section, what is told."""
+        told = f"{', '.join(self.told)} changed" if self.told else ""
+        found = (", ".join(_group_phrases(self)), *map(_section_phrase, self.sections), told)
+        return tuple(filter(None, found))
 
 
 def plan(old: Config, new: Config) -> Plan:
@@ -117,7 +122,8 @@ def group_change(old: Config, new: Config, name: str) -> GroupChange:
     replacing += _paths_to_load(old, new, before, after)
     if replacing:
         return GroupChange(name, "replaced", tuple(replacing))
-    return GroupChange(name, "changed" if keys else "kept", tuple(keys))
+    resized = (before.processes, after.processes) if keys == ["processes"] else None
+    return GroupChange(name, "changed" if keys else "kept", tuple(keys), resized)
 
 
 def changed_keys(old: Any, new: Any, path: str = "") -> list[str]:
@@ -171,17 +177,24 @@ def _section_change(old: Config, new: Config, section: str) -> SectionChange | N
 def _group_phrases(plan: Plan) -> Iterator[str]:
     """`2 groups kept`, `1 replaced (main, because user changed)`; the word `group` stands in the first."""
     noun = True
-    for action in ("kept", "changed", "replaced", "added", "removed"):
-        groups = [group for group in plan.groups if group.action == action]
+    for fate in ("kept", "resized", "changed in place", "replaced", "added", "removed"):
+        groups = [group for group in plan.groups if _fate(group) == fate]
         if not groups:
             continue
-        word = f" {_plural(len(groups), 'group')}" if noun else f" {len(groups)}"
-        details = "" if action == "kept" else f" ({'; '.join(map(_because, groups))})"
-        yield f"{word.strip()} {'changed in place' if action == 'changed' else action}{details}"
+        count = _plural(len(groups), "group") if noun else str(len(groups))
+        yield f"{count} {fate}" + ("" if fate == "kept" else f" ({'; '.join(map(_because, groups))})")
         noun = False
 
 
+def _fate(group: GroupChange) -> str:
+    if group.resized:
+        return "resized"
+    return "changed in place" if group.action == "changed" else group.action
+
+
 def _because(group: GroupChange) -> str:
+    if group.resized:
+        return f"{group.name}, {group.resized[0]} → {_plural(group.resized[1], 'process', 'processes')}"
     return f"{group.name}, because {_few(group.because)} changed" if group.because else group.name
 
 
@@ -195,5 +208,5 @@ def _few(names: tuple[str, ...], limit: int = 5) -> str:
     return ", ".join(names[:limit]) + (f" and {rest} more" if rest > 0 else "")
 
 
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+def _plural(count: int, noun: str, nouns: str = "") -> str:
+    return f"{count} {noun if count == 1 else nouns or noun + 's'}"

@@ -239,7 +239,7 @@ class Config:
     @staticmethod
     def from_dict(content: Mapping[str, Any]) -> Config:
         """The Config of such a text, decoded already. Raises as `from_json`."""
-        return typing.cast("Config", _build(Config, content))
+        return typing.cast("Config", rebuild(Config, content))
 
 
 @functools.cache
@@ -247,16 +247,16 @@ def _hints(cls: type) -> dict[str, Any]:
     return typing.get_type_hints(cls)
 
 
-def _build(hint: Any, value: Any) -> Any:
-    """`value`, out of JSON, as what the type hint says."""
+def rebuild(hint: Any, value: Any) -> Any:
+    """`value`, out of JSON, as what the type hint says: a frozen dataclass of plain fields, tuples, maps."""
     if dataclasses.is_dataclass(hint):
         hints = _hints(typing.cast("type", hint))
-        return hint(**{name: _build(hints[name], item) for name, item in value.items()})  # type: ignore[operator]
+        return hint(**{name: rebuild(hints[name], item) for name, item in value.items()})  # type: ignore[operator]
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin is tuple:
-        return tuple(_build(args[0], item) for item in value)
+        return tuple(rebuild(args[0], item) for item in value)
     if origin is Mapping:
-        return {key: _build(args[1], item) for key, item in value.items()}
+        return {key: rebuild(args[1], item) for key, item in value.items()}
     if origin is types.UnionType and value is not None:
-        return _build(next(arm for arm in args if arm is not types.NoneType), value)
+        return rebuild(next(arm for arm in args if arm is not types.NoneType), value)
     return value

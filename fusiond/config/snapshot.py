@@ -34,6 +34,10 @@ class Snapshot:
     path: Path
     #: absolute path of the YAML file that it came from
     source: str = ""
+    #: the generation whose content this is, by a rollback; 0: it was read from the file
+    restores: int = 0
+    #: then, what the file said at that moment, as its Config's hash: a file that still says so undoes no rollback
+    instead_of: str = ""
 
 
 def content_hash(config: Config) -> str:
@@ -52,6 +56,8 @@ def read_snapshot(path: str | os.PathLike[str]) -> Snapshot:
             config=Config.from_dict(content["config"]),
             path=path,
             source=str(content.get("source", "")),
+            restores=int(content.get("restores", 0)),
+            instead_of=str(content.get("instead_of", "")),
         )
     except OSError as error:
         raise ConfigError(f"{path}: the snapshot cannot be read ({error.strerror}); start the daemon anew") from error
@@ -59,14 +65,30 @@ def read_snapshot(path: str | os.PathLike[str]) -> Snapshot:
         raise ConfigError(f"{path}: not a snapshot of this version ({error!r}); start the daemon anew") from error
 
 
-def write(path: str | os.PathLike[str], config: Config, *, generation: int, source: str = "") -> Snapshot:
+def write(
+    path: str | os.PathLike[str],
+    config: Config,
+    *,
+    generation: int,
+    source: str = "",
+    restores: int = 0,
+    instead_of: str = "",
+) -> Snapshot:
     """Write `config` to `path`, atomically and durably, readable by the daemon's user alone."""
     path = Path(path)
     text = config.to_json()
     digest = hashlib.sha256(text.encode()).hexdigest()
-    head = json.dumps({"generation": generation, "hash": digest, "source": source})
-    _write_atomically(path, f'{head[:-1]}, "config": {text}}}\n'.encode())
-    return Snapshot(generation, digest, config, path, source)
+    head = json.dumps(
+        {
+            "generation": generation,
+            "hash": digest,
+            "source": source,
+            "restores": restores,
+            "instead_of": instead_of,
+        }
+    )
+    write_atomically(path, f'{head[:-1]}, "config": {text}}}\n'.encode())
+    return Snapshot(generation, digest, config, path, source, restores, instead_of)
 
 
 def promote(
@@ -79,7 +101,7 @@ def promote(
     """
     current, last_good = Path(current), Path(last_good)
     with contextlib.suppress(FileNotFoundError):
-        _write_atomically(last_good, current.read_bytes())
+        write_atomically(last_good, current.read_bytes())
     Path(candidate).replace(current)
     _sync_directory(current.parent)
 
@@ -92,8 +114,8 @@ def next_generation(current: str | os.PathLike[str]) -> int:
         return 1
 
 
-def _write_atomically(path: Path, data: bytes) -> None:
-    """A reader finds the old content or the new one, after a power cut too."""
+def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
+    """A reader finds the old content or the new one; where it is `durable`, after a power cut too. 0600."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.unlink(missing_ok=True)
     try:
@@ -101,12 +123,14 @@ def _write_atomically(path: Path, data: bytes) -> None:
         with open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
             file.write(data)
             file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    _sync_directory(path.parent)
+    if durable:
+        _sync_directory(path.parent)
 
 
 def _sync_directory(directory: Path) -> None:

@@ -1,0 +1,154 @@
+"""
+The generations that were accepted: what ran, since when, who asked, and what changed. The newest LIMIT are kept.
+
+1. record   one file each, `<generation>.jsonl`, readable by the daemon's user alone: its entry, then its Config
+2. list     the entries, by the first line of each file
+3. restore  the Config of one of them
+
+A file that cannot be read is left out of the list: the history is a convenience, and stops nothing.
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from fusiond.config import diff  # noqa: TC001 - rebuild() resolves the hints
+from fusiond.config.model import Config, rebuild
+from fusiond.config.snapshot import write_atomically
+from fusiond.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from fusiond.config.snapshot import Snapshot
+
+#: generations that are kept; each takes what its snapshot takes
+LIMIT: Final = 50
+_SUFFIX: Final = ".jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One accepted generation."""
+
+    generation: int
+    #: sha256 hex of its content: equal means that the same ran
+    hash: str
+    #: absolute path of the file that the daemon read then
+    source: str
+    #: epoch seconds
+    accepted_at: float
+    #: such as `fusiond run`, `the file's change`, `fusiond rollback by alice`
+    asked_by: tuple[str, ...]
+    #: from the generation before, in one sentence; names keys, never values
+    changes: str
+    #: the same in full; None: there was none to compare with
+    plan: diff.Plan | None = None
+    #: the generation whose content this is, by a rollback; 0: it was read from the file
+    restores: int = 0
+
+    @property
+    def origin(self) -> int:
+        """The generation that first had this content, as far as rollbacks tell."""
+        return self.restores or self.generation
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data."""
+        return dataclasses.asdict(self)
+
+    @staticmethod
+    def from_dict(content: dict[str, Any]) -> Entry:
+        """The entry that `to_dict` gave. Raises TypeError on anything else."""
+        entry = rebuild(Entry, content)
+        if not isinstance(entry, Entry):
+            raise TypeError("not an entry")
+        return entry
+
+
+def record(
+    directory: Path, accepted: Snapshot, plan: diff.Plan | None, asked_by: Sequence[str], *, accepted_at: float
+) -> None:
+    """Keep an accepted generation, and drop the oldest above LIMIT. Raises OSError."""
+    directory.mkdir(mode=0o700, exist_ok=True)
+    entry = Entry(
+        generation=accepted.generation,
+        hash=accepted.hash,
+        source=accepted.source,
+        accepted_at=accepted_at,
+        asked_by=tuple(asked_by),
+        changes=str(plan) if plan else "the first one that is kept",
+        plan=plan,
+        restores=accepted.restores,
+    )
+    text = f"{json.dumps(entry.to_dict())}\n{accepted.config.to_json()}\n"
+    # Not durable: a reload does not wait for the disk twice, and a file that a power cut emptied is left out.
+    write_atomically(_file(directory, accepted.generation), text.encode(), durable=False)
+    for generation in _generations(directory)[:-LIMIT]:
+        _file(directory, generation).unlink(missing_ok=True)
+
+
+def entries(directory: Path) -> list[Entry]:
+    """What is kept, oldest first; nothing where there is no history, or none that this user may read."""
+    found = []
+    for generation in _generations(directory):
+        with (
+            contextlib.suppress(OSError, ValueError, TypeError, AttributeError),
+            _file(directory, generation).open(encoding="utf-8") as file,
+        ):
+            found.append(Entry.from_dict(json.loads(file.readline())))
+    return found
+
+
+def newest(directory: Path) -> int:
+    """The highest number that was given, 0 where there is none."""
+    return max(_generations(directory), default=0)
+
+
+def config_of(directory: Path, generation: int) -> Config:
+    """The Config of a generation. Raises ConfigError where it is not kept, or of another version."""
+    try:
+        return Config.from_json(_file(directory, generation).read_bytes().split(b"\n", 1)[1])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        raise ConfigError(
+            f"generation {generation} cannot be restored ({error!r}); choose another one of fusiond history"
+        ) from error
+
+
+def target(kept: Sequence[Entry], running: Snapshot, generation: int) -> Entry:
+    """
+    What a rollback goes to.
+
+    Args:
+        kept: the entries, oldest first.
+        running: what runs now.
+        generation: its number; 0: the one before what runs. A second rollback goes back one further, and does not
+            return to what the first one left.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    if generation:
+        found = [entry for entry in kept if entry.generation == generation]
+    else:
+        origin = running.restores or running.generation
+        found = [entry for entry in kept if entry.generation < origin and entry.hash != running.hash]
+    if found:
+        return found[-1]
+    if not generation:
+        raise ConfigError(f"generation {running.generation} is the earliest that is kept; there is none to go back to")
+    numbers = ", ".join(str(entry.generation) for entry in kept) or "none"
+    raise ConfigError(f"generation {generation} is not kept; there are: {numbers}")
+
+
+def _file(directory: Path, generation: int) -> Path:
+    return directory / f"{generation}{_SUFFIX}"
+
+
+def _generations(directory: Path) -> list[int]:
+    return sorted(int(file.stem) for file in directory.glob(f"*{_SUFFIX}") if file.stem.isdecimal())
