@@ -20,6 +20,7 @@ Standard library only, CPython 3.9 and later: it runs under the application's ow
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import json
 import os
@@ -31,6 +32,8 @@ from typing import Any
 
 from . import child, task, wire
 
+# From <linux/prctl.h>.
+PR_SET_CHILD_SUBREAPER = 36
 #: characters of one import failure, and failures that are told; a packet has its limit
 MAX_PROBLEM, MAX_PROBLEMS = 500, 100
 
@@ -109,6 +112,8 @@ class ForkServer:
         self._slots: dict[int, int] = {}
         self._pids: dict[int, int] = {}
         self._pid = os.getpid()
+        self._strays: set[int] = set()
+        self._prctl = ctypes.CDLL(None).prctl
         self._deaths, deaths = os.pipe()
         for fd in (self._deaths, deaths):
             os.set_blocking(fd, False)
@@ -181,6 +186,10 @@ class ForkServer:
         try:
             signal.set_wakeup_fd(-1)
             _lead_group(0)
+            if self._settings.fork:
+                # What its job orphans stays its own until it ends, then comes to the server: whatever the server
+                # adopts is a dead job's. A child that lives on must not gather the dead, it does not reap.
+                self._prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
             self._control.close()
             os.dup2(prepared.out, 1)
             os.dup2(prepared.out, 2)
@@ -204,7 +213,7 @@ class ForkServer:
 
     def _reap(self) -> None:
         """Report the dead, each one's group killed first: afterwards its number may be somebody else's."""
-        died = []
+        died, strays = [], False
         while True:
             try:
                 found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -217,32 +226,42 @@ class ForkServer:
             if slot is not None:
                 self._kill(pid)
             status = os.waitpid(pid, 0)[1]
+            if pid in self._strays:
+                self._strays.discard(pid)
+                strays = True
             if slot is not None:
                 del self._slots[slot]
                 died.append(f"died {slot} {pid} {status}")
         if died:
             self._say("\n".join(died))
+        if died or strays:
             self._kill_strays()
 
     def _kill_strays(self) -> None:
-        """Kill descendants that left their child's group and were handed to us when it died."""
+        """
+        Kill descendants that left their child's group and were handed to us when it died; then what those leave us.
+
+        With children that are reused, an orphan in the group of a living child is that one's.
+        """
         for pid in _children_of(os.getpid()):
-            if pid not in self._pids:
-                try:
+            try:
+                if pid not in self._pids and os.getpgid(pid) not in self._pids:
                     os.kill(pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    continue
+                    self._strays.add(pid)
+            except ProcessLookupError:
+                continue
 
     def _end(self) -> None:
         """Kill and reap everything."""
         for pid in self._pids:
             self._kill(pid)
+        self._pids.clear()
         while True:
+            self._kill_strays()
             try:
                 os.waitpid(-1, 0)
             except ChildProcessError:
                 return
-            self._kill_strays()
 
     def _say(self, text: str) -> None:
         try:
