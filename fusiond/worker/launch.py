@@ -66,20 +66,22 @@ def launch(config: Config, group: WorkerGroup) -> Launched:
         OSError: the interpreter, the directory or an environment file cannot be used.
         LookupError: there is no such user.
     """
+    identity, variables, bundle = _identity(group.user), environment(group, os.environ), _bundle(config, group)
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     output, printed = os.pipe()
-    bundle = _bundle(config, group)
     boot = _BOOT.format(bundle=bundle, control=theirs.fileno())
-    request = {**_identity(group.user), "argv": [interpreter(group), "-c", boot]}
+    request = {**identity, "argv": [interpreter(group), "-c", boot], "environment": variables}
+    asked = memory_file("fusiond-request", json.dumps(request).encode())
     try:
         process = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(_HERE / "privileges.py"), json.dumps(request)],
+            # It runs in the daemon's own environment: the loader obeys what the group's may say, LD_PRELOAD for one,
+            # and until the user is changed that would be obeyed as root.
+            [sys.executable, "-I", "-S", str(_HERE / "privileges.py"), str(asked)],
             stdin=subprocess.DEVNULL,
             stdout=printed,
             stderr=printed,
-            env=environment(group, os.environ),
             cwd=os.path.realpath(group.directory),
-            pass_fds=(theirs.fileno(), bundle),
+            pass_fds=(theirs.fileno(), bundle, asked),
             start_new_session=True,
         )
     except OSError:
@@ -88,8 +90,8 @@ def launch(config: Config, group: WorkerGroup) -> Launched:
         raise
     finally:
         theirs.close()
-        os.close(printed)
-        os.close(bundle)
+        for fd in (printed, bundle, asked):
+            os.close(fd)
     ours.setblocking(False)
     os.set_blocking(output, False)
     return Launched(process, ours, output)

@@ -1,13 +1,13 @@
 """
 Give up what the daemon may do, check that it is gone, and become the group's interpreter.
 
-    python -I -S privileges.py '{"uid": …, "gid": …, "groups": […], "argv": […]}'
+    python -I -S privileges.py DESCRIPTOR      of {"uid": …, "gid": …, "groups": […], "argv": […], "environment": {…}}
 
 1. drop     supplementary groups, gid, uid; capabilities: ambient, permitted, effective, inheritable
 2. lock     no_new_privs, so that no set-uid program gives any of it back
 3. check    by what the kernel says of this process, not by what was asked
 4. bind     this process to its parent's life, and its orphans to it
-5. exec     the interpreter, which loads task code
+5. exec     the interpreter, which loads task code, in the group's environment
 
 Without a uid the process keeps its user: a root daemon's group without `user` stays root, capabilities included.
 Run as a script, before anything of the application's is loaded. Standard library only.
@@ -34,13 +34,14 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 def main(arguments: list[str]) -> None:
     """Never returns: becomes `argv`, or exits with one sentence."""
-    request = json.loads(arguments[0])
+    with open(int(arguments[0]), "rb") as file:
+        request = json.load(file)
     try:
         drop(request)
         _prctl(PR_SET_CHILD_SUBREAPER, 1)
         # After the uid: setresuid clears it. The fork server ignores it once it can notice by itself.
         _prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-        os.execvp(request["argv"][0], request["argv"])
+        os.execvpe(request["argv"][0], request["argv"], request["environment"])
     except OSError as error:
         print(f"{request['argv'][0]}: {error.strerror}", file=sys.stderr)
         sys.exit(EXIT_CANNOT_EXECUTE)
