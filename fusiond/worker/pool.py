@@ -369,7 +369,7 @@ class Pool:
 
     def _end(self, slot: Slot, outcome: wire.OutcomeMessage) -> Attempt | None:
         """Pass an outcome on; returns the attempt if it was not begun."""
-        attempt = slot.end(outcome.serial)
+        attempt = slot.end(outcome.serial, told=True)
         if attempt is None:
             return None
         if outcome.kind == wire.RETURNED:
@@ -401,6 +401,8 @@ class Pool:
             if doom:
                 self.kill(slot, doom)
                 return
+        elif slot.outstanding and slot.handed <= now:
+            slot.broken = "it has not begun what it was handed"
         if slot.broken:
             self._kill_hostile(slot)
             return

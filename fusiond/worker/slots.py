@@ -100,6 +100,8 @@ class Slot:
     table: int = 0
     #: closed once its child has nothing to do
     retiring: bool = False
+    #: monotonic ns until when a child may begin what it was handed last
+    handed: int = 0
     #: monotonic seconds when its child was asked for, and deaths in a row before any job
     forked: float = 0.0
     stillborn: int = 0
@@ -174,6 +176,7 @@ class Slot:
             serial = self._serial = self._serial + 1
             self.page.allow(serial, attempt.lease)
             self.outstanding[serial] = attempt
+            self.handed = attempt.lease
             self.work += attempt.cost
             messages.append(
                 wire.JobMessage(serial, attempt.attempts, attempt.id, attempt.task, attempt.header, attempt.args)
@@ -237,8 +240,10 @@ class Slot:
         self.closed = not data
         return data
 
-    def end(self, serial: int) -> Attempt | None:
-        """Take an attempt out that has ended or is taken back; None: it was taken back before."""
+    def end(self, serial: int, *, told: bool = False) -> Attempt | None:
+        """Take an attempt out that has ended, as its child told, or is taken back; None: it was taken back before."""
+        if told and self._begun < serial <= self._serial:
+            self._begun = serial
         attempt = self.outstanding.pop(serial, None)
         if attempt is not None:
             self.work = self.work - attempt.cost if self.outstanding else 0.0
