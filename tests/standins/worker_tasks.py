@@ -1,4 +1,4 @@
-# ruff: noqa: N818, PTH110, PTH123, SIM115, UP032
+# ruff: noqa: N818, PTH110, PTH123, SIM115
 # Task code as people write it.
 """
 Task functions for the tests of a worker group. No fusiond here; runs under every interpreter from 3.9 up.
@@ -175,6 +175,8 @@ def spawn(path, seconds=0.0):
             note(path, os.getpid())
             time.sleep(300)
         os._exit(0)
+    while len(open(path).readlines()) < 3:
+        time.sleep(0.005)
     time.sleep(seconds)
 
 
@@ -260,12 +262,17 @@ def chatter_behind(path):
 
 
 def _child():
-    return sys.modules["_fusiond_worker.child"].Child.current
+    return sys.modules["_fusiond_worker.child"]._serving
+
+
+def _write(data):
+    while data:
+        data = data[os.write(_child()._fd, data) :]
 
 
 def send(raw, stay=0.0):
     """Raw bytes, given as latin-1, into the socket of its child."""
-    _child()._sock.sendall(raw.encode("latin-1"))
+    _write(raw.encode("latin-1"))
     time.sleep(stay)
     return "sent"
 
@@ -276,7 +283,7 @@ def flood(seconds):
     frame = wire.outcomes_frame([wire.OutcomeMessage(1 << 50, wire.FINISHED, False, 0.0, b"null")] * 5000)
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        _child()._sock.sendall(frame)
+        _write(frame)
     return "flooded"
 
 

@@ -1,0 +1,383 @@
+"""A group's program against a real Redis: deaths, strays, hostile jobs, a Redis that goes away."""
+
+import os
+import pwd
+import signal
+import socket
+import time
+
+import pytest
+from running import alive, until
+from worker_program import Place, children_of
+
+from fusiond.broker.call import as_is, plain
+from fusiond.config.model import RetryPolicy, Timeout
+
+
+@pytest.fixture
+def place(broker_settings, broker, run):
+    place = Place(broker_settings, broker, run)
+    yield place
+    place.close()
+
+
+BOTH = pytest.mark.parametrize("isolation", ["fork", "process"])
+NO_CRASH = {"none": RetryPolicy(max_attempts=1, max_crashes=0)}
+
+# -- strays -----------------------------------------------------------------------------------------------------------
+
+
+def test_grandchildren_end_with_their_job(place):
+    """In its group, in a session of their own, orphaned: with the job's child all that it started is gone."""
+    place.start(isolation="fork")
+    path = place.path()
+    place.result(place.enqueue("spawn", path))
+    until(lambda: not any(alive(int(pid)) for pid in place.until_lines(path, 3)))
+
+
+@BOTH
+def test_grandchildren_end_with_a_killed_job(place, isolation):
+    """The same where the child was killed at the hard timeout."""
+    place.start(isolation=isolation, policies=NO_CRASH, tasks={"spawn": {"timeout": Timeout(30, 0.5)}})
+    path = place.path()
+    place.error(place.enqueue("spawn", path, 60))
+    assert len(place.until_lines(path, 3)) == 3
+    until(lambda: not any(alive(int(pid)) for pid in place.lines(path)))
+
+
+def test_orphans_of_orphans_end_too(place):
+    """A stray whose own child has a session of its own leaves nothing either, on a group with nothing else to do."""
+    place.start(isolation="fork")
+    path = place.path()
+    place.result(place.enqueue("spawn_chain", path))
+    until(lambda: not alive(int(place.lines(path)[0])), lambda: f"{place.lines(path)} {place.processes()}", 5)
+
+
+def test_orphans_of_a_job_that_runs_are_left_alone(place):
+    """What a job has started, and what was orphaned, lives as long as the job, whichever siblings end meanwhile."""
+    place.start(isolation="fork", processes=2)
+    path = place.path()
+    id_ = place.enqueue("orphan", path, 1.0)
+    pid = int(place.until_lines(path)[0])
+    for n in range(20):
+        place.result(place.enqueue("echo", n))
+    assert place.result(id_) == "lives"
+    until(lambda: not alive(pid))
+
+
+@BOTH
+def test_killed_dispatcher_leaves_nothing_and_loses_nothing(place, isolation):
+    """After kill -9 of the dispatcher no process of its group is left, and its jobs run elsewhere after their lease."""
+    first = place.start(isolation=isolation, processes=3)
+    path = place.path()
+    ids = place.enqueue_many([("work", path, 60, f"w{n}") for n in range(3)])
+    place.until_lines(path, 3)
+    os.kill(first.pid, signal.SIGKILL)
+    first.process.wait()
+    until(lambda: not place.processes(), lambda: str(place.processes()), 5)
+    place.start(processes=3, tasks={"work": {"run": "jobs.echo"}})
+    for id_ in ids:
+        record = place.until(id_, timeout=40)
+        assert (record.status, record.attempts, record.rescues, record.crashes) == ("finished", 2, 1, 0)
+
+
+def test_killed_dispatcher_takes_strays_along(place):
+    """Also where a job has left programs in sessions of their own, and no child is left to end."""
+    program = place.start(isolation="process", max_jobs=1)
+    path = place.path()
+    place.enqueue("spawn", path, 60)
+    place.until_lines(path, 3)
+    os.kill(program.pid, signal.SIGKILL)
+    program.process.wait()
+    until(lambda: not place.processes(), lambda: str(place.processes()), 5)
+
+
+@BOTH
+def test_killed_fork_server(place, isolation):
+    """After kill -9 of the fork server a new one comes, nothing of the old is left, and its jobs run again."""
+    program = place.start(isolation=isolation, processes=2)
+    path = place.path()
+    ids = place.enqueue_many([("work", path, 60, f"w{n}") for n in range(2)])
+    place.until_lines(path, 2)
+    old = [int(line.split()[1]) for line in place.lines(path)]
+    os.kill(program.fork_server(), signal.SIGKILL)
+    lines = place.until_lines(path, 4)
+    assert not any(alive(pid) for pid in old)
+    assert sorted(line.split()[0] for line in lines[2:]) == ["w0", "w1"]
+    for id_ in ids:
+        place.cancel(id_)
+        record = place.until(id_)
+        assert (record.status, record.attempts) == ("canceled", 2)
+    assert place.result(place.enqueue("echo"))
+
+
+def test_fork_server_that_cannot_start_again_is_tried_again(place):
+    """A directory that is away for a moment, as while a release is put in its place, costs no group for ever."""
+    program = place.start(isolation="fork")
+    away = place.app.with_name("away")
+    place.app.rename(away)
+    os.kill(program.fork_server(), signal.SIGKILL)
+    program.until_said("cannot be started")
+    assert program.text().count("cannot be started") < 20
+    away.rename(place.app)
+    assert place.result(place.enqueue("echo"))
+
+
+def test_fork_server_that_dies_again_and_again_is_not_started_without_a_pause(place):
+    """A crash loop is slowed down."""
+    program = place.start(isolation="process")
+    started = time.monotonic()
+    pids = set()
+    while time.monotonic() - started < 3:
+        found = [pid for pid in children_of(program.pid) if pid not in pids]
+        for pid in found:
+            pids.add(pid)
+            os.kill(pid, signal.SIGKILL)
+        time.sleep(0.005)
+    assert 2 <= len(pids) < 10
+
+
+def test_more_processes_than_the_socket_holds_commands(place):
+    """A large group starts."""
+    program = place.start(isolation="process", processes=250)
+    program.until_children(250)
+    assert place.result(place.enqueue("echo"))
+
+
+def test_a_killed_idle_child_is_replaced(place):
+    """Kill -9 of a child without a job costs nothing but the child."""
+    program = place.start(isolation="process", processes=2)
+    before = program.until_children(2)
+    os.kill(min(before), signal.SIGKILL)
+    program.until_children(1, other_than=before)
+    ids = place.enqueue_many([("echo", n) for n in range(20)])
+    assert {place.until(id_).status for id_ in ids} == {"finished"}
+    assert {place.job(id_).crashes for id_ in ids} == {0}
+
+
+def test_child_that_stands_still_is_replaced(place):
+    """A child that does not begin what it was handed before its lease is over loses its place, and the job none."""
+    program = place.start(isolation="process")
+    child = program.until_children(1).pop()
+    os.kill(child, signal.SIGSTOP)
+    path = place.path()
+    id_ = place.enqueue("work", path)
+    assert place.result(id_) == "work"
+    assert place.job(id_).attempts == 1
+    assert not alive(child)
+
+
+def test_stopped_dispatcher_does_not_start_a_job_late(place):
+    """What waits in a child when its lease ends, because the dispatcher was stopped, never begins there."""
+    first = place.start(isolation="process")
+    child = first.until_children(1).pop()
+    os.kill(child, signal.SIGSTOP)
+    path = place.path()
+    id_ = place.enqueue("work", path)
+    place.until(id_, "started")
+    first.signal(signal.SIGSTOP)
+    second = place.start(isolation="process")
+    assert place.result(id_) == "work"
+    os.kill(child, signal.SIGCONT)
+    first.signal(signal.SIGCONT)
+    more = [place.enqueue("work", place.path()) for _ in range(20)]
+    for other in more:
+        place.result(other)
+    second.signal(signal.SIGTERM)
+    second.wait()
+    place.result(place.enqueue("echo"))
+    assert len(place.lines(path)) == 1
+    assert (place.job(id_).attempts, place.job(id_).rescues) == (2, 1)
+
+
+# -- hostile jobs -----------------------------------------------------------------------------------------------------
+
+FRAMES = {
+    "noise": "no frame at all",
+    "huge": "O\xff\xff\xff\xff",
+    "kind": "J\x00\x00\x00\x00",
+    "cut": "O\x03\x00\x00\x00abc",
+    "endless": "O\x20\x00\x00\x00" + "\x01" * 32,
+}
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_garbage_on_the_socket(place, name):
+    """It costs the job that sent it, as a crash, and nobody else."""
+    program = place.start(isolation="process", processes=2, policies=NO_CRASH)
+    id_ = place.enqueue("send", FRAMES[name], 60.0)
+    quick = place.enqueue_many([("echo", n) for n in range(20)])
+    assert place.error(id_)["code"] == "WORKER_CRASHED"
+    assert {place.until(other).status for other in quick} == {"finished"}
+    assert program.process.poll() is None
+
+
+def test_error_that_is_none(place):
+    """What claims to be an error and is not is replaced by one that says so; the dispatcher goes on."""
+    import struct
+
+    program = place.start(isolation="process", policies=NO_CRASH)
+    for body in (b"7", b"{", b'{"code": 1}', b"\xff"):
+        # the serials that a slot gives out: one of these is the job's own
+        frames = b"".join(
+            b"O" + struct.pack("<I", 22 + len(body)) + struct.pack("<QBBdI", serial, 1, 0, 0.0, len(body)) + body
+            for serial in range(1, 40)
+        )
+        assert place.error(place.enqueue("send", frames.decode("latin-1")))["code"] == "EXCEPTION"
+    assert place.result(place.enqueue("echo"))
+    assert "Traceback" not in program.text()
+
+
+def test_flood_on_the_socket(place):
+    """Outcomes without end keep the dispatcher from nothing."""
+    place.start(isolation="process", processes=2)
+    id_ = place.enqueue("flood", 1.5)
+    place.until(id_, "started")
+    for n in range(3):
+        started = time.monotonic()
+        place.result(place.enqueue("echo", n))
+        assert time.monotonic() - started < 1.2
+    assert place.result(id_) == "flooded"
+
+
+@BOTH
+@pytest.mark.parametrize("value", [0, 1 << 60])
+def test_garbage_on_the_page_does_not_hide_a_death(place, isolation, value):
+    """A job that writes any mark and dies is charged with its crash, and cannot go round for ever."""
+    place.start(isolation=isolation, policies={"none": RetryPolicy(1, max_crashes=1)})
+    path = place.path()
+    for _ in range(3):
+        place.result(place.enqueue("echo"))
+    id_ = place.enqueue("scribble", 0, value, path)
+    assert place.error(id_)["code"] == "WORKER_CRASHED"
+    assert len(place.lines(path)) == 2
+    assert place.result(place.enqueue("echo"))
+
+
+@pytest.mark.parametrize(("word", "value"), [(0, 0), (0, 1 << 60), (1, (1 << 63) - 1)])
+def test_garbage_on_the_page_does_not_put_off_the_hard_timeout(place, word, value):
+    """A job that says it has not begun, or begins in the future, is killed all the same."""
+    place.start(isolation="process", policies=NO_CRASH, tasks={"scribble": {"timeout": Timeout(30, 0.5)}})
+    for _ in range(3):
+        place.result(place.enqueue("echo"))
+    id_ = place.enqueue("scribble", word, value, place.path(), 60.0)
+    assert place.error(id_)["code"] in ("TIMEOUT", "WORKER_CRASHED")
+    assert place.result(place.enqueue("echo"))
+
+
+# -- Redis ------------------------------------------------------------------------------------------------------------
+
+
+def test_spoilt_queue_costs_no_other_its_leases(place, run):
+    """A key of the wrong type in one queue: jobs of another keep running past their lease."""
+    place.start(isolation="process", processes=2, queues=("bad", "good"))
+    path = place.path()
+    id_ = place.enqueue("work", path, 17, queue="good")
+    place.enqueue("work", path, 60, queue="bad")
+    place.until_lines(path, 2)
+    run(plain(as_is, "DEL", place.broker.keys.of("bad", "started")))
+    run(plain(as_is, "SET", place.broker.keys.of("bad", "started"), "x"))
+    record = place.until(id_, queue="good", timeout=40)
+    assert (record.status, record.attempts, record.rescues) == ("finished", 1, 0)
+
+
+def test_redis_goes_and_comes_back(place, redis_server):
+    """Jobs that ran meanwhile are settled once, new ones run, and no restart is needed."""
+    program = place.start(isolation="process", processes=2)
+    path = place.path()
+    redis_server.kill()
+    program.until_said("Trying again")
+    redis_server.start()
+    program.until_said("Redis is back")
+    id_ = place.enqueue("work", path)
+    assert place.result(id_) == "work"
+
+
+def test_stop_while_redis_is_away(place, redis_server):
+    """A stop does not wait for the back-off to end."""
+    program = place.start(isolation="process", drain_timeout=60)
+    redis_server.kill()
+    program.until_said("Trying again")
+    started = time.monotonic()
+    program.signal(signal.SIGTERM)
+    assert program.wait(12) == 0
+    assert time.monotonic() - started < 8
+
+
+def test_stop_before_redis_was_reached(place, redis_server):
+    """A program that waits for its first answer ends at once when told to."""
+    redis_server.kill()
+    program = place.start(drain_timeout=60, ready=False)
+    program.until_said("Redis")
+    until(program.children, program.text)
+    program.signal(signal.SIGTERM)
+    program.wait(8)
+
+
+def test_redis_comes_later(place, redis_server):
+    """It waits until there is a Redis."""
+    redis_server.kill()
+    program = place.start(ready=False)
+    program.until_said("Redis")
+    redis_server.start()
+    program.ready()
+    assert place.result(place.enqueue("echo"))
+
+
+# -- users ------------------------------------------------------------------------------------------------------------
+
+#: an interpreter that every user may run; the one of the tests may be in somebody's home
+PYTHON = "/usr/bin/python3"
+ROOT = pytest.mark.skipif(os.geteuid() != 0 or not os.path.exists(PYTHON), reason="only root can become somebody else")
+
+
+@ROOT
+@BOTH
+def test_user(place, isolation):
+    """A group with `user` runs as that user, keeps no privilege, cannot get one back, and reads no file of the daemon."""
+    secret = place.directory / "secret"
+    secret.write_text("x")
+    secret.chmod(0o600)
+    place.start(user="nobody", python=PYTHON, isolation=isolation)
+    found = place.result(place.enqueue("identity", str(secret)))
+    nobody = pwd.getpwnam("nobody")
+    assert found["Uid"].split() == [str(nobody.pw_uid)] * 4
+    assert found["Gid"].split() == [str(nobody.pw_gid)] * 4
+    assert found["Groups"].split() in ([], [str(nobody.pw_gid)])
+    assert {int(found[name], 16) for name in ("CapEff", "CapPrm", "CapInh", "CapAmb")} == {0}
+    assert found["NoNewPrivs"] == "1"
+    assert [found[name] for name in ("setuid", "setgid", "read")] == ["PermissionError"] * 3
+
+
+@ROOT
+def test_environment_of_the_group_does_nothing_before_its_user_is_taken_on(place, tmp_path):
+    """What the loader obeys, and an application may write into its own environment file, is not obeyed as root."""
+    trace = place.directory / "trace"
+    place.start(user="nobody", python=PYTHON, environment={"LD_DEBUG": "libs", "LD_DEBUG_OUTPUT": str(trace)})
+    place.result(place.enqueue("echo"))
+    written = list(place.directory.glob("trace.*"))
+    assert written
+    assert {path.stat().st_uid for path in written} == {pwd.getpwnam("nobody").pw_uid}
+
+
+@ROOT
+def test_unknown_user(place):
+    """It ends with 78 and one sentence."""
+    program = place.start(user="no-such-user", ready=False)
+    assert program.wait() == 78
+    assert "no-such-user" in program.text()
+    assert "Traceback" not in program.text()
+
+
+def test_link_that_ends_takes_everything_along(place):
+    """When the supervisor dies the program and all that is under it end at once; what ran goes back."""
+    program = place.start(link=True, isolation="process")
+    path = place.path()
+    id_ = place.enqueue("spawn", path, 60)
+    place.until_lines(path, 3)
+    program.link.shutdown(socket.SHUT_RDWR)
+    program.link.close()
+    program.wait()
+    until(lambda: not place.processes(), lambda: str(place.processes()), 5)
+    record = place.job(id_)
+    assert (record.status, record.attempts, record.crashes) == ("queued", 0, 0)
