@@ -47,6 +47,11 @@ def group(isolation: str, count: int, name: str = "main", seed: str = "") -> str
     return _GROUP.format(name=name, queue=QUEUE, processes=count, isolation=isolation, app=APP, seed=seed)
 
 
+def installed() -> dict[str, str]:
+    """The environment, in which compiled modules are kept as in any installation."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
 class Daemon:
     """One daemon, ready at the begin of the block and gone at its end."""
 
@@ -62,7 +67,7 @@ class Daemon:
         self._notified.bind(str(self._directory / "notify"))
         self._notified.settimeout(PATIENCE)
         environment = {"STATE_DIRECTORY": str(self._directory / "s"), "RUNTIME_DIRECTORY": str(runtime)}
-        self._environment = {**os.environ, **environment, "NOTIFY_SOCKET": str(self._directory / "notify")}
+        self._environment = {**installed(), **environment, "NOTIFY_SOCKET": str(self._directory / "notify")}
         self.broker = Broker(model.Broker().namespace)
         self.connection = connect(model.Broker(url=self.url), runtime)
         #: seconds from its start until all of its programs were ready
