@@ -30,6 +30,7 @@ from fusiond.supervise.fleet import Fleet
 from fusiond.supervise.options import LONGEST_SLEEP, Options
 from fusiond.supervise.process import GroupConfig
 from fusiond.supervise.programs import REDIS, SCHEDULER, WORKER, Places
+from fusiond.supervise.rehearsal import Rehearsals
 from fusiond.supervise.reload import Reloads
 from fusiond.supervise.rpc import DaemonFace, FusionFace
 from fusiond.supervise.watch import Watcher
@@ -57,12 +58,13 @@ class Daemon(Supervisor):  # type: ignore[misc] # supervisor has no types
         self.reloads = Reloads(
             self.fleet, state=places.state, notify=notify, foreign=options.foreign, on_accepted=self._on_accepted
         )
+        self.rehearsals = Rehearsals(self.fleet, options.foreign)
         self.watcher = Watcher(options.waker.wake)
         options.process_group_configs = [GroupConfig(options, name) for name in (REDIS, SCHEDULER, WORKER)]
         options.idle_for = self._idle_for
         options.faces = lambda _: [
             ("supervisor", DaemonFace(self)),
-            ("fusion", FusionFace(self.fleet, self.reloads, self.started, lambda: self.ending)),
+            ("fusion", FusionFace(self, places.state)),
         ]
 
     @property
@@ -89,13 +91,14 @@ class Daemon(Supervisor):  # type: ignore[misc] # supervisor has no types
     def tick(self, now: float | None = None) -> None:
         """After events, transitions, reaping and signals of a turn."""
         super().tick(now)
-        self.notify.ping(time.monotonic())
+        self.notify.tick(time.monotonic())
         if self.ending:
             self._say_ending()
             return
         if self.watcher.fired():
             self.reloads.look()
         self.reloads.tick()
+        self.rehearsals.tick()
         self.watcher.watch(self.reloads.files)
         self.fleet.reconcile()
         self._announce()
@@ -139,6 +142,7 @@ class Daemon(Supervisor):  # type: ignore[misc] # supervisor has no types
             self._ending_said = True
             self.notify.stopping("ending")
             self.reloads.end()
+            self.rehearsals.end()
 
     def _on_accepted(self) -> None:
         """What a configuration changes in the daemon itself."""
@@ -162,7 +166,7 @@ class Daemon(Supervisor):  # type: ignore[misc] # supervisor has no types
         waits = [self.notify.due(now), *(process.wait(time.time()) for process in self.fleet)]
         waits += [channel.delay for channel in self.options.get_socket_map().values() if getattr(channel, "delay", 0)]
         if not self.ending:
-            waits.append(self.reloads.due(now))
+            waits += [self.reloads.due(now), self.rehearsals.due(now)]
             waits.append(LONGEST_SLEEP if self._announced else max(0.0, self.started + START_PATIENCE - now))
         return min(waits)
 

@@ -41,6 +41,8 @@ class Outcome:
     problems: Sequence[dict[str, Any]] = ()
     #: what was done, where something was
     plan: Plan | None = None
+    #: the generation that a rollback went back to; 0: it was none
+    restores: int = 0
     #: what is not as it should be though the file was taken
     warnings: tuple[str, ...] = ()
 
@@ -50,8 +52,9 @@ class Outcome:
         return plain | {"plan": self.plan.to_dict() if self.plan else None, "summary": str(self)}
 
     def __str__(self) -> str:
+        back = f", a rollback to generation {self.restores}" if self.restores else ""
         head = {
-            "applied": f"generation {self.generation} applied in {self.seconds:.2f} s: {self.plan}",
+            "applied": f"generation {self.generation} applied in {self.seconds:.2f} s{back}: {self.plan}",
             "unchanged": f"nothing changed; generation {self.generation} runs on",
             "refused": f"refused; generation {self.generation} runs on",
         }[self.result]
@@ -63,3 +66,13 @@ class Ticket:
 
     def __init__(self) -> None:
         self.outcome: Outcome | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Who asks, and for what."""
+
+    who: str
+    #: None: for the file as it is; else for an earlier generation, 0 being the one before
+    generation: int | None = None
+    ticket: Ticket = field(default_factory=Ticket)

@@ -1,7 +1,8 @@
 """
 Read and validate the file, in a helper process: the supervisor's loop never waits for YAML, and never loads it.
 
-The helper writes the candidate snapshot and prints, as JSON: hash, problems, files.
+For a reload the helper writes the candidate snapshot, for a plan it says what the change would mean. It prints, as
+JSON: hash, problems, files, effects.
 """
 
 from __future__ import annotations
@@ -29,13 +30,15 @@ log = logging.getLogger(__name__)
 class Result:
     """What the helper found."""
 
-    #: whether the candidate was written
+    #: whether the file could be taken
     usable: bool
-    #: sha256 hex of the candidate's content; "" where there is none
+    #: sha256 hex of what it says; "" where it cannot be taken
     hash: str = ""
     problems: tuple[Problem, ...] = ()
     #: every file that was read, and the globs that were searched
     files: tuple[str, ...] = ()
+    #: of a plan: what its reload would mean, as `config.effects` says it
+    effects: dict[str, Any] | None = None
 
     @property
     def text(self) -> str:
@@ -54,21 +57,15 @@ class Reading:
 
     Args:
         source: the YAML file.
-        out: where the candidate goes.
-        generation: its number.
         foreign: the supervisor's list of children that are not its own to reap.
+        arguments: the helper's: `for_reload` or `for_plan`.
     """
 
-    def __init__(self, source: Path, out: Path, generation: int, foreign: set[int]) -> None:
+    def __init__(self, source: Path, foreign: set[int], arguments: Sequence[str]) -> None:
         self._foreign = foreign
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
         self._complained = tempfile.TemporaryFile()  # noqa: SIM115
-        # fmt: off
-        command = [
-            sys.executable, "-P", "-m", "fusiond.config.candidate", str(source),
-            "--out", str(out), "--generation", str(generation),
-        ]
-        # fmt: on
+        command = [sys.executable, "-P", "-m", "fusiond.config.candidate", str(source), *arguments]
         # Files and not pipes: nobody reads while it runs.
         self._process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=self._said, stderr=self._complained, start_new_session=True
@@ -98,13 +95,29 @@ class Reading:
         try:
             said = json.loads(self._said.read())
             problems = tuple(Problem.from_dict(one) for one in said["problems"])
-            return Result(self._process.returncode == 0, said.get("hash") or "", problems, _strings(said.get("files")))
+            return Result(
+                usable=self._process.returncode == 0,
+                hash=said.get("hash") or "",
+                problems=problems,
+                files=_strings(said.get("files")),
+                effects=said.get("effects"),
+            )
         except (ValueError, KeyError, TypeError):
             self._complained.seek(0)
             complaint = self._complained.read().decode(errors="replace").strip()
             log.exception("the validating helper ended with status %s: %s", self._process.returncode, complaint)
             last = complaint.splitlines()[-1] if complaint else f"status {self._process.returncode}"
             return Result(usable=False, problems=(_crashed(last),))
+
+
+def for_reload(out: Path, generation: int) -> tuple[str, ...]:
+    """Write the candidate, with this number, to `out`."""
+    return ("--out", str(out), "--generation", str(generation))
+
+
+def for_plan(running: Path) -> tuple[str, ...]:
+    """Write nothing; compare with the snapshot that runs."""
+    return ("--against", str(running))
 
 
 def watched(source: Path, files: Sequence[str]) -> tuple[str, ...]:

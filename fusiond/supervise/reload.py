@@ -1,7 +1,8 @@
 """
-The one entrance for everyone who wants a reload: SIGHUP, `fusiond reload`, `systemctl reload`, the file watcher.
+The one entrance for everyone who wants a reload: SIGHUP, `fusiond reload`, `systemctl reload`, the file watcher; and
+`fusiond rollback`, which wants an earlier generation instead of the file.
 
-1. collect   who asks; those who ask while one runs share the next
+1. collect   who asks; those who ask for the file while one runs share the next. A rollback is served alone, in its turn
 2. run       one transaction at a time, a step at each turn of the loop
 3. report    its outcome to whoever asked, to systemd, to the log, to `status`
 """
@@ -12,12 +13,13 @@ import logging
 import math
 import time
 from collections import Counter
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from fusiond.errors import FusionError
-from fusiond.supervise.outcome import Outcome, Refused, Result, Ticket
+from fusiond.supervise.outcome import Outcome, Refused, Request, Result, Ticket
 from fusiond.supervise.transaction import Steps, Transaction
-from fusiond.supervise.watch import Print, fingerprint
+from fusiond.supervise.watch import WATCHER, Print, fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,8 +28,6 @@ if TYPE_CHECKING:
     from fusiond.supervise.fleet import Fleet
     from fusiond.supervise.notify import Notify
 
-#: who asks when the file was saved
-WATCHER = "the file's change"
 log = logging.getLogger(__name__)
 
 
@@ -37,6 +37,7 @@ class Reloads:
 
     Attributes:
         files: files and globs whose change means a reload.
+        file_hash: of what they said when they were read last; "" where that was of no use.
         last: the outcome of the last one, or None.
         counts: result → how many ended so since the daemon's start.
     """
@@ -53,34 +54,46 @@ class Reloads:
     ) -> None:
         self._fleet, self._state, self._notify, self._foreign = fleet, state, notify, foreign
         self._on_accepted, self._clock = on_accepted, clock
-        self._asked: list[tuple[str, Ticket]] = []
-        self._serving: list[tuple[str, Ticket]] = []
+        self._asked: list[Request] = []
+        self._serving: list[Request] = []
         self._transaction: Transaction | None = None
         self._steps: Steps | None = None
         self._began = self._due = 0.0
         self.files: tuple[str, ...] = (fleet.accepted.source,)
+        self.file_hash = fleet.accepted.hash
         self._seen: Print = ()
         self.last: Outcome | None = None
         self.counts: Counter[str] = Counter()
 
     def ask(self, who: str) -> Ticket:
         """Ask for a reload; the ticket gets its outcome. One that has read the files as they are now is joined."""
-        ticket = Ticket()
+        request = Request(who)
         running = self._transaction
-        joins = running is not None and running.seen == fingerprint(running.files)
-        (self._serving if joins else self._asked).append((who, ticket))
-        return ticket
+        joins = not self._asked and running is not None and running.seen == fingerprint(running.files)
+        (self._serving if joins else self._asked).append(request)
+        return request.ticket
+
+    def ask_back(self, who: str, generation: int = 0) -> Ticket:
+        """Ask for what ran as an earlier generation, 0 being the one before."""
+        request = Request(who, generation)
+        self._asked.append(request)
+        return request.ticket
+
+    @property
+    def file_differs(self) -> bool:
+        """Whether the file, as it was read last, is not what runs: refused, or rolled back."""
+        return self.file_hash != self._fleet.accepted.hash
 
     def look(self) -> None:
         """Ask for a reload if the files are not as they were last read."""
         running = self._transaction
         seen, files = (running.seen, running.files) if running and running.seen else (self._seen, self.files)
-        if fingerprint(files) != seen and not self._asked:
+        if fingerprint(files) != seen and not any(map(_wants_the_file, self._asked)):
             self.ask(WATCHER)
 
-    def remember(self, files: tuple[str, ...], seen: Print) -> None:
-        """What the running configuration was read from."""
-        self.files, self._seen = files, seen
+    def remember(self, files: tuple[str, ...], seen: Print, file_hash: str) -> None:
+        """What was read last, and what it said."""
+        self.files, self._seen, self.file_hash = files, seen, file_hash
 
     def due(self, now: float) -> float:
         """Seconds until `tick` has something to do by itself."""
@@ -105,10 +118,17 @@ class Reloads:
             self._finish("refused", "the daemon is ending")
 
     def _begin(self) -> None:
-        self._serving, self._asked = self._asked, []
+        count = 1 if self._asked[0].generation is not None else len(list(takewhile(_wants_the_file, self._asked)))
+        self._serving, self._asked = self._asked[:count], self._asked[count:]
         self._began = self._clock()
         self._transaction = Transaction(
-            self._fleet, state=self._state, files=self.files, foreign=self._foreign, clock=self._clock
+            self._fleet,
+            state=self._state,
+            requests=self._serving,
+            files=self.files,
+            file_hash=self.file_hash,
+            foreign=self._foreign,
+            clock=self._clock,
         )
         self._steps = self._transaction.steps()
         self._notify.reloading("reading the file")
@@ -136,21 +156,22 @@ class Reloads:
             result=result,
             generation=accepted.generation,
             hash=accepted.hash,
-            asked_by=tuple(dict.fromkeys(who for who, _ in served)),
+            asked_by=tuple(dict.fromkeys(request.who for request in served)),
             seconds=self._clock() - self._began,
             reason=reason,
             problems=refused.problems if refused else (),
             plan=done.plan if done and applied else None,
+            restores=accepted.restores if applied else 0,
             warnings=done.warnings if done else (),
         )
         self.counts[result] += 1
         if done and done.seen:
-            self.remember(done.files, done.seen)
+            self.remember(done.files, done.seen, done.file_hash)
         if applied:
             self._on_accepted()
         self._report(self.last)
-        for _, ticket in served:
-            ticket.outcome = self.last
+        for request in served:
+            request.ticket.outcome = self.last
 
     def _report(self, outcome: Outcome) -> None:
         level = logging.ERROR if outcome.result == "refused" else logging.INFO
@@ -159,3 +180,7 @@ class Reloads:
         # READY=1 must follow RELOADING=1 after a refusal too, or `systemctl reload` waits for ever.
         refused = " (the last reload was refused)" if outcome.result == "refused" else ""
         self._notify.ready(self._fleet.describe() + refused)
+
+
+def _wants_the_file(request: Request) -> bool:
+    return request.generation is None

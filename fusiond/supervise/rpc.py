@@ -1,7 +1,7 @@
 """
 What the control socket answers: two namespaces, each a fixed table of verbs.
 
-    fusion      reload, status
+    fusion      reload, rollback, plan, history, status
     supervisor  what `supervisorctl -s unix://…` needs for status, start, stop, restart, tail, shutdown, pid
 
 Nothing that changes which programs there are: that is the file's.
@@ -16,13 +16,18 @@ from typing import TYPE_CHECKING, Any
 
 from supervisor.http import NOT_DONE_YET
 from supervisor.rpcinterface import SupervisorNamespaceRPCInterface
+from supervisor.xmlrpc import Faults, RPCError
+
+from fusiond import paths
+from fusiond.config.history import entries
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
-    from fusiond.supervise.fleet import Fleet
+    from fusiond.supervise.daemon import Daemon
+    from fusiond.supervise.outcome import Ticket
     from fusiond.supervise.process import Process
-    from fusiond.supervise.reload import Reloads
 
 # fmt: off
 VERBS = (
@@ -48,8 +53,9 @@ class DaemonFace:
 class FusionFace:
     """Our namespace. Answers are JSON texts, since XML-RPC has no null and no long integers."""
 
-    def __init__(self, fleet: Fleet, reloads: Reloads, started: float, ending: Callable[[], bool]) -> None:
-        self._fleet, self._reloads, self._started, self._ending = fleet, reloads, started, ending
+    def __init__(self, daemon: Daemon, state: Path) -> None:
+        self._daemon, self._state = daemon, state
+        self._fleet, self._reloads = daemon.fleet, daemon.reloads
 
     def reload(self, who: str = "fusiond reload") -> Callable[[], Any]:
         """Reload the file; answered when it has ended.
@@ -57,14 +63,33 @@ class FusionFace:
         @param string who       who asks, for the log
         @return string outcome  JSON: result, generation, changes, problems, reason, …
         """
-        ticket = self._reloads.ask(who)
+        return self._outcome_of(self._reloads.ask(who))
 
-        def answer() -> Any:
-            return json.dumps(ticket.outcome.to_dict()) if ticket.outcome else NOT_DONE_YET
+    def rollback(self, generation: str = "", who: str = "fusiond rollback") -> Callable[[], Any]:
+        """Take what ran as an earlier generation, through the same transaction; answered when it has ended.
 
-        answer.delay = DEFERRED  # type: ignore[attr-defined] # supervisor's way to defer
-        answer.rpcinterface = self  # type: ignore[attr-defined]
-        return answer
+        @param string generation  its number; empty: the one before
+        @param string who         who asks, for the log and the history
+        @return string outcome    JSON, as of reload
+        """
+        if generation and not (generation.isascii() and generation.isdecimal() and len(generation) < 10):
+            raise RPCError(Faults.INCORRECT_PARAMETERS, f"{generation!r} is not a generation's number")
+        return self._outcome_of(self._reloads.ask_back(who, int(generation or 0)))
+
+    def plan(self) -> Callable[[], Any]:
+        """What a reload would do; answered when the file was read.
+
+        @return string plan     JSON: generation, hash, source, problems, effects, reason
+        """
+        answer = self._daemon.rehearsals.ask()
+        return self._deferred(lambda: answer.content)
+
+    def history(self) -> str:
+        """The generations that were accepted, oldest first.
+
+        @return string entries  JSON: entries: generation, hash, accepted_at, asked_by, changes, …
+        """
+        return json.dumps({"entries": [entry.to_dict() for entry in entries(paths.history(self._state))]})
 
     def status(self) -> str:
         """How the daemon is.
@@ -75,17 +100,34 @@ class FusionFace:
         return json.dumps(
             {
                 "pid": os.getpid(),
-                "uptime": time.monotonic() - self._started,
+                "uptime": time.monotonic() - self._daemon.started,
                 "ready": self._fleet.settled(),
-                "ending": self._ending(),
+                "ending": self._daemon.ending,
                 "generation": accepted.generation,
                 "hash": accepted.hash,
                 "source": accepted.source,
+                "snapshot": str(accepted.path),
+                "restores": accepted.restores,
+                "file_differs": self._reloads.file_differs,
                 "reload": last.to_dict() if last else None,
                 "reloads": dict(self._reloads.counts),
                 "programs": [_describe(process, process.program.name in self._fleet.wanted) for process in self._fleet],
             }
         )
+
+    def _outcome_of(self, ticket: Ticket) -> Callable[[], Any]:
+        return self._deferred(lambda: ticket.outcome.to_dict() if ticket.outcome else None)
+
+    def _deferred(self, found: Callable[[], dict[str, Any] | None]) -> Callable[[], Any]:
+        """Answer with what `found` returns, once it is not None."""
+
+        def answer() -> Any:
+            content = found()
+            return NOT_DONE_YET if content is None else json.dumps(content)
+
+        answer.delay = DEFERRED  # type: ignore[attr-defined] # supervisor's way to defer
+        answer.rpcinterface = self  # type: ignore[attr-defined]
+        return answer
 
 
 def _describe(process: Process, wanted: bool) -> dict[str, Any]:

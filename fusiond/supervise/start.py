@@ -4,7 +4,8 @@ From a file's path to a running daemon.
 1. read       and validate the file in the helper process; problems are printed and end the start with 78
 2. directories that only this user can write, for state and for sockets
 3. lock       the state directory: one daemon each
-4. accept     the configuration, as a reload would: a new number if its content is new
+4. accept     the configuration, as a reload would: a new number if its content is new. A rollback stands for as long as
+              the file says what was rolled back
 5. run        the loop
 """
 
@@ -20,10 +21,12 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fusiond import logs, paths
+from fusiond.config import diff, history
 from fusiond.config import snapshot as snapshots
 from fusiond.config.snapshot import Snapshot, read_snapshot
 from fusiond.errors import ConfigError, ControlError, FusionError
@@ -31,7 +34,7 @@ from fusiond.supervise.daemon import Daemon
 from fusiond.supervise.notify import Notify
 from fusiond.supervise.options import Options
 from fusiond.supervise.programs import SCHEDULER, Places
-from fusiond.supervise.reading import Reading, watched
+from fusiond.supervise.reading import Reading, for_reload, watched
 from fusiond.supervise.server import find_server
 from fusiond.supervise.watch import Print, fingerprint
 
@@ -74,9 +77,13 @@ def run(config_path: Path, *, only: Sequence[str] = (), last_good: bool = False)
     state = paths.state_directory(found)
     make_private(state)
     with locked(state):
-        accepted = _last_good(state, found) if last_good else _accept(state, found, source)
+        if last_good:
+            accepted = _last_good(state, found)
+        else:
+            accepted = _rolled_back(state, found, source) or _accept(state, found, source)
         daemon = _daemon(accepted, state, frozenset(only), notify)
-        daemon.reloads.remember(files, seen)
+        _record(state, accepted, "fusiond run --last-good" if last_good else "fusiond run")
+        daemon.reloads.remember(files, seen, snapshots.content_hash(found) if found else "")
         daemon.main()
     logs.stop()
     return OK
@@ -88,7 +95,7 @@ def _read(source: Path) -> tuple[Config, tuple[str, ...], Print]:
     with tempfile.TemporaryDirectory(prefix="fusiond-") as directory:
         out = Path(directory) / "candidate.json"
         try:
-            with contextlib.closing(Reading(source, out, 1, set())) as reading:
+            with contextlib.closing(Reading(source, set(), for_reload(out, 1))) as reading:
                 result = reading.wait()
         except (OSError, subprocess.TimeoutExpired) as error:
             raise FusionError(f"{source} could not be validated: {error}") from error
@@ -109,11 +116,42 @@ def _accept(state: Path, config: Config | None, source: Path) -> Snapshot:
         before = read_snapshot(current)
         if before.hash == snapshots.content_hash(config) and before.source == str(source):
             return before
-    generation = snapshots.next_generation(current)
+    generation = max(snapshots.next_generation(current), history.newest(paths.history(state)) + 1)
     candidate = paths.candidate_snapshot(state, generation)
     written = snapshots.write(candidate, config, generation=generation, source=str(source))
     snapshots.promote(candidate, current, paths.last_good_snapshot(state))
     return dataclasses.replace(written, path=current)
+
+
+def _rolled_back(state: Path, found: Config | None, source: Path) -> Snapshot | None:
+    """What an operator went back to, where the file still says what they went back from; a restart undoes nothing."""
+    with contextlib.suppress(ConfigError):
+        running = read_snapshot(paths.current_snapshot(state))
+        asked = found is not None and running.instead_of == snapshots.content_hash(found)
+        if running.restores and asked and running.source == str(source):
+            return running
+    return None
+
+
+def _record(state: Path, accepted: Snapshot, who: str) -> None:
+    """Keep in the history what this start accepted, if it is new there; nothing depends on it."""
+    directory = paths.history(state)
+    try:
+        kept = history.entries(directory)
+        if kept and kept[-1].generation == accepted.generation:
+            return
+        before = history.config_of(directory, kept[-1].generation) if kept else None
+        history.record(
+            directory, accepted, before and _at_start(before, accepted.config), (who,), accepted_at=time.time()
+        )
+    except (OSError, ConfigError) as error:
+        log.warning("the history could not be written: %s", error)
+
+
+def _at_start(before: Config, now: Config) -> diff.Plan:
+    """What changed over a restart, which takes in what a reload refuses."""
+    plan = diff.plan(before, now)
+    return dataclasses.replace(plan, told=(*plan.told, *plan.refused), refused=())
 
 
 def _last_good(state: Path, found: Config | None) -> Snapshot:

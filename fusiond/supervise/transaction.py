@@ -1,10 +1,11 @@
 """
 One reload, as a transaction, a step at a time.
 
-1. read     and validate in a helper process; a file that was just being written is read again before anyone is told
+1. read     and validate in a helper process; a file that was just being written is read again before anyone is told.
+            A rollback reads an earlier generation instead, and goes the same way from here on
 2. plan     what is kept, changed in place, replaced, added, removed; some changes are refused while running
 3. try      each new or replaced group, started on the candidate with its claims held, until it is ready
-4. commit   the candidate becomes the current snapshot; from here it only goes forward
+4. commit   the candidate becomes the current snapshot, and a part of the history; from here it only goes forward
 5. apply    the fleet tells, lets go, drains; each program that stays acknowledges
 
 Up to 4 a failure costs only the processes on trial. The steps are a generator that the loop resumes at every turn and
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,13 +24,13 @@ from typing import TYPE_CHECKING
 from supervisor.states import ProcessStates as State
 
 from fusiond import paths
-from fusiond.config import diff
-from fusiond.config.snapshot import Snapshot, promote, read_snapshot
-from fusiond.supervise.outcome import Refused
+from fusiond.config import diff, history
+from fusiond.config.snapshot import Snapshot, promote, read_snapshot, write
+from fusiond.supervise.outcome import Refused, Request
 from fusiond.supervise.process import Process, describe_exit
 from fusiond.supervise.programs import part_of
-from fusiond.supervise.reading import Reading, Result, watched
-from fusiond.supervise.watch import Print, fingerprint, newest
+from fusiond.supervise.reading import Reading, Result, for_reload, watched
+from fusiond.supervise.watch import WATCHER, Print, fingerprint, newest
 
 if TYPE_CHECKING:
     from fusiond.supervise.fleet import Fleet
@@ -47,6 +48,10 @@ class Transaction:
     """
     One reload; resume `steps()` at each turn of the loop.
 
+    Args:
+        requests: who asks. One for an earlier generation is alone; those for the file may become more while it runs.
+        file_hash: of what the file said when it was read last, "" where that was of no use.
+
     Raises out of its steps:
         Refused: nothing was changed.
     """
@@ -56,17 +61,22 @@ class Transaction:
         fleet: Fleet,
         *,
         state: Path,
+        requests: Sequence[Request],
         files: tuple[str, ...],
+        file_hash: str,
         foreign: set[int],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._fleet, self._foreign, self._clock = fleet, foreign, clock
+        self._requests = requests
         self._source = Path(fleet.accepted.source)
         self._state = state
         #: files and globs that the configuration is made of
         self.files = files
         #: of the files, just before they were read
         self.seen: Print = ()
+        #: of what they say
+        self.file_hash = file_hash
         #: None until there is something to do
         self.plan: diff.Plan | None = None
         self.warnings: tuple[str, ...] = ()
@@ -76,9 +86,9 @@ class Transaction:
         accepted = self._fleet.accepted
         candidate = paths.candidate_snapshot(self._state, accepted.generation + 1)
         try:
-            result = yield from self._read(candidate)
+            digest = yield from self._take(candidate)
             self._fleet.try_again()
-            if result.hash == accepted.hash:
+            if digest == accepted.hash or self._stands(digest):
                 return
             snapshot = read_snapshot(candidate)
             births = self._plan(snapshot)
@@ -87,6 +97,39 @@ class Transaction:
         finally:
             candidate.unlink(missing_ok=True)
         yield from self._apply()
+
+    def _take(self, candidate: Path) -> Generator[float, None, str]:
+        """Write the candidate, from the file or from the history. Returns its hash. Raises Refused, ConfigError."""
+        if self._requests[0].generation is not None:
+            return self._restore(candidate, self._requests[0].generation)
+        self.file_hash = ""
+        self.file_hash = (yield from self._read(candidate)).hash
+        return self.file_hash
+
+    def _restore(self, candidate: Path, generation: int) -> str:
+        accepted, kept = self._fleet.accepted, paths.history(self._state)
+        entry = history.target(history.entries(kept), accepted, generation)
+        restored = write(
+            candidate,
+            history.config_of(kept, entry.generation),
+            generation=accepted.generation + 1,
+            source=accepted.source,
+            restores=entry.origin,
+            instead_of=self.file_hash,
+        )
+        if restored.hash != self.file_hash:
+            self.warnings += (f"{self._source} says otherwise; it is taken when it changes, or by fusiond reload",)
+        return restored.hash
+
+    def _stands(self, digest: str) -> bool:
+        """Whether a rollback stands: what was rolled back was only saved again, and nobody asked for it."""
+        accepted = self._fleet.accepted
+        stands = (
+            bool(accepted.restores) and digest == accepted.instead_of and {r.who for r in self._requests} == {WATCHER}
+        )
+        if stands:
+            self.warnings += (f"the rollback to generation {accepted.restores} stands; fusiond reload takes the file",)
+        return stands
 
     def _read(self, candidate: Path) -> Generator[float, None, Result]:
         """The helper's result; read once more where the file may have been half-written. Raises Refused."""
@@ -103,7 +146,8 @@ class Transaction:
     def _read_once(self, candidate: Path) -> Generator[float, None, Result]:
         self.seen = fingerprint(self.files)
         deadline = self._clock() + READ
-        with closing(Reading(self._source, candidate, self._fleet.accepted.generation + 1, self._foreign)) as reading:
+        arguments = for_reload(candidate, self._fleet.accepted.generation + 1)
+        with closing(Reading(self._source, self._foreign, arguments)) as reading:
             while (result := reading.poll()) is None:
                 if self._clock() > deadline:
                     raise Refused(f"{self._source} was not validated within {READ:.0f} s")
@@ -145,6 +189,16 @@ class Transaction:
         promote(snapshot.path, current, paths.last_good_snapshot(self._state))
         self._fleet.accept(dataclasses.replace(snapshot, path=current), births)
         self._fleet.reconcile()
+        self._record()
+
+    def _record(self) -> None:
+        """Keep it in the history; a disk that is full now stops nothing any more."""
+        asked_by = dict.fromkeys(request.who for request in self._requests)
+        try:
+            kept = paths.history(self._state)
+            history.record(kept, self._fleet.accepted, self.plan, tuple(asked_by), accepted_at=time.time())
+        except OSError as error:
+            self.warnings += (f"the history could not be written: {(error.strerror or str(error)).lower()}",)
 
     def _apply(self) -> Steps:
         """Wait for the acknowledgements; one that does not come is a warning: the file was taken."""
@@ -152,7 +206,7 @@ class Transaction:
         while silent := self._fleet.unacknowledged():
             if self._clock() > deadline:
                 names = ", ".join(process.program.name for process in silent)
-                self.warnings = (f"{names}: told of the change and not heard of within {ACKNOWLEDGE:.0f} s",)
+                self.warnings += (f"{names}: told of the change and not heard of within {ACKNOWLEDGE:.0f} s",)
                 return
             yield deadline
 

@@ -28,6 +28,8 @@ DEBOUNCE, STEP = 100, 50
 PATIENCE = 5.0
 #: symlinks in a row, as the kernel counts
 LINKS = 40
+#: who asks for a reload when a file was saved
+WATCHER = "the file's change"
 log = logging.getLogger(__name__)
 
 #: path → what tells one content of it from another

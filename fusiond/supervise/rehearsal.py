@@ -1,0 +1,101 @@
+"""
+What a reload would do, for `fusiond plan`: the reading of a reload, and nothing after it.
+
+1. collect   who asks; those who ask while one runs share the next
+2. read      the file in the helper process, as this daemon's user and with its environment, which a shell has not
+3. answer    its problems, and what its reload would mean
+
+Touches no process and writes no file.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fusiond.supervise.reading import Reading, for_plan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fusiond.supervise.fleet import Fleet
+
+#: seconds for the helper
+DEADLINE = 30.0
+
+
+class Answer:
+    """Held by who asked; filled when the file was read."""
+
+    def __init__(self) -> None:
+        self.content: dict[str, Any] | None = None
+
+
+class Rehearsals:
+    """The plans that are asked of one daemon; at most one helper process at a time."""
+
+    def __init__(self, fleet: Fleet, foreign: set[int], clock: Callable[[], float] = time.monotonic) -> None:
+        self._fleet, self._foreign, self._clock = fleet, foreign, clock
+        self._asked: list[Answer] = []
+        self._serving: list[Answer] = []
+        self._reading: Reading | None = None
+        self._deadline = 0.0
+
+    def ask(self) -> Answer:
+        """Ask what a reload would do now."""
+        answer = Answer()
+        self._asked.append(answer)
+        return answer
+
+    def due(self, now: float) -> float:
+        """Seconds until `tick` has something to do by itself."""
+        if self._reading is not None:
+            return max(0.0, self._deadline - now)
+        return 0.0 if self._asked else math.inf
+
+    def tick(self) -> None:
+        """Begin, look, or give up."""
+        if self._reading is None and self._asked:
+            self._begin()
+        if self._reading is not None:
+            self._look(self._reading)
+
+    def end(self) -> None:
+        """The daemon ends: kill the helper, and tell those who wait."""
+        if self._reading is not None:
+            self._finish(reason="the daemon is ending")
+        for answer in self._asked:
+            answer.content = self._content(reason="the daemon is ending")
+
+    def _begin(self) -> None:
+        self._serving, self._asked = self._asked, []
+        self._deadline = self._clock() + DEADLINE
+        accepted = self._fleet.accepted
+        self._reading = Reading(Path(accepted.source), self._foreign, for_plan(accepted.path))
+
+    def _look(self, reading: Reading) -> None:
+        result = reading.poll()
+        if result is not None:
+            self._finish(
+                problems=result.plain,
+                effects=result.effects if result.usable else None,
+                reason="" if result.usable else result.text,
+            )
+        elif self._clock() > self._deadline:
+            self._finish(reason=f"the file was not validated within {DEADLINE:.0f} s")
+
+    def _finish(self, **said: Any) -> None:
+        if self._reading is not None:
+            self._reading.close()
+        self._reading = None
+        content = self._content(**said)
+        for answer in self._serving:
+            answer.content = content
+        self._serving = []
+
+    def _content(self, **said: Any) -> dict[str, Any]:
+        accepted = self._fleet.accepted
+        what = {"generation": accepted.generation, "hash": accepted.hash, "source": accepted.source}
+        return {**what, "problems": [], "effects": None, "reason": "", **said}
