@@ -100,6 +100,25 @@ def test_an_abstract_socket_and_a_status_of_two_lines(tmp_path):
         assert systemd.recv(4096).decode().splitlines() == ["READY=1", "STATUS=one MAINPID=1"]
 
 
+def test_what_systemd_is_too_busy_to_take_is_told_later(tmp_path):
+    """A full queue (10 datagrams) loses nothing and blocks nobody: the order stays, READY=1 comes."""
+    path = tmp_path / "n"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(path))
+        systemd.settimeout(5)
+        notify = Notify({"NOTIFY_SOCKET": str(path)})
+        for number in range(100):
+            notify.status(str(number))
+        notify.ready("done")
+        assert notify.due(time.monotonic()) < 1
+        said = []
+        while len(said) < 101:
+            said.append(systemd.recv(4096).decode())
+            notify.tick(time.monotonic())
+        assert said == [*(f"STATUS={number}" for number in range(100)), "READY=1\nSTATUS=done"]
+        assert notify.due(time.monotonic()) == float("inf")
+
+
 def test_nobody_listens(tmp_path):
     """One sentence, with the remedy, for a socket that is not there and for one that was left behind."""
     control = tmp_path / "control.sock"

@@ -7,14 +7,18 @@ The variables are taken out of the environment, so that no program and no job ca
 from __future__ import annotations
 
 import logging
+import math
 import os
 import socket
 import time
+from collections import deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
+#: seconds until a full queue is tried again
+AGAIN = 0.1
 log = logging.getLogger(__name__)
 
 
@@ -27,6 +31,8 @@ class Notify:
         #: seconds between pings: half of what systemd waits; 0: none wanted
         self.interval = int(usec) / 2e6 if usec and pid in ("", str(os.getpid())) else 0.0
         self._pinged = time.monotonic()
+        #: what systemd's full queue did not take yet: a lost READY=1 would leave `systemctl reload` waiting for ever
+        self._waiting: deque[bytes] = deque()
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) if self._address else None
         if self._socket:
             self._socket.setblocking(False)
@@ -48,21 +54,32 @@ class Notify:
         self._send(f"STATUS={status}")
 
     def due(self, now: float) -> float:
-        """Seconds until the next ping of the watchdog, or infinity."""
-        return max(0.0, self._pinged + self.interval - now) if self.interval else float("inf")
+        """Seconds until `tick` has something to do, or infinity."""
+        if self._waiting:
+            return AGAIN
+        return max(0.0, self._pinged + self.interval - now) if self.interval else math.inf
 
-    def ping(self, now: float) -> None:
+    def tick(self, now: float) -> None:
         """Ping the watchdog, if it is time. Called by the supervisor's loop, so it proves that the loop turns."""
+        self._flush()
         if self.due(now) == 0.0:
             self._pinged = now
             self._send("WATCHDOG=1")
 
     def _send(self, *lines: str) -> None:
-        if self._socket is None:
-            return
+        if self._socket is not None:
+            self._waiting.append("\n".join(line.replace("\n", " ") for line in lines).encode())
+            self._flush()
+
+    def _flush(self) -> None:
+        """Hand over what waits, in order, without ever blocking the loop."""
         # A name that begins with @ is in the abstract namespace.
         address = f"\0{self._address[1:]}" if self._address.startswith("@") else self._address
-        try:
-            self._socket.sendto("\n".join(line.replace("\n", " ") for line in lines).encode(), address)
-        except OSError as error:
-            log.debug("systemd was not told %s: %s", lines, error)
+        while self._socket is not None and self._waiting:
+            try:
+                self._socket.sendto(self._waiting[0], address)
+            except BlockingIOError:
+                return
+            except OSError as error:
+                log.debug("systemd was not told %s: %s", self._waiting[0], error)
+            self._waiting.popleft()
