@@ -141,9 +141,8 @@ def _record(state: Path, accepted: Snapshot, who: str) -> None:
         if kept and kept[-1].generation == accepted.generation:
             return
         before = history.config_of(directory, kept[-1].generation) if kept else None
-        history.record(
-            directory, accepted, before and _at_start(before, accepted.config), (who,), accepted_at=time.time()
-        )
+        plan = _at_start(before, accepted.config) if before else None
+        history.record(directory, accepted, plan, (who,), accepted_at=time.time())
     except (OSError, ConfigError) as error:
         log.warning("the history could not be written: %s", error)
 
