@@ -71,7 +71,7 @@ class Pool:
         """Follow what may change in place: policies, timeouts, the number of processes."""
         self._config, self.group = config, group
         self._hard = {name.encode(): task.timeout.hard for name, task in config.tasks.items()}
-        content = json.dumps(table(config)).encode()
+        content = json.dumps(table(config, group)).encode()
         frame = wire.frame(wire.TABLE, content)
         if frame != self._table_frame:
             self._table, self._table_frame = self._table + 1, frame
@@ -347,7 +347,7 @@ class Pool:
     def _hear(self, slot: Slot) -> None:
         """Take the outcomes that a child has sent; what it printed before them comes first."""
         outcomes = slot.receive()
-        if slot.closed or slot.broken:
+        if (slot.closed or slot.broken) and slot.fileno() >= 0:
             # Its death is reported by the fork server, and only that report counts.
             self._loop.remove_reader(slot.fileno())
         if slot.broken:
