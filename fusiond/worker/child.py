@@ -19,7 +19,7 @@ import signal
 import sys
 import time
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from . import payload, task, wire
 
@@ -39,16 +39,6 @@ class SoftTimeout(BaseException):
     __module__ = "fusiond"  # in a traceback the private package would only puzzle
 
 
-class Settings(NamedTuple):
-    """What the group wants of each of its children."""
-
-    #: a fresh child for each job
-    fork: bool
-    max_jobs: int | None
-    #: bytes
-    max_memory: int | None
-
-
 class Child:
     """One child, from its first job to its last; made before the fork, alive after it."""
 
@@ -58,19 +48,27 @@ class Child:
         "_deadline",
         "_done",
         "_fd",
+        "_fork",
         "_oldest",
         "_outcomes",
         "_page",
         "_pid",
         "_quick",
-        "_settings",
         "_tasks",
         "out",
     )
 
-    def __init__(self, out: int, page: wire.Page, tasks: task.Tasks, settings: Settings) -> None:
-        """`out`: descriptor of the output pipe, for the marks; task code has the same pipe as 1 and 2."""
-        self.out, self._page, self._tasks, self._settings = out, page, tasks, settings
+    def __init__(self, out: int, page: wire.Page, tasks: task.Tasks, fork: bool) -> None:
+        """
+        A child that has not begun.
+
+        Args:
+            out: descriptor of the output pipe, for the marks; task code has the same pipe as 1 and 2.
+            page: the slot's.
+            tasks: the table.
+            fork: a fresh child for each job.
+        """
+        self.out, self._page, self._tasks, self._fork = out, page, tasks, fork
         self._outcomes: list[wire.OutcomeMessage] = []
         self._oldest = 0.0
         self._deadline: float | None = None
@@ -105,7 +103,7 @@ class Child:
         for job in wire.read_jobs(body):
             self._run(job)
             self._done += 1
-            if self._settings.fork or self._done == self._settings.max_jobs:
+            if self._fork or (self._tasks.max_jobs is not None and self._done >= self._tasks.max_jobs):
                 goes_on = False
                 break
         self._report()
@@ -169,7 +167,7 @@ class Child:
         soft = header["timeout"]["soft"] if "timeout" in header else row.soft
         if row.pass_job:
             kwargs[row.pass_job] = _job_dict(job, {**options, **header}, soft)
-        if self._settings.fork:
+        if self._fork:
             os.environ["FUSION_JOB_ID"] = job.id.decode()
         self._arm(soft)
         function = self._tasks.function(job.task)
@@ -242,7 +240,7 @@ class Child:
             _write_all(self._fd, wire.outcomes_frame(outcomes))
 
     def _too_large(self) -> bool:
-        limit = self._settings.max_memory
+        limit = self._tasks.max_memory
         return limit is not None and resident_bytes() > limit
 
 

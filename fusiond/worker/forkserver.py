@@ -44,7 +44,7 @@ def main(control: int, setup: dict[str, Any]) -> None:
 
     Args:
         control: descriptor of the control socket.
-        setup: group, directory, umask, fork, max_jobs, max_memory, preload [task], table {task: row}.
+        setup: group, directory, umask, fork, preload [task], table (of a TABLE frame).
     """
     _set_name(setup["group"])
     sock = socket.socket(fileno=control)
@@ -58,7 +58,7 @@ def main(control: int, setup: dict[str, Any]) -> None:
     problems = preload(tasks, setup["preload"])
     if setup["fork"]:
         rehearse()
-    server = ForkServer(sock, tasks, child.Settings(setup["fork"], setup["max_jobs"], setup["max_memory"]))
+    server = ForkServer(sock, tasks, setup["fork"])
     # What is alive now is shared with every child; unfrozen, one collection in a child would copy all of its pages.
     gc.collect()
     gc.freeze()
@@ -86,7 +86,8 @@ def rehearse(times: int = 20) -> None:
     which would have the page copied for it: measured on 3.11, a sixth fewer pages.
     """
     body = wire.jobs_frame([wire.JobMessage(1, 1, b"", b"", b"", b"[[],{}]")])
-    tasks = task.Tasks(json.dumps({"": ["builtins.dict", 60.0, [], [], None]}).encode())
+    table: dict[str, Any] = {"tasks": {"": ["builtins.dict", 60.0, [], [], None]}, "max_jobs": None, "max_memory": None}
+    tasks = task.Tasks(json.dumps(table).encode())
     ours, theirs = socket.socketpair()
     fd, nowhere = os.memfd_create("fusiond-rehearsal"), os.open(os.devnull, os.O_WRONLY)
     os.ftruncate(fd, wire.PAGE_BYTES)
@@ -94,7 +95,7 @@ def rehearse(times: int = 20) -> None:
     mapped.allow(1, 1 << 63)
     for _ in range(times):
         ours.sendall(body)
-        child.Child(nowhere, mapped, tasks, child.Settings(True, None, None)).serve(theirs.fileno())
+        child.Child(nowhere, mapped, tasks, True).serve(theirs.fileno())
     child.rest()
     for end in (ours, theirs):
         end.close()
@@ -106,8 +107,8 @@ def rehearse(times: int = 20) -> None:
 class ForkServer:
     """The children of one group, by slot and by pid."""
 
-    def __init__(self, control: socket.socket, tasks: task.Tasks, settings: child.Settings) -> None:
-        self._control, self._tasks, self._settings = control, tasks, settings
+    def __init__(self, control: socket.socket, tasks: task.Tasks, fork: bool) -> None:
+        self._control, self._tasks, self._forks = control, tasks, fork
         self._ready: dict[int, child.Child] = {}
         self._slots: dict[int, int] = {}
         self._pids: dict[int, int] = {}
@@ -155,7 +156,7 @@ class ForkServer:
         verb, _, rest = packet.partition(b" ")
         slot = int(rest or 0)
         if verb == b"slot":
-            self._ready[slot] = child.Child(fds[0], wire.Page(fds[1]), self._tasks, self._settings)
+            self._ready[slot] = child.Child(fds[0], wire.Page(fds[1]), self._tasks, self._forks)
             os.close(fds[1])
         elif verb == b"fork":
             self._fork(slot, fds[0])
@@ -186,7 +187,7 @@ class ForkServer:
         try:
             signal.set_wakeup_fd(-1)
             _lead_group(0)
-            if self._settings.fork:
+            if self._forks:
                 # What its job orphans stays its own until it ends, then comes to the server: whatever the server
                 # adopts is a dead job's. A child that lives on must not gather the dead, it does not reap.
                 self._prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)

@@ -141,9 +141,10 @@ def serves(group: WorkerGroup, queue: str) -> bool:
     return "*" in group.queues or queue in group.queues
 
 
-def table(config: Config) -> dict[str, list[Any]]:
-    """The rows of `task.TaskRow`: task → what a child must know of it."""
-    return {name: _row(config, task) for name, task in config.tasks.items()}
+def table(config: Config, group: WorkerGroup) -> dict[str, Any]:
+    """What a child must know of the file: `tasks`, task → the row of `task.TaskRow`, and when it has done its share."""
+    rows = {name: _row(config, task) for name, task in config.tasks.items()}
+    return {"tasks": rows, "max_jobs": group.max_jobs, "max_memory": group.max_memory}
 
 
 def _row(config: Config, task: Task) -> list[Any]:
@@ -166,10 +167,8 @@ def _bundle(config: Config, group: WorkerGroup) -> int:
         "directory": os.path.realpath(group.directory),
         "umask": group.umask,
         "fork": group.isolation == "fork",
-        "max_jobs": group.max_jobs,
-        "max_memory": group.max_memory,
         "preload": [name for name, task in config.tasks.items() if serves(group, task.queue)],
-        "table": table(config),
+        "table": table(config, group),
     }
     sources = [(part, str(_HERE / f"{part}.py"), (_HERE / f"{part}.py").read_text()) for part in _SOURCES]
     return memory_file("fusiond-bundle", json.dumps({"sources": sources, "setup": setup}).encode())

@@ -34,7 +34,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 def main(arguments: list[str]) -> None:
     """Never returns: becomes `argv`, or exits with one sentence."""
-    with open(int(arguments[0]), "rb") as file:
+    with open(int(arguments[0]), "rb") as file:  # noqa: PTH123
         request = json.load(file)
     try:
         drop(request)

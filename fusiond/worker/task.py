@@ -112,12 +112,17 @@ class Tasks:
     def __init__(self, body: bytes) -> None:
         """`body`: of a TABLE frame."""
         self.rows: dict[bytes, TaskRow] = {}
+        #: jobs, and bytes of resident memory, after which a child is replaced
+        self.max_jobs: int | None = None
+        self.max_memory: int | None = None
         self._functions: dict[str, Callable[..., Any]] = {}
         self.replace(body)
 
     def replace(self, body: bytes) -> None:
         """Follow a new table."""
-        self.rows = {name.encode(): TaskRow(*row) for name, row in json.loads(body).items()}
+        table = json.loads(body)
+        self.rows = {name.encode(): TaskRow(*row) for name, row in table["tasks"].items()}
+        self.max_jobs, self.max_memory = table["max_jobs"], table["max_memory"]
 
     def function(self, name: bytes) -> Callable[..., Any]:
         """The function of a task that is in the table. Raises TaskError."""
