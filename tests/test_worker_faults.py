@@ -5,6 +5,7 @@ import pwd
 import signal
 import socket
 import time
+from pathlib import Path
 
 import pytest
 from running import alive, until
@@ -328,13 +329,13 @@ def test_redis_comes_later(place, redis_server):
 
 #: an interpreter that every user may run; the one of the tests may be in somebody's home
 PYTHON = "/usr/bin/python3"
-ROOT = pytest.mark.skipif(os.geteuid() != 0 or not os.path.exists(PYTHON), reason="only root can become somebody else")
+ROOT = pytest.mark.skipif(os.geteuid() != 0 or not Path(PYTHON).exists(), reason="only root can become somebody else")
 
 
 @ROOT
 @BOTH
 def test_user(place, isolation):
-    """A group with `user` runs as that user, keeps no privilege, cannot get one back, and reads no file of the daemon."""
+    """A group with `user` runs as that user, keeps and regains no privilege, reads no file of the daemon."""
     secret = place.directory / "secret"
     secret.write_text("x")
     secret.chmod(0o600)

@@ -1,6 +1,5 @@
 """A worker group's real program for a test: its file, its process, its jobs, and nothing left of it afterwards."""
 
-import dataclasses
 import inspect
 import json
 import os
@@ -245,16 +244,14 @@ class Program:
 
     def apply(self, **keys):
         """Change its file in place, and wait until it has followed."""
+        self.apply_config(self.place.config(**keys))
+
+    def apply_config(self, config):
         self.generation += 1
-        self.config = self.place.config(**keys)
+        self.config = config
         snapshot.write(self.file, self.config, generation=self.generation)
         self.tell(do="apply", snapshot=str(self.file), generation=self.generation)
         assert self.heard("applied")["generation"] == self.generation
-
-    def replaced(self, **changes):
-        """Its group with these keys changed, as a Config."""
-        group = dataclasses.replace(self.config.workers["main"], **changes)
-        return dataclasses.replace(self.config, workers={"main": group})
 
     def signal(self, number):
         self.process.send_signal(number)
