@@ -244,6 +244,9 @@ class Dispatcher:
             (queue, batch[at : at + _SETTLE]) for queue, batch in taken.items() for at in range(0, len(batch), _SETTLE)
         ]
         claims = [(queue, want, new_token()) for queue, want in self.queues.shares(self._want())]
+        for queue, _, _ in claims:
+            # Not when the reply has come: a wake-up may overtake it, on another connection, and opens the queue again.
+            self.queues.dry(queue)
         calls: list[Call[Any]] = [self._broker.settle(queue, batch) for queue, batch in settles]
         calls += [self._claim(queue, want, nonce) for queue, want, nonce in claims]
         return _Request(settles, claims, calls)
@@ -276,14 +279,12 @@ class Dispatcher:
     def _claimed(self, queue: str, want: int, nonce: str, sent: int, reply: object) -> None:
         if isinstance(reply, BrokerError):
             log.error("queue '%s': no jobs can be claimed: %s", queue, reply)
-            self.queues.dry(queue)
             return
         assert isinstance(reply, Claim)  # noqa: S101 - what claim gives
         if len(reply.jobs) < want and not reply.more:
-            self.queues.dry(queue)
             self._note_due(queue, reply.next_due_ms)
         else:
-            self._wake.set()
+            self.open(queue)
         lease = trusted_until(sent)
         for job in reply.jobs:
             self._take(Attempt(queue, job.id, nonce, *job[1:3], job.header, *job[3:6], lease, sent))

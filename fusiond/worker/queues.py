@@ -1,8 +1,9 @@
 """
 From which queue to claim next, and how much. Pure.
 
-A queue is open until a claim comes back short; then it is dry, and nothing is asked of it until a wake-up, its next due
-job, or the poll opens it again. So an idle group sends nothing, and a busy one asks only where jobs are.
+A queue is open until it is claimed from; then it is dry, and nothing is asked of it until that claim came back full, or
+a wake-up, its next due job, or the poll opens it again. So an idle group sends nothing, and a busy one asks only
+where jobs are.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Queues:
         self._open.update(self.names)
 
     def dry(self, name: str) -> None:
-        """The queue gave less than it was asked for."""
+        """The queue is being asked; there may be no more in it than it will give."""
         self._open.discard(name)
 
     def shares(self, want: int) -> list[tuple[str, int]]:
