@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 #: in the order of the help
-FAMILIES = ("daemon", "validate", "status", "enqueue", "job", "queue", "cron", "call")
+FAMILIES = ("daemon", "validate", "plan", "explain", "history", "status", "enqueue", "job", "queue", "cron", "call")
 
 _EPILOG = """\
 [daemon] asks the daemon of this host over its control socket; [broker] asks Redis itself, from any host.
 The file is found by -c, $FUSION_CONFIG, ./fusion.yaml, /etc/fusion.yaml;
 the broker by --url, -c, $FUSION_URL, else by the file that was found.
 Exit status: 0 ok · 1 problems, refused, the job failed · 2 usage, unreadable file · 3 daemon or broker out of reach ·
-124 --wait ran out · 78 invalid configuration at `run`.
+4 plan --exit-code found changes · 124 --wait ran out · 78 invalid configuration at `run`.
 """
 
 

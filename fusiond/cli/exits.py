@@ -13,6 +13,8 @@ REFUSED: Final = 1
 USAGE: Final = 2
 #: the daemon or the broker is out of reach
 AWAY: Final = 3
+#: `plan --exit-code` found changes
+CHANGES: Final = 4
 #: `--wait` ran out; the job goes on
 TIMED_OUT: Final = 124
 INTERRUPTED: Final = 130

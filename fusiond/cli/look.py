@@ -92,10 +92,18 @@ def _daemon(daemon: dict[str, Any]) -> str:
         [
             ("daemon", f"{how}, pid {daemon['pid']}, up {span(daemon['uptime'])}"),
             ("file", f"{daemon['source']}, generation {daemon['generation']}"),
+            ("rollback", _rollback(daemon)),
             ("reload", reload and f"{reload['result']} {when(reload['ended_at'] * 1000, time.time() * 1000)}{asked}"),
             ("reason", reload and reload["reason"]),
         ]
     )
+
+
+def _rollback(daemon: dict[str, Any]) -> str:
+    """What an operator went back to outranks the file until it changes."""
+    if not (daemon.get("restores") and daemon.get("file_differs")):
+        return ""
+    return f"to generation {daemon['restores']}; the file is taken again when it changes, or by fusiond reload"
 
 
 def _programs(programs: list[dict[str, Any]]) -> str:

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from fusiond.broker.call import Call, Plan
     from fusiond.broker.connection import Connection
     from fusiond.config import model
+    from fusiond.config.load import Loaded
+    from fusiond.config.nodes import Node
+    from fusiond.paths import Directories
 
 T = TypeVar("T")
 
@@ -50,7 +53,6 @@ def add_json_option(parser: argparse.ArgumentParser) -> None:
 def config(options: argparse.Namespace) -> model.Config:
     """The file's configuration. Raises UsageError or ConfigError."""
     from fusiond.config.load import load
-    from fusiond.config.problems import as_text
     from fusiond.paths import find_config
 
     try:
@@ -60,9 +62,54 @@ def config(options: argparse.Namespace) -> model.Config:
     loaded = load(path, environ=os.environ)
     if loaded.config is not None:
         return loaded.config
+    raise _unusable(path, loaded)
+
+
+def _unusable(path: Path | str, loaded: Loaded) -> FusionError:
+    from fusiond.config.problems import as_text
+
     wrong = [problem for problem in loaded.problems if problem.is_error]
     kind = UsageError if any(problem.code == "unreadable" for problem in wrong) else ConfigError
-    raise kind(f"{path} cannot be used\n{as_text(wrong)}")
+    return kind(f"{path} cannot be used\n{as_text(wrong)}")
+
+
+def found(options: argparse.Namespace) -> Path:
+    """The file, relative where it is below this directory: what a message or a table names. Raises UsageError."""
+    from pathlib import Path
+
+    from fusiond.paths import find_config
+
+    try:
+        path = find_config(options.config)
+    except ConfigError as error:
+        raise UsageError(str(error)) from error
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+
+
+def read(path: Path | str) -> tuple[Node, model.Config]:
+    """A file: its nodes, and the configuration that they make. Raises UsageError or ConfigError."""
+    from fusiond.config.load import load
+
+    loaded = load(path, environ=os.environ)
+    if loaded.config is None or loaded.root is None:
+        raise _unusable(path, loaded)
+    return loaded.root, loaded.config
+
+
+def directories(options: argparse.Namespace, file: str | None = None) -> Directories | None:
+    """Where the file, or for want of it `file`, puts the daemon, whatever else is wrong with it; None: nowhere."""
+    from fusiond.config.build import directories
+    from fusiond.config.load import load
+    from fusiond.paths import find_config
+
+    try:
+        path = find_config(options.config)
+    except ConfigError:
+        if file is None:
+            return None
+        path = find_config(file)
+    loaded = load(path, environ=os.environ)
+    return loaded.config or (directories(loaded.root) if loaded.root is not None else None)
 
 
 def place(options: argparse.Namespace) -> tuple[model.Broker, Path]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from fusiond.config.model import (
@@ -56,6 +57,20 @@ def build(root: Node) -> Config:
         logging=Logging(**_read(_LOGGING, root.get("logging"))),
         **_read(_TOP, root),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Directories:
+    """Where a file puts the daemon."""
+
+    state_directory: str | None = None
+    runtime_directory: str | None = None
+
+
+def directories(root: Node) -> Directories:
+    """The two directories of a tree that may be wrong elsewhere; one that is wrong itself counts as not said."""
+    readers: _Readers = {key: _path for key in _TOP if root.text(key) is not None}
+    return Directories(**_read(readers, root))
 
 
 def declared_priorities(root: Node) -> dict[str, int]:

@@ -141,7 +141,8 @@ def target(kept: Sequence[Entry], running: Snapshot, generation: int) -> Entry:
     if found:
         return found[-1]
     if not generation:
-        raise ConfigError(f"generation {running.generation} is the earliest that is kept; there is none to go back to")
+        origin = running.restores or running.generation
+        raise ConfigError(f"what runs is that of generation {origin}, and nothing before it is kept to go back to")
     numbers = ", ".join(str(entry.generation) for entry in kept) or "none"
     raise ConfigError(f"generation {generation} is not kept; there are: {numbers}")
 

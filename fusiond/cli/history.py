@@ -1,0 +1,129 @@
+"""`fusiond history` and `rollback`: what ran, and back to it."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from fusiond.cli import source
+from fusiond.cli.exits import OK, REFUSED, UsageError
+from fusiond.cli.table import plain, print_json, table, when
+
+if TYPE_CHECKING:
+    import argparse
+
+#: characters of a hash that are shown; all of them with --json
+_HASH: Final = 12
+#: characters of a cell that tells what changed
+_WIDEST: Final = 100
+#: seconds that the daemon may take to list
+_TIMEOUT: Final = 10.0
+
+
+def register(subparsers: Any) -> None:
+    """Add the two commands."""
+    history = subparsers.add_parser(
+        "history",
+        help="[daemon] the generations that were accepted: when, who asked, what changed",
+        description="Where the daemon is away its state directory is read, as far as this user may.",
+    )
+    source.add_file_option(history)
+    source.add_json_option(history)
+    history.set_defaults(handler=_history)
+
+    rollback = subparsers.add_parser(
+        "rollback",
+        help="[daemon] run an earlier generation; the file stays as it is",
+        description="What an earlier generation said is tried and applied as a reload would, under a new number. "
+        "The file is taken again when it changes, or by fusiond reload.",
+    )
+    rollback.add_argument(
+        "generation", nargs="?", type=_generation, metavar="GENERATION", help="default: the one before"
+    )
+    rollback.add_argument("--timeout", type=float, default=120.0, metavar="SECONDS", help="default: 120")
+    source.add_file_option(rollback)
+    source.add_json_option(rollback)
+    rollback.set_defaults(handler=_rollback)
+
+
+def _generation(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError
+    return number
+
+
+_generation.__name__ = "generation"  # what argparse calls it: `invalid generation value: 'x'`
+
+
+def _history(options: argparse.Namespace) -> int:
+    entries = _entries(options)
+    if options.json:
+        print_json(entries)
+        return OK
+    now = time.time() * 1000
+    rows = (
+        (
+            entry["generation"],
+            when(entry["accepted_at"] * 1000, now),
+            entry["hash"][:_HASH],
+            ", ".join(entry["asked_by"]),
+            plain(_changes(entry), _WIDEST),
+        )
+        for entry in reversed(entries)
+    )
+    print(table(("GENERATION", "ACCEPTED", "HASH", "ASKED BY", "CHANGES"), rows, right="generation"))
+    return OK
+
+
+def _changes(entry: dict[str, Any]) -> str:
+    back = f"back to {entry['restores']}: " if entry["restores"] else ""
+    return f"{back}{entry['changes']}"
+
+
+def _entries(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Oldest first, from the daemon, else from its state directory."""
+    from fusiond import paths
+    from fusiond.config.history import entries
+    from fusiond.errors import ControlError
+    from fusiond.supervise.control import ask
+
+    places = source.directories(options)
+    try:
+        found: list[dict[str, Any]] = ask(
+            paths.control_socket(paths.find_runtime(places)), "history", timeout=_TIMEOUT
+        )["entries"]
+    except ControlError:
+        found = [entry.to_dict() for entry in entries(paths.history(paths.state_directory(places)))]
+        if not found:
+            raise
+    return found
+
+
+def _rollback(options: argparse.Namespace) -> int:
+    from fusiond import paths
+    from fusiond.supervise.control import ask
+
+    control = paths.control_socket(paths.find_runtime(source.directories(options)))
+    if options.timeout <= 0:
+        raise UsageError(f"--timeout {options.timeout:g} is not above 0")
+    generation = "" if options.generation is None else str(options.generation)
+    outcome = ask(control, "rollback", generation, f"fusiond rollback by {_user()}", timeout=options.timeout)
+    if options.json:
+        print_json(outcome)
+    else:
+        print(outcome["summary"])
+    return REFUSED if outcome["result"] == "refused" else OK
+
+
+def _user() -> str:
+    """Who asks, for the history; sudo's own user where there is one."""
+    import pwd
+
+    if os.geteuid() == 0 and os.environ.get("SUDO_USER"):
+        return os.environ["SUDO_USER"]
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return f"user {os.geteuid()}"

@@ -1,0 +1,150 @@
+"""
+`fusiond plan`: what a reload would do, before it is done.
+
+1. compare   the file with what the daemon runs: the daemon reads its own file, with its own environment. Another file
+             is read here, and so are both with --against
+2. look      at what waits and runs, where the broker is in reach
+3. print     groups and sections, the ticks that move, the limits that fall below what is there
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from fusiond.cli import source
+from fusiond.cli.exits import CHANGES, OK, REFUSED
+from fusiond.cli.table import paint, print_json
+
+if TYPE_CHECKING:
+    import argparse
+
+    from fusiond.config.effects import Effects
+
+#: seconds for the daemon's helper, which has 30 itself
+_TIMEOUT: Final = 40.0
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A file beside what it would replace."""
+
+    #: the file, as it is named
+    file: str
+    #: what it is compared with, for people
+    against: str
+    #: None: the file cannot be used
+    effects: Effects | None
+    #: of the file, as plain data
+    problems: list[dict[str, Any]] = field(default_factory=list)
+    #: why it cannot be used; may have many lines
+    reason: str = ""
+
+
+def register(subparsers: Any) -> None:
+    """Add `plan`."""
+    parser = subparsers.add_parser(
+        "plan",
+        help="[daemon, broker] what a reload would do; status 4 with --exit-code where it would do something",
+        description="Without FILE the daemon reads its own file; another FILE is read as you, with your environment. "
+        "Changes nothing. Where the broker is away, the plan is shown without what waits and runs.",
+    )
+    parser.add_argument("file", nargs="?", metavar="FILE", help="default: the file of the daemon")
+    parser.add_argument("--against", metavar="OTHER", help="compare with another file; needs neither daemon nor broker")
+    parser.add_argument("--exit-code", action="store_true", help="status 0: nothing changes, 4: something does")
+    source.add_broker_options(parser)
+    source.add_json_option(parser)
+    parser.set_defaults(handler=_plan)
+
+
+def _plan(options: argparse.Namespace) -> int:
+    from fusiond.cli.foresight import look, said
+
+    found = _against_file(options) if options.against else _against_daemon(options)
+    if found.effects is None:
+        return _refused(found, options)
+    plan = found.effects.plan
+    now = look(found.effects, None if options.against else options)
+    if options.json:
+        print_json(
+            {
+                "file": found.file,
+                "against": found.against,
+                "changes": not plan.is_empty,
+                "refused": bool(plan.refused),
+                "summary": str(plan),
+                "plan": plan.to_dict(),
+                "cron": now.cron,
+                "warnings": now.warnings,
+                "not_looked_at": now.away or None,
+                "problems": found.problems,
+            }
+        )
+    else:
+        print(paint(f"{found.file} against {found.against}", "dim"))
+        print(said(plan, now))
+    if plan.refused:
+        return REFUSED
+    return CHANGES if options.exit_code and not plan.is_empty else OK
+
+
+def _refused(found: Comparison, options: argparse.Namespace) -> int:
+    if options.json:
+        print_json({"file": found.file, "against": found.against, "refused": True, "problems": found.problems})
+    else:
+        print(f"{found.file}: a reload would be refused\n{found.reason}")
+    return REFUSED
+
+
+def _against_file(options: argparse.Namespace) -> Comparison:
+    from fusiond.config.effects import effects
+
+    name = options.file or source.found(options)
+    _, new = source.read(name)
+    _, old = source.read(options.against)
+    return Comparison(str(name), options.against, effects(old, new))
+
+
+def _against_daemon(options: argparse.Namespace) -> Comparison:
+    from fusiond import paths
+    from fusiond.supervise.control import ask
+
+    control = paths.control_socket(paths.find_runtime(source.directories(options, options.file)))
+    if options.file is None:
+        return _by_daemon(ask(control, "plan", timeout=_TIMEOUT))
+    running = ask(control, "status", timeout=_TIMEOUT)
+    if _same(options.file, running["source"]):
+        return _by_daemon(ask(control, "plan", timeout=_TIMEOUT))
+    return _of_another(options.file, running)
+
+
+def _by_daemon(said: dict[str, Any]) -> Comparison:
+    from fusiond.config.effects import Effects
+
+    found = said["effects"] and Effects.from_dict(said["effects"])
+    return Comparison(said["source"], _running(said), found, said["problems"], said["reason"])
+
+
+def _of_another(file: str, running: dict[str, Any]) -> Comparison:
+    """A file that is not the daemon's own: it does not read for others what they may not read themselves."""
+    from fusiond.config.effects import effects
+    from fusiond.config.snapshot import read_snapshot
+    from fusiond.errors import FusionError
+
+    snapshot = Path(running["snapshot"])
+    if not os.access(snapshot, os.R_OK):
+        raise FusionError(
+            f"{snapshot}: what runs may be read by the daemon's user alone; be that user, or give --against OTHER"
+        )
+    _, new = source.read(file)
+    return Comparison(file, _running(running), effects(read_snapshot(snapshot).config, new))
+
+
+def _running(said: dict[str, Any]) -> str:
+    return f"generation {said['generation']}, which runs"
+
+
+def _same(file: str, other: str) -> bool:
+    return os.path.realpath(file) == os.path.realpath(other)
