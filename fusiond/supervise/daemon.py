@@ -62,10 +62,15 @@ class Daemon(Supervisor):  # type: ignore[misc] # supervisor has no types
         self.watcher = Watcher(options.waker.wake)
         options.process_group_configs = [GroupConfig(options, name) for name in (REDIS, SCHEDULER, WORKER)]
         options.idle_for = self._idle_for
-        options.faces = lambda _: [
-            ("supervisor", DaemonFace(self)),
-            ("fusion", FusionFace(self, places.state)),
-        ]
+        fusion = FusionFace(
+            self.fleet,
+            self.reloads,
+            self.rehearsals,
+            state=places.state,
+            started=self.started,
+            ending=lambda: self.ending,
+        )
+        options.faces = lambda _: [("supervisor", DaemonFace(self)), ("fusion", fusion)]
 
     @property
     def ending(self) -> bool:

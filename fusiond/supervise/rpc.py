@@ -25,9 +25,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from fusiond.supervise.daemon import Daemon
+    from fusiond.supervise.fleet import Fleet
     from fusiond.supervise.outcome import Ticket
     from fusiond.supervise.process import Process
+    from fusiond.supervise.rehearsal import Rehearsals
+    from fusiond.supervise.reload import Reloads
 
 # fmt: off
 VERBS = (
@@ -51,11 +53,27 @@ class DaemonFace:
 
 
 class FusionFace:
-    """Our namespace. Answers are JSON texts, since XML-RPC has no null and no long integers."""
+    """
+    Our namespace. Answers are JSON texts, since XML-RPC has no null and no long integers.
 
-    def __init__(self, daemon: Daemon, state: Path) -> None:
-        self._daemon, self._state = daemon, state
-        self._fleet, self._reloads = daemon.fleet, daemon.reloads
+    Args:
+        state: the state directory.
+        started: monotonic seconds of the daemon's start.
+        ending: whether it was asked to end.
+    """
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        reloads: Reloads,
+        rehearsals: Rehearsals,
+        *,
+        state: Path,
+        started: float,
+        ending: Callable[[], bool],
+    ) -> None:
+        self._fleet, self._reloads, self._rehearsals = fleet, reloads, rehearsals
+        self._state, self._started, self._ending = state, started, ending
 
     def reload(self, who: str = "fusiond reload") -> Callable[[], Any]:
         """Reload the file; answered when it has ended.
@@ -81,7 +99,7 @@ class FusionFace:
 
         @return string plan     JSON: generation, hash, source, problems, effects, reason
         """
-        answer = self._daemon.rehearsals.ask()
+        answer = self._rehearsals.ask()
         return self._deferred(lambda: answer.content)
 
     def history(self) -> str:
@@ -100,9 +118,9 @@ class FusionFace:
         return json.dumps(
             {
                 "pid": os.getpid(),
-                "uptime": time.monotonic() - self._daemon.started,
+                "uptime": time.monotonic() - self._started,
                 "ready": self._fleet.settled(),
-                "ending": self._daemon.ending,
+                "ending": self._ending(),
                 "generation": accepted.generation,
                 "hash": accepted.hash,
                 "source": accepted.source,
