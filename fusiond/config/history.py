@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -111,13 +112,20 @@ def newest(directory: Path) -> int:
 
 
 def config_of(directory: Path, generation: int) -> Config:
-    """The Config of a generation. Raises ConfigError where it is not kept, or of another version."""
+    """The Config of a generation. Raises ConfigError where it is not kept, not whole, or of another version."""
     try:
-        return Config.from_json(_file(directory, generation).read_bytes().split(b"\n", 1)[1])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        return _whole(*_file(directory, generation).read_bytes().splitlines())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(
             f"generation {generation} cannot be restored ({error!r}); choose another one of fusiond history"
         ) from error
+
+
+def _whole(head: bytes, text: bytes) -> Config:
+    """The Config of a file's two lines. Raises ValueError where it is not what was accepted."""
+    if hashlib.sha256(text).hexdigest() != Entry.from_dict(json.loads(head)).hash:
+        raise ValueError("it is not what was accepted")
+    return Config.from_json(text)
 
 
 def target(kept: Sequence[Entry], running: Snapshot, generation: int) -> Entry:

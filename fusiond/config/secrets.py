@@ -17,7 +17,7 @@ from fusiond.config.problems import mask
 HIDDEN: Final = "***"
 # Too much hidden costs a look into the file; too little cannot be taken back.
 _NAME: Final = re.compile(
-    r"pass(word|wd|phrase|code|$)|pwd|secret|token|credential|signature|private|salt|dsn|auth(?!or)"
+    r"pass(word|wd|phrase|code|$)|pwd|secret|token|credential|signature|private|salt|dsn|auth(?!ors?([^a-z]|$))"
     r"|(api|access|secret|signing|encryption|master|account)[_.-]?key|(^|[_.-])key$|cookie|webhook_url",
     re.IGNORECASE,
 )

@@ -1,0 +1,80 @@
+"""What a change would mean, as data that may leave the daemon."""
+
+import json
+
+from fusiond.config.effects import Effects, effects
+from fusiond.config.load import load
+
+BASE = """
+version: 1
+queues: {q: {max_length: 100}, r: {}}
+tasks:
+  a: {run: x.a}
+  b: {run: x.b, queue: q}
+  c: {run: x.c, queue: r}
+cron:
+  tick: {task: a, schedule: "0 2 * * *", kwargs: {password: hunter2}}
+  tock: {task: a, every: 90s}
+workers:
+  main: {queues: [default, q], processes: 4, environment: {A: hunter2}}
+  other: {queues: [r]}
+"""
+
+
+def change(*pairs):
+    """From BASE to BASE with some texts replaced."""
+    new = BASE
+    for old, text in pairs:
+        assert old in new
+        new = new.replace(old, text)
+    return effects(*(load("f", environ={}, data=text.encode()).config for text in (BASE, new)))
+
+
+def test_nothing():
+    """The same on both sides means nothing."""
+    found = change()
+    assert found.plan.is_empty
+    assert (found.timetables, found.processes, found.max_length) == ((), {}, {})
+
+
+def test_a_queue_loses_its_last_group():
+    """Also one that the file does not name, where a group took all."""
+    found = change(("  other: {queues: [r]}\n", ""))
+    assert [queue for queue in found.queues if found.loses(queue)] == ["r"]
+    assert not found.loses("unheard-of")
+    everything = effects(*(load("f", environ={}, data=BASE.replace(*pair).encode()).config for pair in (
+        ("[r]", '["*"]'), ("[r]", "[r]"),
+    )))  # fmt: skip
+    assert everything.loses("unheard-of")
+    assert not everything.loses("r")
+
+
+def test_limits_that_fall():
+    """Lower processes, a lower or first max_length; higher ones bound nothing that is there."""
+    found = change(
+        ("processes: 4", "processes: 2"), ("max_length: 100", "max_length: 50"), ("r: {}", "r: {max_length: 7}")
+    )
+    assert (found.processes, found.max_length) == ({"main": 2}, {"q": 50, "r": 7})
+    found = change(("processes: 4", "processes: 9"), ("max_length: 100", "max_length: 500"))
+    assert (found.processes, found.max_length) == ({}, {})
+
+
+def test_timetables_that_move():
+    """Moved, suspended, new and gone; one whose arguments alone change ticks as before."""
+    found = change(('"0 2 * * *"', '"0 3 * * *"'), ("every: 90s", "every: 90s, suspended: true"))
+    moved = {each.name: (each.before, each.after) for each in found.timetables}
+    assert [side.schedule for side in moved["tick"]] == ["0 2 * * *", "0 3 * * *"]
+    assert [side.suspended for side in moved["tock"]] == [False, True]
+    found = change(("  tock:", "  took:"), ("password: hunter2", "password: x"))
+    assert [(each.name, each.before is None, each.after is None) for each in found.timetables] == [
+        ("tock", False, True),
+        ("took", True, False),
+    ]
+
+
+def test_it_crosses_a_socket_and_carries_no_secret():
+    """As JSON and back it is the same; no environment, no argument of an entry."""
+    found = change(('"0 2 * * *"', '"0 3 * * *"'), ("A: hunter2", "A: hunter3"), ("processes: 4", "processes: 2"))
+    text = json.dumps(found.to_dict())
+    assert "hunter" not in text
+    assert Effects.from_dict(json.loads(text)) == found

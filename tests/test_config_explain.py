@@ -1,0 +1,223 @@
+"""Where each effective value comes from."""
+
+import dataclasses
+
+import pytest
+
+from fusiond.config import explain
+from fusiond.config.load import load
+from fusiond.config.model import CronEntry, Queue, RetryPolicy, Task, WorkerGroup
+from fusiond.config.secrets import hidden, is_secret
+
+FILE = """\
+version: 1
+priorities: {high: 9, moderate: 5, low: 1}
+defaults:
+  tasks: {timeout: 3m, log_tag: shop, expires: 1h}
+  workers:
+    directory: app
+    umask: "027"
+    environment: {A: "1"}
+retry_policies:
+  patient: {backoff: [10s, 1m], jitter: 2s}
+queues:
+  sms:
+    max_length: 1000
+    defaults: {expires: 5m, result_ttl: 1m}
+tasks:
+  send:
+    run: shop.send
+    queue: sms
+    result_ttl: "${TTL}"
+    retry: patient
+  other: {run: "${MODULE}.other", timeout: {soft: 5s, hard: 9s}, expires: null}
+cron:
+  nightly:
+    task: send
+    every: 90s
+    kwargs: {api_key: 12345, region: "${REGION}", at: "http://u:hunter2@h/", nested: {token: x}}
+workers:
+  main:
+    queues: {sms: 3, default: 1}
+    max_memory: 1536MiB
+    environment: {DB_PASSWORD: /hunter2, PGPASSWORD: "${PW}", HOME_OF: "${PW}/x", PLAIN: "1.10"}
+  rest:
+    queues: ["*"]
+    processes: ${COUNT}
+"""
+ENVIRON = {"TTL": "2m", "MODULE": "hunter2", "PW": "hunter2", "REGION": "hunter2", "COUNT": "4"}
+
+
+def explained(what, name, text=FILE, key=None, path="fusion.yaml"):
+    """The values by their keys; those that come more than once as a list."""
+    loaded = load(path, environ=ENVIRON, data=text.encode())
+    assert loaded.config is not None, loaded.problems
+    found = {}
+    for value in getattr(explain, what)(loaded.root, loaded.config, name):
+        found.setdefault(value.key, []).append(value)
+    return {key: values[0] if len(values) == 1 else values for key, values in found.items()}
+
+
+def place(value):
+    return value.line, value.said_by
+
+
+def line_of(text):
+    return next(number for number, line in enumerate(FILE.splitlines(), 1) if text in line)
+
+
+def test_the_nearest_layer_is_named():
+    """The task itself, its queue's defaults, defaults.tasks, the model: in this order, each with its line."""
+    found = explained("task", "send")
+    assert place(found["run"]) == (line_of("run: shop.send"), "tasks.send.run")
+    assert place(found["result_ttl"]) == (line_of("${TTL}"), "tasks.send.result_ttl")
+    assert place(found["expires"]) == (line_of("expires: 5m"), "queues.sms.defaults.expires")
+    assert place(found["log_tag"]) == (line_of("log_tag"), "defaults.tasks.log_tag")
+    assert (found["failure_ttl"].where, found["failure_ttl"].said_by) == ("built in", "")
+    assert found["failure_ttl"].shown == "30d"
+
+
+def test_null_is_said_and_wins():
+    """`expires: null` in the task is a value, not the lack of one."""
+    found = explained("task", "other")
+    assert (found["expires"].value, found["expires"].said_by) == (None, "tasks.other.expires")
+
+
+def test_a_timeout_in_one_word_says_both():
+    """The soft one is what is written, the hard one follows from it; each has a place of its own where it has a key."""
+    both = explained("task", "send")
+    assert [(both[key].shown, both[key].said_by) for key in ("timeout.soft", "timeout.hard")] == [
+        ("3m", "defaults.tasks.timeout"),
+        ("3m10s", "defaults.tasks.timeout"),
+    ]
+    own = explained("task", "other")
+    assert [(own[key].value, own[key].said_by) for key in ("timeout.soft", "timeout.hard")] == [
+        (5.0, "tasks.other.timeout.soft"),
+        (9.0, "tasks.other.timeout.hard"),
+    ]
+
+
+def test_a_priority_that_nobody_gave_is_the_files_own_moderate():
+    """Its number is said by `priorities`, not built in, where the file declares its own."""
+    found = explained("task", "send")["priority"]
+    assert (found.shown, found.said_by, found.line) == ("5 (moderate)", "priorities.moderate", 2)
+
+
+def test_the_retry_policy_is_told_with_the_task():
+    """Its values come from the policy's own lines, or are built in; what its backoff does not use is left out."""
+    found = explained("task", "send")
+    assert (found["retry.backoff"].shown, found["retry.backoff"].said_by) == (
+        "10s, 1m",
+        "retry_policies.patient.backoff",
+    )
+    assert found["retry.jitter"].shown == "2s"
+    assert found["retry.max_attempts"].where == "built in"
+    assert found["retry.retry_on"].shown == "every exception"
+    assert "retry.delay" not in found
+    assert explained("task", "other")["retry.jitter"].shown == "25%"
+
+
+def test_who_serves_it_is_told():
+    """The groups of a task and a queue, a `*` counted; a queue that nobody serves says so."""
+    assert [value.value for value in explained("task", "send")["served by"]] == ["main", "rest"]
+    text = FILE.replace('["*"]', "[default]").replace("{sms: 3, default: 1}", "[default]")
+    assert explained("queue", "sms", text)["served by"].shown == "no group: its jobs wait"
+
+
+def test_a_queue_tells_what_it_gives_and_to_whom():
+    """Its own keys, its defaults, its tasks; `default` is there without a line."""
+    found = explained("queue", "sms")
+    assert place(found["max_length"]) == (line_of("max_length"), "queues.sms.max_length")
+    assert found["defaults.expires"].shown == "5m"
+    assert found["task"].value == "send"
+    assert explained("queue", "default")["max_length"].where == "built in"
+
+
+def test_a_group_tells_each_variable_and_what_it_runs():
+    """Maps are taken whole: no variable of the defaults is left. A weighted list says its order, too."""
+    found = explained("group", "main")
+    assert "environment.A" not in found
+    assert place(found["environment.PLAIN"]) == (line_of("PLAIN"), "workers.main.environment.PLAIN")
+    assert (found["order"].value, found["order"].said_by) == ("weighted", "workers.main.queues")
+    assert (found["umask"].shown, found["max_memory"].shown) == ("027", "1536MiB")
+    assert [value.value for value in found["task"]] == ["send", "other"]
+    assert explained("group", "rest")["environment.A"].said_by == "defaults.workers.environment.A"
+
+
+def test_a_relative_path_is_shown_as_what_it_means(tmp_path):
+    """The effective value, not the words."""
+    found = explained("group", "main", path=tmp_path / "fusion.yaml")["directory"]
+    assert (found.value, found.said_by) == (str(tmp_path / "app"), "defaults.workers.directory")
+
+
+def test_an_included_files_line_is_named(tmp_path):
+    """The place is in the file that says it."""
+    (tmp_path / "a.yaml").write_text("\nworkers: {extra: {processes: 3}}\n")
+    main = tmp_path / "fusion.yaml"
+    main.write_text("version: 1\ninclude: [a.yaml]\nworkers: {main: {}}\n")
+    loaded = load(main, environ={})
+    found = {value.key: value for value in explain.group(loaded.root, loaded.config, "extra")}
+    assert found["processes"].where == f"{tmp_path / 'a.yaml'}:2"
+
+
+@pytest.mark.parametrize(
+    ("what", "name"), [("task", "send"), ("task", "other"), ("cron", "nightly"), ("group", "main")]
+)
+def test_no_secret_is_shown(what, name):
+    """Neither as text nor as data: by the variable's name, by the form of a URL, or because a ${VAR} held it."""
+    values = explained(what, name).values()
+    assert "hunter2" not in repr(values)
+    assert "12345" not in repr(values)
+
+
+def test_what_a_variable_gave_is_shown_where_it_can_be_no_secret():
+    """A duration and a number as they are, a text as it was written."""
+    assert explained("task", "send")["result_ttl"].value == 120.0
+    assert explained("group", "rest")["processes"].value == 4
+    assert explained("task", "other")["run"].value == "${MODULE}.other"
+    found = explained("group", "main")
+    assert found["environment.HOME_OF"].value == "${PW}/x"
+    assert found["environment.PGPASSWORD"].value == found["environment.DB_PASSWORD"].value == "***"
+    kwargs = explained("cron", "nightly")["kwargs"].value
+    assert (kwargs["api_key"], kwargs["region"], kwargs["nested"]) == ("***", "${REGION}", {"token": "***"})
+
+
+@pytest.mark.parametrize(
+    ("what", "name", "cls", "left_out"),
+    [
+        ("task", "send", Task, {"name", "timeout"}),
+        ("queue", "sms", Queue, {"name"}),
+        ("group", "main", WorkerGroup, {"name", "environment"}),
+        ("cron", "nightly", CronEntry, {"name", "schedule"}),
+    ],
+)
+def test_no_field_is_forgotten(what, name, cls, left_out):
+    """What the model gains is explained as well, or this fails."""
+    missing = {field.name for field in dataclasses.fields(cls)} - explained(what, name).keys()
+    assert missing == left_out
+
+
+def test_no_field_of_a_policy_is_forgotten():
+    """Over the kinds of backoff all of them are told."""
+    told = set()
+    for backoff in ("fixed", "linear", "exponential", "[1s]"):
+        text = FILE.replace("[10s, 1m], jitter: 2s", backoff)
+        told |= {key.removeprefix("retry.") for key in explained("task", "send", text)}
+    fields = {field.name for field in dataclasses.fields(RetryPolicy)}
+    assert fields - told == {"delays", "jitter_share"}  # told as backoff and jitter, as they are written
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["PGPASSWORD", "db_pass", "API_KEY", "STRIPE_SECRET", "auth_token", "SENTRY_DSN", "key", "Authorization", "APIKEY"],
+)
+def test_names_of_secrets(name):
+    """Whatever their form is."""
+    assert is_secret(name)
+    assert hidden(name, "x") == hidden(name, 1) == "***"
+
+
+@pytest.mark.parametrize("name", ["DJANGO_SETTINGS_MODULE", "PATH", "AUTHOR", "KEYBOARD", "COMPASS_DIR", "REGION"])
+def test_names_of_no_secrets(name):
+    """What is often needed stays legible."""
+    assert not is_secret(name)

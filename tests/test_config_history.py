@@ -1,0 +1,138 @@
+"""The generations that were accepted, as files."""
+
+import dataclasses
+import json
+import os
+import stat
+
+import pytest
+
+from fusiond.config import diff, history, snapshot
+from fusiond.config.model import Config, Task, WorkerGroup
+from fusiond.errors import ConfigError
+
+
+def config_of(processes):
+    return Config(tasks={"a": Task("a", "x.y")}, workers={"main": WorkerGroup("main", processes=processes)})
+
+
+@pytest.fixture
+def kept(tmp_path):
+    return tmp_path / "history"
+
+
+def accept(kept, generation, processes, *, restores=0, before=None):
+    """Record a generation, as a commit does."""
+    path = kept.parent / "current.json"
+    accepted = snapshot.write(path, config_of(processes), generation=generation, source="/f.yaml", restores=restores)
+    plan = before and diff.plan(config_of(before), accepted.config)
+    history.record(kept, accepted, plan, ("fusiond reload", "SIGHUP"), accepted_at=1000.0 + generation)
+    return accepted
+
+
+def test_an_entry_says_when_who_and_what(kept):
+    """And comes back as it went, its plan included."""
+    accept(kept, 1, 2)
+    two = accept(kept, 2, 5, before=2)
+    first, second = history.entries(kept)
+    assert (first.generation, first.changes, first.plan) == (1, "the first one that is kept", None)
+    assert second == history.Entry(
+        generation=2,
+        hash=two.hash,
+        source="/f.yaml",
+        accepted_at=1002.0,
+        asked_by=("fusiond reload", "SIGHUP"),
+        changes="1 group resized (main, 2 → 5 processes)",
+        plan=diff.plan(config_of(2), config_of(5)),
+    )
+    assert history.Entry.from_dict(json.loads(json.dumps(second.to_dict()))) == second
+
+
+def test_its_config_can_be_had_again(kept):
+    """Whole, so that it can be run."""
+    accept(kept, 1, 2)
+    accept(kept, 2, 5)
+    assert history.config_of(kept, 1) == config_of(2)
+    with pytest.raises(ConfigError, match="generation 3 cannot be restored"):
+        history.config_of(kept, 3)
+
+
+def test_only_the_owner_can_read_it_whatever_the_umask(kept):
+    """It holds what the environment held."""
+    before = os.umask(0)
+    try:
+        accept(kept, 1, 2)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(file.stat().st_mode) for file in kept.iterdir()} == {0o600}
+
+
+def test_it_is_bounded_and_the_newest_stay(kept):
+    """By number, not by name: 9 is older than 10."""
+    for generation in range(1, history.LIMIT + 12):
+        accept(kept, generation, generation)
+    assert [entry.generation for entry in history.entries(kept)] == list(range(12, history.LIMIT + 12))
+    assert history.newest(kept) == history.LIMIT + 11
+
+
+def test_a_spoilt_file_is_left_out(kept):
+    """A power cut, another version, another's file: the others are listed."""
+    accept(kept, 1, 1)
+    for name, text in (("2.jsonl", ""), ("3.jsonl", "{}\n{}\n"), ("4.jsonl", "[1"), ("x.jsonl", "?"), ("5.txt", "")):
+        (kept / name).write_text(text)
+    assert [entry.generation for entry in history.entries(kept)] == [1]
+    assert history.newest(kept) == 4
+    for generation in (2, 3, 4):
+        with pytest.raises(ConfigError, match="choose another"):
+            history.config_of(kept, generation)
+
+
+def test_no_history_is_an_empty_one(kept):
+    """Before the first, and after somebody cleaned up."""
+    assert history.entries(kept) == []
+    assert history.newest(kept) == 0
+
+
+def test_back_and_back_again(kept):
+    """Each rollback goes one further; the second does not return to what the first one left."""
+    for generation in (1, 2, 3):
+        accept(kept, generation, generation)
+    running = accept(kept, 3, 3)
+    went = []
+    for generation in (4, 5):
+        found = history.target(history.entries(kept), running, 0)
+        went.append(found.generation)
+        running = accept(kept, generation, found.origin, restores=found.origin)
+    assert went == [2, 1]
+    with pytest.raises(ConfigError, match="nothing before it is kept"):
+        history.target(history.entries(kept), running, 0)
+
+
+def test_a_rollback_passes_over_what_is_the_same(kept):
+    """1 and 3 say the same: from 3 it goes to 2, and not to 1 where 2 is the same as well."""
+    accept(kept, 1, 1)
+    running = accept(kept, 2, 2)
+    same = dataclasses.replace(running, generation=3)
+    assert history.target(history.entries(kept), same, 0).generation == 1
+
+
+def test_a_generation_by_its_number(kept):
+    """One that is not kept is refused, with those that are."""
+    accept(kept, 1, 1)
+    running = accept(kept, 2, 2)
+    assert history.target(history.entries(kept), running, 1).generation == 1
+    with pytest.raises(ConfigError, match="generation 9 is not kept; there are: 1, 2"):
+        history.target(history.entries(kept), running, 9)
+
+
+def test_a_snapshot_tells_what_it_restores(tmp_path):
+    """Over a restart too; one of an older version restores nothing."""
+    path = tmp_path / "s.json"
+    snapshot.write(path, config_of(1), generation=4, restores=2, instead_of="abc")
+    found = snapshot.read_snapshot(path)
+    assert (found.restores, found.instead_of) == (2, "abc")
+    content = json.loads(path.read_text())
+    del content["restores"], content["instead_of"]
+    path.write_text(json.dumps(content))
+    assert snapshot.read_snapshot(path).restores == 0
