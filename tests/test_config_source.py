@@ -82,10 +82,10 @@ BILLION = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
     [
         ("", "empty-file"), ("# nothing\n", "empty-file"), ("---\n", "empty-file"), ("- a\n", "not-a-map"),
         ("x", "not-a-map"),
-        (b"\xff\xfea\x00", "not-utf8"), ("a: \x01", "control-character"), ("a: " + "x" * (4 * 2**20), "too-large"),
+        (b"\xff\xfea\x00", "not-utf8"), ("a: \x01", "control-character"), ("a: " + "x" * 2**20, "too-large"),
         ("[" * 100_000, "too-deep"), ("a: " + "{a: " * 60, "too-deep"), ("- " * 60 + "x", "too-deep"),
         (BILLION, "too-many-values"), ("a: &a x\nb: [" + "*a, " * 1001 + "]", "too-many-aliases"),
-        ("a: [" + "x," * 250_001 + "]", "too-many-values"),
+        ("a: [" + "x," * 50_001 + "]", "too-many-values"),
         ("a: &a [*a]", "yaml-alias"), ("a: *b", "yaml-alias"), ("a: 1\n---\nb: 2\n", "yaml-documents"),
         ("a: !!python/object/apply:os.system [id]", "yaml-tag"), ("a: !x b", "yaml-tag"), ("!!map {a: 1}", "yaml-tag"),
         ("<<: {a: 1}", "yaml-merge"), ("? [a]\n: b", "yaml-key"), ("a: &x b\n? *x\n: c", "yaml-key"),
@@ -146,11 +146,11 @@ def test_no_bytes_make_it_raise(data):
 @pytest.mark.parametrize(
     "text",
     [
-        "workers: {m: {queues: [" + "{}, x, 1, " * 20_000 + "]}}\n",
-        "tasks: {" + "".join(f"t{n}: {{run: x.y, queue: queue_{n}}}, " for n in range(20_000)) + "}\n",
-        "".join(f"x{n}: {n}\n" for n in range(100_000)),
-        "cron: {" + "".join(f"c{n}: {{task: a, schedule: '{n} * * * *'}}, " for n in range(20_000)) + "}\n",
-        "tasks: {a: {run: x.y}}\ncron: {c: {task: a, every: 5s, args: [" + "01, " * 200_000 + "]}}\n",
+        "workers: {m: {queues: [" + "{}, x, 1, " * 15_000 + "]}}\n",
+        "tasks: {" + "".join(f"t{n}: {{run: x.y, queue: queue_{n}}}, " for n in range(9_000)) + "}\n",
+        "".join(f"x{n}: {n}\n" for n in range(40_000)),
+        "cron: {" + "".join(f"c{n}: {{task: a, schedule: '{n} * * * *'}}, " for n in range(9_000)) + "}\n",
+        "tasks: {a: {run: x.y}}\ncron: {c: {task: a, every: 5s, args: [" + "01, " * 45_000 + "]}}\n",
     ],
     ids=["mixed-list", "unknown-queues", "unknown-keys", "bad-schedules", "warnings"],
 )
@@ -158,6 +158,6 @@ def test_hostile_mistakes_are_bounded(text):
     """However many mistakes there are, the answer comes within seconds and stays short enough to read."""
     start = time.process_time()
     loaded = load("fusion.yaml", environ={}, data=f"version: 1\n{text}".encode())
-    assert time.process_time() - start < 10
+    assert time.process_time() - start < 2
     assert 100 < len(loaded.problems) <= MAX_ERRORS + MAX_WARNINGS
     assert sum(len(problem.excerpt) for problem in loaded.problems) < 10**7

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from fusiond.config.nodes import Node, Place, Tree
 from fusiond.config.problems import Problem
-from fusiond.config.source import MAX_BYTES, Refused, compose, source_of
+from fusiond.config.source import MAX_BYTES, MAX_NODES, Refused, compose, source_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -45,12 +45,19 @@ def read_tree(path: Path, environ: Mapping[str, str], data: bytes | None = None)
     if main is None:
         return Tree(None, (), tuple(problems), tuple(files))
     roots = [main]
+    total = main.size
     for included in _included(main, path, problems):
+        if total > MAX_NODES:
+            place = main.keys["include"]
+            message = f"more than {MAX_NODES:,} values in all files together"
+            problems.append(place.error("too-many-values", message, "remove some of the files"))
+            break
         files.append(Path(os.path.abspath(included)))  # noqa: PTH100
         dropped_in = _read(included, environ, problems)
         if dropped_in is not None:
             problems.extend(_nested(dropped_in))
             roots.append(dropped_in)
+            total += dropped_in.size
     root = _merged(roots, problems)
     patterns = (pattern for item, pattern in _patterns(main, path) if glob.has_magic(str(item.value)))
     globs = tuple(os.path.abspath(pattern) for pattern in patterns)  # noqa: PTH100
@@ -87,6 +94,8 @@ def _included(main: Node, path: Path, problems: list[Problem]) -> Iterator[Path]
     own = os.path.realpath(path)
     seen = {own}
     for item, pattern in _patterns(main, path):
+        if len(problems) > MAX_FILES:
+            return  # of files that are not there
         for found in _matches(item, pattern, problems):
             real = os.path.realpath(found)
             if real == own:

@@ -1,7 +1,7 @@
 """
 A path goes in, a Config or its problems come out.
 
-1. read    the file and its includes: nodes with their places
+1. read    the file and its includes: nodes with their places; hide secrets from what quotes them
 2. schema  each file by itself
 3. names   references, cron texts, urls: whatever a schema cannot say, on the nodes
 4. build   the Config, if there is no error so far
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from fusiond.config.build import build
-from fusiond.config.checks import check_machine, check_names, check_values
+from fusiond.config.checks import check_machine, check_names, check_secrets, check_values
 from fusiond.config.includes import read_tree
 from fusiond.config.schema import check as check_schema
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from fusiond.config.model import Config
+    from fusiond.config.nodes import Node
     from fusiond.config.problems import Problem
 
 
@@ -43,10 +44,17 @@ class Loaded:
     files: tuple[Path, ...]
     #: absolute patterns of `include:`; a file that begins to match one belongs to the configuration, too
     globs: tuple[str, ...] = ()
+    #: what the files say, with places; None where the main one could not be read
+    root: Node | None = None
 
 
 def load(
-    path: str | os.PathLike[str], *, environ: Mapping[str, str], data: bytes | None = None, to_run: bool = False
+    path: str | os.PathLike[str],
+    *,
+    environ: Mapping[str, str],
+    data: bytes | None = None,
+    to_run: bool = False,
+    unit: Path | None = None,
 ) -> Loaded:
     """
     Read and check a file. Never raises for what the file says or is.
@@ -55,21 +63,23 @@ def load(
         path: the file; problems name it as it is given here.
         environ: for `${VAR}`.
         data: its bytes, where they do not come from `path`.
+        unit: the systemd unit that will run it; None: the one that this machine has, if any.
         to_run: this machine is about to run it, so that what is missing here (a user, a directory) is an error.
     """
     tree = read_tree(Path(path), environ, data)
     found = _Found()
     found.take(tree.problems)
+    found.take(check_secrets(tree))
     for index, root in enumerate(tree.roots):
-        found.take(check_schema(root, included=index > 0))
+        found.take(tree.untold(check_schema(root, included=index > 0)))
     config = None
     if tree.root is not None:
-        found.take(check_names(tree.root))
+        found.take(tree.untold(check_names(tree.root)))
         if not found.errors:
             config = build(tree.root)
             found.take(check_values(tree.root, config))
-            found.take(check_machine(tree, tree.root, config, to_run=to_run))
-    return Loaded(None if found.errors else config, found.sorted(), tree.files, tree.globs)
+            found.take(check_machine(tree, tree.root, config, to_run=to_run, unit_file=unit))
+    return Loaded(None if found.errors else config, found.sorted(), tree.files, tree.globs, tree.root)
 
 
 class _Found:

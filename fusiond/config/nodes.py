@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from fusiond.config.problems import Problem, Severity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 #: characters of a line that a problem carries along
@@ -130,3 +130,12 @@ class Tree:
     files: tuple[Path, ...]
     #: absolute patterns of `include:`, whether they match something or not
     globs: tuple[str, ...] = ()
+
+    def untold(self, problems: Iterable[Problem]) -> Iterator[Problem]:
+        """Those about other places than what reading has complained of: one mistake is one problem."""
+        told = {_place(problem) for problem in self.problems if problem.line}
+        return (problem for problem in problems if _place(problem) not in told)
+
+
+def _place(problem: Problem) -> tuple[str, int, int]:
+    return problem.file, problem.line, problem.column

@@ -30,6 +30,12 @@ _HEX: Final = re.compile(r"0x[0-9a-fA-F]+")
 _FLOAT: Final = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 _LEADING_ZERO: Final = re.compile(r"[-+]?0[0-9]+")
 
+#: what YAML 1.1 read as numbers and dates, and YAML 1.2 leaves as texts
+SEXAGESIMAL: Final = re.compile(r"[-+]?[0-9]{1,3}(:[0-5][0-9]){1,2}")
+DATE: Final = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([Tt ].*)?")
+GROUPED: Final = re.compile(r"[-+]?[0-9]+(_[0-9]+)+")
+_EXPONENT: Final = re.compile(r"[-+]?[0-9.]+[eE][-+]?[0-9]+")
+
 #: words that YAML 1.1 read as booleans, and what they meant
 OLD_BOOLEANS: Final = {
     **dict.fromkeys(("yes", "Yes", "YES", "on", "On", "ON", "y", "Y"), "true"),
@@ -63,6 +69,11 @@ def resolve(text: str) -> Scalar:
 def has_leading_zero(text: str) -> bool:
     """Whether the number is written as 010: ten in YAML 1.2, eight in YAML 1.1, often meant as text."""
     return _LEADING_ZERO.fullmatch(text) is not None
+
+
+def has_exponent(text: str) -> bool:
+    """Whether the number is written as 1e3: a number in YAML 1.2, a text in YAML 1.1."""
+    return _EXPONENT.fullmatch(text) is not None
 
 
 def _bound(text: str) -> None:

@@ -12,7 +12,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from fusiond.config.scalars import OLD_BOOLEANS
+from fusiond.config.scalars import DATE, GROUPED, OLD_BOOLEANS, SEXAGESIMAL
 from fusiond.config.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -79,6 +79,9 @@ def _type(node: Node, failure: Failure) -> Sentence:
     if "string" in types and node.raw and re.search(failure.schema.get("pattern", ""), node.raw):
         kind = "a boolean" if isinstance(node.value, bool) else "a number"
         return Sentence("yaml-quote", f"{raw} is read as {kind}, not {noun}", f'put it in quotes: "{raw}"')
+    if types[:1] == ["integer"] and GROUPED.fullmatch(raw):
+        plain = raw.replace("_", "")
+        return Sentence("yaml-underscore", f"{raw} is a text in YAML 1.2, not a number", f"write {plain}")
     if types == ["array"] and isinstance(node.value, str):
         return Sentence("wrong-type", f"{show(node)} is not a list", f"write [{raw}]")
     example = _example(failure.schema, nested=not {"string", "integer", "boolean"} & set(types))
@@ -95,11 +98,26 @@ def _pattern(node: Node, failure: Failure) -> Sentence:
         return Sentence("bad-path", f"{show(node)} is not a dotted path", "write package.module.function")
     if title == "priority":
         return Sentence("bad-value", f"{show(node)} is not a priority", "write a name of `priorities`, or 0 to 255")
+    if "duration" in (title or "") and isinstance(node.value, str):
+        if SEXAGESIMAL.fullmatch(node.raw):
+            return _clock(node.raw)
+        if DATE.fullmatch(node.raw):
+            return Sentence("yaml-date", f"{node.raw} is a text in YAML 1.2, and no duration", _example(failure.schema))
     if title == "duration" and isinstance(node.value, str) and node.value.isdigit():
         return Sentence("missing-unit", f"{show(node)} has no unit", f"write {node.raw}s for seconds; also ms, m, h, d")
     if isinstance(node.value, str) and "\0" in node.value:
         return Sentence("bad-value", f"{show(node)} holds a NUL character", "remove it")
     return Sentence("bad-value", f"{show(node)} is not {_noun(failure.schema)}", _example(failure.schema))
+
+
+def _clock(raw: str) -> Sentence:
+    """22:30 where a duration is due: YAML 1.1 read it as 1350."""
+    parts = raw.split(":")
+    units = "hms" if len(parts) == 3 else "ms"
+    minutes = "".join(f"{int(part)}{unit}" for part, unit in zip(parts, units, strict=True))
+    hours = "".join(f"{int(part)}{unit}" for part, unit in zip(parts, "hms", strict=False))
+    remedy = f"write {minutes}" if minutes == hours else f"write {hours} or {minutes}"
+    return Sentence("yaml-time", f"{raw} is a text in YAML 1.2 and a number in 1.1, never a duration", remedy)
 
 
 def _enum(node: Node, failure: Failure) -> Sentence:

@@ -26,15 +26,17 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-MAX_BYTES: Final = 4 * 2**20
+MAX_BYTES: Final = 2**20
 MAX_DEPTH: Final = 50
-#: nodes of a file, each alias counted with all that is beneath its anchor
-MAX_NODES: Final = 250_000
+#: nodes of a file and its includes together, each alias counted with all that is beneath its anchor
+MAX_NODES: Final = 50_000
 MAX_ALIASES: Final = 1000
 
 # libyaml counts these as line breaks, so the excerpts must too.
 _BREAK: Final = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 _CONTROL: Final = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+#: events whose marks span their own text, and nothing beneath
+_OF_TEXT: Final = (yaml.ScalarEvent, yaml.AliasEvent, yaml.DocumentStartEvent)
 #: libyaml where PyYAML was built with it: ten times quicker
 _Loader: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -56,9 +58,7 @@ def source_of(name: str, directory: Path, data: bytes) -> SourceFile:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        message = f"the file is not UTF-8 (byte {data[error.start]:#04x} on line {line})"
-        raise Refused(_whole(name, "not-utf8", message, "save it as UTF-8")) from error
+        raise Refused(_not_utf8(SourceFile(name, directory, "", []), data, error.start)) from error
     return SourceFile(name, directory, text, _BREAK.split(text))
 
 
@@ -212,7 +212,7 @@ class _Composer:
             raise Refused(place.error("yaml-alias", message, "put it in quotes if it is a text"))
         self._aliases += 1
         if self._aliases > MAX_ALIASES:
-            raise Refused(place.error("too-many-aliases", f"more than {MAX_ALIASES} aliases", "write the values out"))
+            raise Refused(place.error("too-many-aliases", f"more than {MAX_ALIASES:,} aliases", "write the values out"))
         if self._open and self._key_is_due():
             raise Refused(place.error("yaml-key", "a key cannot be an alias", "write the key out"))
         self._count(node.size, place)
@@ -245,7 +245,7 @@ class _Composer:
         self._total += nodes
         if self._total > MAX_NODES:
             raise Refused(
-                place.error("too-many-values", f"more than {MAX_NODES} values", "split the file with include:")
+                place.error("too-many-values", f"more than {MAX_NODES:,} values", "split the file with include:")
             )
 
     def _refuse_tag(self, event: Any, place: Place) -> None:
@@ -255,12 +255,25 @@ class _Composer:
 
     def _place(self, event: Any) -> Place:
         start, end = event.start_mark, event.end_mark
-        width = end.column - start.column if start.line == end.line else 1
+        # Of what spans several lines, the first one to its end; of a map or list, the bracket alone.
+        last = end.column if start.line == end.line else self._line_end(start.line)
+        width = last - start.column if isinstance(event, _OF_TEXT) else 1
         return Place(self._source, start.line + 1, start.column + 1, max(1, width))
+
+    def _line_end(self, line: int) -> int:
+        return len(self._source.lines[line].rstrip()) if line < len(self._source.lines) else 0
 
 
 def _whole(name: str, code: str, message: str, remedy: str) -> Problem:
     return Problem(name, 0, 0, "error", code, message, remedy)
+
+
+def _not_utf8(source: SourceFile, data: bytes, index: int) -> Problem:
+    before, lines = data[:index].decode("utf-8-sig"), source.lines
+    lines += _BREAK.split(data.decode("utf-8-sig", errors="replace"))
+    place = Place(source, len(_BREAK.split(before)), len(_BREAK.split(before)[-1]) + 1)
+    message = f"the byte {data[index]:#04x} is not UTF-8"
+    return place.error("not-utf8", message, "save the file as UTF-8")
 
 
 def _control_character(source: SourceFile, index: int) -> Problem:
@@ -280,4 +293,5 @@ def _syntax_error(source: SourceFile, error: yaml.MarkedYAMLError) -> Problem:
         return _whole(source.name, "yaml-syntax", f"the file is not YAML: {error.problem}", "")
     line = min(mark.line, len(source.lines) - 1)
     found = explain(error.problem or "", error.context or "", source.lines[line], mark.column)
-    return Place(source, line + 1, mark.column + 1).error(*found)
+    column, width = found.span(source.lines[line], mark.column)
+    return Place(source, line + 1, column + 1, width).error(found.code, found.message, found.remedy)

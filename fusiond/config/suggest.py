@@ -19,6 +19,18 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f"did you mean {folded[near[0]]!r}?" if near else ""
 
 
+class Suggestions:
+    """`did_you_mean` for the first hundred words; a file with more mistakes than that waits for none of the rest."""
+
+    def __init__(self, known: Iterable[str]) -> None:
+        self._known, self._left = tuple(known), 100
+
+    def __call__(self, word: str) -> str:
+        """A remedy that names the nearest known word; empty where none is near, or too many were asked for."""
+        self._left -= 1
+        return did_you_mean(word, self._known) if self._left >= 0 else ""
+
+
 def listed(known: Iterable[str], limit: int = 8) -> str:
     """Some known names, for a remedy: `a, b, c, …`."""
     names = sorted(known)

@@ -12,12 +12,22 @@ from typing import Final, NamedTuple
 _PAIR: Final = re.compile(r"^\s*(?:- )?[^\s#'\"\[{][^#]*?:\s+\S")
 
 
+#: what a caret underlines where nothing better is known: a run of tabs, a quoted text, a word
+_TOKEN: Final = re.compile(r"\t+|'[^']*'|\"[^\"]*\"|[^\s,\]}\[{]+")
+
+
 class Explanation(NamedTuple):
-    """What a Problem says."""
+    """What a Problem says, and which text it is about, where that is not the word at the mark."""
 
     code: str
     message: str
     remedy: str
+    about: re.Match[str] | None = None
+
+    def span(self, line: str, column: int) -> tuple[int, int]:
+        """The first column of what it is about, from 0, and how many there are."""
+        found = self.about or _TOKEN.match(line, column)
+        return (found.start(), len(found[0].rstrip())) if found else (column, 1)
 
 
 def explain(problem: str, context: str, line: str, column: int) -> Explanation:
@@ -34,7 +44,7 @@ def explain(problem: str, context: str, line: str, column: int) -> Explanation:
         return Explanation("yaml-tab", "a tab is used to indent", "indent with spaces")
     return (
         _missing_quotes(problem, context, line, column)
-        or _misplaced(problem, line[:column])
+        or _misplaced(problem, line[:column], line)
         or _unclosed(problem, context, line, column)
         or Explanation(
             "yaml-syntax", f"{problem} {context}".strip() or "this is not YAML", "mend it here or on the line before"
@@ -45,23 +55,24 @@ def explain(problem: str, context: str, line: str, column: int) -> Explanation:
 def _missing_quotes(problem: str, context: str, line: str, column: int) -> Explanation | None:
     """A text that begins like syntax: `*/5`, `@daily`, `%x`, and `${VAR}` between brackets."""
     char = line[column : column + 1]
-    if "alias" in context:
-        remedy = 'put it in quotes, such as schedule: "*/5 * * * *"'
-        return Explanation("yaml-quote", "a text that starts with * is read as an alias", remedy)
-    if "anchor" in context:
-        return Explanation("yaml-quote", "a text that starts with & is read as an anchor", "put it in quotes")
+    if "alias" in context or "anchor" in context:
+        kind, sign = ("an alias", "*") if "alias" in context else ("an anchor", "&")
+        text = re.compile(rf"\{sign}[^,\]}}#]*").search(line, max(0, line.rfind(sign, 0, column + 1)))
+        remedy = 'put it in quotes, such as schedule: "*/5 * * * *"' if sign == "*" else "put it in quotes"
+        return Explanation("yaml-quote", f"a text that starts with {sign} is read as {kind}", remedy, text)
     if "cannot start any token" in problem and char:
         remedy = "put it in quotes" + (', such as schedule: "@daily"' if char == "@" else "")
         return Explanation("yaml-quote", f"a text cannot start with {char} unless it is in quotes", remedy)
     if "${" in line and "flow" in context:
-        return Explanation("yaml-quote", "inside [ ] or { } a ${VAR} must be in quotes", 'write "${VAR}"')
+        text = re.search(r"\$\{[^}]*\}?", line)
+        return Explanation("yaml-quote", "inside [ ] or { } a ${VAR} must be in quotes", 'write "${VAR}"', text)
     return None
 
 
-def _misplaced(problem: str, before: str) -> Explanation | None:
+def _misplaced(problem: str, before: str, line: str) -> Explanation | None:
     """A key or a list at a place where none may begin."""
     if "mapping values are not allowed" in problem:
-        return _misplaced_colon(before)
+        return _misplaced_colon(before, line)
     if "block sequence entries" in problem:
         return Explanation("yaml-syntax", "a list cannot begin on its key's line", "put each - on a line of its own")
     return None
@@ -70,7 +81,8 @@ def _misplaced(problem: str, before: str) -> Explanation | None:
 def _unclosed(problem: str, context: str, line: str, column: int) -> Explanation | None:
     """A quote, bracket or indentation that does not end as it began."""
     if "quoted scalar" in context and "unexpected end" in problem:
-        return Explanation("yaml-syntax", "a quote is opened here and never closed", "close it")
+        rest = re.compile(".+").match(line, column)
+        return Explanation("yaml-syntax", "a quote is opened here and never closed", "close it", rest)
     if "flow" in context:
         end = "]" if "sequence" in context else "}"
         return Explanation("yaml-syntax", f"a comma or a closing {end} is missing here or before", f"add , or {end}")
@@ -83,9 +95,11 @@ def _unclosed(problem: str, context: str, line: str, column: int) -> Explanation
     return None
 
 
-def _misplaced_colon(before: str) -> Explanation:
+def _misplaced_colon(before: str, line: str) -> Explanation:
     if _PAIR.match(before + " x") and ": " in before:
-        return Explanation("yaml-quote", "a text that holds ': ' must be in quotes", "put the whole value in quotes")
+        value = re.compile(r"(?<=: )\s*\S[^#]*").search(line)
+        message = "a text that holds ': ' must be in quotes"
+        return Explanation("yaml-quote", message, "put the whole value in quotes", value)
     return Explanation(
         "yaml-indent", "a key is not allowed here", "align it with its siblings, or end the line above with a colon"
     )

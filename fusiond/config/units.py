@@ -48,6 +48,14 @@ def share(text: str) -> float:
     return float(text[:-1]) / 100
 
 
+def written_size(size: int) -> str:
+    """Bytes as a person would write them, to a tenth: 1610612736 is `1.5GiB`."""
+    for unit in ("TiB", "GiB", "MiB", "KiB"):
+        if size >= _BYTES[unit]:
+            return f"{round(size / _BYTES[unit], 1):g}{unit}"
+    return f"{size}B"
+
+
 def written(duration: float) -> str:
     """Seconds as a person would write them, the reverse of `seconds`: 5400.0 is `1h30m`."""
     rest = round(duration * 1000)

@@ -1,6 +1,7 @@
 """
 What a schema cannot say: one file for each subject, one function for each rule.
 
+0. secrets first of all, on each file: nothing may quote one
 1. names   on the nodes, whatever else is wrong with them: references, schedules, the broker's URL, traps of YAML
 2. values  on the built Config, where no error is left: timeouts, unserved queues, names that nobody uses
 3. machine what this machine has: users, directories, interpreters, the owner of the file
@@ -10,29 +11,55 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fusiond.config.checks import broker, machine, ownership, references, schedules, traps, usage, values
+from fusiond.config.checks import (
+    broker,
+    groups,
+    limits,
+    machine,
+    ownership,
+    patterns,
+    policies,
+    references,
+    schedules,
+    secrets,
+    traps,
+    unit,
+    usage,
+    values,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from fusiond.config.model import Config
     from fusiond.config.nodes import Node, Tree
     from fusiond.config.problems import Problem
 
 
+def check_secrets(tree: Tree) -> Iterator[Problem]:
+    """Secrets in any of the files; hides them from whatever quotes the files afterwards."""
+    for root in tree.roots:
+        yield from secrets.check(root)
+
+
 def check_names(root: Node) -> Iterator[Problem]:
     """Rules that need no resolved value; they skip what the schema refuses."""
-    for rule in (references.check, schedules.check, broker.check, traps.check):
+    for rule in (references.check, schedules.check, broker.check, traps.check, groups.check_names):
         yield from rule(root)
 
 
 def check_values(root: Node, config: Config) -> Iterator[Problem]:
     """Rules about resolved values; `root` says where each of them was written."""
-    for rule in (values.check, usage.check):
+    for rule in (values.check, policies.check, patterns.check, groups.check, usage.check):
         yield from rule(root, config)
 
 
-def check_machine(tree: Tree, root: Node, config: Config, *, to_run: bool) -> Iterator[Problem]:
+def check_machine(
+    tree: Tree, root: Node, config: Config, *, to_run: bool, unit_file: Path | None = None
+) -> Iterator[Problem]:
     """Rules about this machine: errors where it is about to run the file, else warnings."""
     yield from machine.check(root, config, to_run=to_run)
+    yield from limits.check(root, config)
+    yield from unit.check(root, config, unit_file)
     yield from ownership.check(tree, to_run=to_run)

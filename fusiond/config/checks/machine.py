@@ -10,11 +10,13 @@ from __future__ import annotations
 import grp
 import os
 import pwd
+import shlex
+import stat
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fusiond.config.checks.walk import group_settings
-from fusiond.config.suggest import did_you_mean
+from fusiond.config.checks.walk import group_settings, setting_of
+from fusiond.config.suggest import Suggestions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,27 +48,30 @@ class _Look:
     def at_accounts(self) -> Iterator[Problem]:
         """Users and system groups."""
         users = [node for _, settings in group_settings(self.root) if (node := settings.get("user")) is not None]
+        suggest = Suggestions(_users())
         for node in users:
-            yield from self._user(node)
+            yield from self._user(node, suggest)
         for path in (("broker", "socket_group"), ("control", "group")):
             node = self.root.get(*path)
             if node is not None and isinstance(node.value, str) and not _group_exists(node.value):
-                yield from self._missing(node, "unknown-group", f"there is no group {node.raw!r}", _groups())
+                yield from self._missing(
+                    node, "unknown-group", f"there is no group {node.raw!r}", Suggestions(_groups())
+                )
 
-    def _user(self, node: Node) -> Iterator[Problem]:
+    def _user(self, node: Node, suggest: Suggestions) -> Iterator[Problem]:
         if not isinstance(node.value, str):
             return
         try:
             uid = pwd.getpwnam(node.value).pw_uid
         except KeyError:
-            yield from self._missing(node, "unknown-user", f"there is no user {node.raw!r}", _users())
+            yield from self._missing(node, "unknown-user", f"there is no user {node.raw!r}", suggest)
             return
         if os.geteuid() not in (0, uid):
             message = f"only root can run a group as {node.raw!r}"
             yield node.place.problem(self.severity, "needs-root", message, "remove user:, or start the daemon as root")
 
-    def _missing(self, node: Node, code: str, message: str, known: list[str]) -> Iterator[Problem]:
-        remedy = did_you_mean(str(node.value), known) or "create it, or remove the key"
+    def _missing(self, node: Node, code: str, message: str, suggest: Suggestions) -> Iterator[Problem]:
+        remedy = suggest(str(node.value)) or "create it, or remove the key"
         yield node.place.problem(self.severity, code, f"{message} on this machine", remedy)
 
     def at_directories(self) -> Iterator[Problem]:
@@ -78,24 +83,32 @@ class _Look:
                 if not _is_directory(path):
                     message = f"the directory {path} does not exist"
                     yield node.place.problem(self.severity, "missing-directory", message, "create it, or mend the path")
+                elif _mode(path) & stat.S_IWOTH:
+                    message = f"everyone on this machine can put code into {path}"
+                    yield node.place.warning("unsafe-directory", message, f"chmod o-w {shlex.quote(str(path))}")
 
     def at_interpreters(self, config: Config) -> Iterator[Problem]:
         """Each `python` that is none, once for each place that says it and path that it comes to."""
         seen: set[tuple[object, str | None]] = set()
         for name, group in config.workers.items():
-            node = self.root.get("workers", name, "python") or self.root.get("defaults", "workers", "python")
+            node = setting_of(self.root, name, "python")
             if node is None or group.python is None or (node.place, group.python) in seen:
                 continue
             seen.add((node.place, group.python))
             if not os.access(group.python, os.X_OK) or _is_directory(group.python):
                 message = f"there is no interpreter {group.python}"
                 remedy = "write an absolute path, or one that starts at `directory`"
+                if setting_of(self.root, name, "directory") is None and not str(node.value).startswith("/"):
+                    remedy = "a relative one starts at `directory`, which is / where none is written"
                 yield node.place.problem(self.severity, "missing-python", message, remedy)
 
     def at_files(self) -> Iterator[Problem]:
-        """Each file that is named and must be there already."""
-        paths = [("broker", "password_file"), *(("broker", "tls", key) for key in ("ca_file", "cert_file", "key_file"))]
+        """Each file that is named and must be there already; one with a secret is for its owner's eyes."""
+        secret = [("broker", "password_file"), ("broker", "tls", "key_file")]
+        paths = [*secret, ("broker", "tls", "ca_file"), ("broker", "tls", "cert_file")]
         nodes = [node for path in paths if (node := self.root.get(*path)) is not None]
+        for node in (node for path in secret if (node := self.root.get(*path)) is not None):
+            yield from self._exposed(node)
         for _, settings in group_settings(self.root):
             files = settings.get("environment_file")
             nodes += files.items() if files is not None else []
@@ -114,6 +127,13 @@ class _Look:
                 self.severity, "unreadable-file", f"{path} cannot be read", f"chmod or chown {path}"
             )
 
+    def _exposed(self, node: Node) -> Iterator[Problem]:
+        if isinstance(node.value, str):
+            path = node.place.source.directory / node.value
+            if _mode(path) & stat.S_IROTH:
+                message = f"everyone on this machine can read {path}"
+                yield node.place.warning("exposed-file", message, f"chmod o-r {shlex.quote(str(path))}")
+
     def _log(self) -> Iterator[Problem]:
         node = self.root.get("logging", "file")
         if node is not None and isinstance(node.value, str):
@@ -130,6 +150,14 @@ def _groups_of_root(root: Node, config: Config) -> Iterator[Problem]:
             yield root.nearest("workers", name).warning(
                 "runs-as-root", message, "add user:, or run the daemon as another"
             )
+
+
+def _mode(path: Path) -> int:
+    """The file's mode bits; none where it cannot be looked at."""
+    try:
+        return os.stat(path).st_mode  # noqa: PTH116 - as below
+    except (OSError, ValueError):
+        return 0
 
 
 def _is_directory(path: str | Path) -> bool:

@@ -50,7 +50,7 @@ def schedule_problem(text: str) -> tuple[str, str, str] | None:
     from croniter.croniter import CroniterBadDateError
 
     if (shape := _shape_problem(text)) is not None:
-        return "bad-schedule", *shape
+        return shape
     try:
         croniter(text, _FROM).get_next(datetime)
     except CroniterBadDateError:
@@ -66,25 +66,29 @@ def _reason(error: Exception) -> str:
     return words.strip(" ,.") or "a field is not a number or name"
 
 
-def _shape_problem(text: str) -> tuple[str, str] | None:
-    """Message and remedy where already the text's shape is wrong."""
+def _shape_problem(text: str) -> tuple[str, str, str] | None:
+    """Code, message and remedy where already the text's shape is wrong."""
     if text.startswith("@"):
         if text in FORMS:
             return None
-        return f"{text!r} is not a form of schedule", did_you_mean(text, FORMS) or f"write {listed(FORMS)}"
+        remedy = did_you_mean(text, FORMS) or f"write {listed(FORMS)}"
+        return "bad-schedule", f"{text!r} is not a form of schedule", remedy
     clock = _CLOCK.fullmatch(text)
     if clock:
-        return f"{text!r} is a time of day, not a cron text", f'write "{int(clock[2])} {int(clock[1])} * * *"'
+        remedy = f'write "{int(clock[2])} {int(clock[1])} * * *"'
+        return "bad-schedule", f"{text!r} is a time of day, not a cron text", remedy
     count = len(text.split())
     if count in (6, 7):
         return (
+            "cron-fields",
             f"{text!r} has {count} fields, and seconds and years are not supported",
             f"write five: {_FIELDS}; or every:",
         )
     if count != 5:
-        return f"{text!r} has {count} field{'' if count == 1 else 's'}, not five", f"write {_FIELDS}"
+        return "cron-fields", f"{text!r} has {count} field{'' if count == 1 else 's'}, not five", f"write {_FIELDS}"
     if _DRAWN.search(text):
-        return f"{text!r} has a random field (H or R)", "write the value, and use jitter: to spread the load"
+        message = f"{text!r} has a random field (H or R)"
+        return "bad-schedule", message, "write the value, and use jitter: to spread the load"
     return None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from fusiond.config.checks.walk import group_settings, named
-from fusiond.config.scalars import OLD_BOOLEANS, has_leading_zero
+from fusiond.config.scalars import DATE, GROUPED, OLD_BOOLEANS, SEXAGESIMAL, has_exponent, has_leading_zero
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,34 +15,53 @@ if TYPE_CHECKING:
 
 #: y and n are initials as often as booleans
 _WORDS: Final = {word: meaning for word, meaning in OLD_BOOLEANS.items() if len(word) > 1}
+#: above it not every whole number is a float
+_EXACT: Final = 2**53
 #: what stays as it is written, and what the schema takes in quotes only
 _AS_WRITTEN: Final = frozenset({"environment", "umask"})
 
 
 def check(root: Node) -> Iterator[Problem]:
     """Arguments that YAML 1.1 would read in another way, and paths that a shell would."""
-    yield from _leading_zeros(root)
+    yield from _numbers(root)
     for _, entry in named(root, "cron"):
         for key in ("args", "kwargs"):
             node = entry.get(key)
             if node is not None:
-                yield from _old_booleans(node)
+                yield from _old_types(node)
     for node in _paths(root):
         if isinstance(node.value, str) and node.value.startswith("~"):
             remedy = f"write ${{HOME}}{node.raw[1:]}" if node.raw.startswith("~/") else "write the directory out"
             yield node.place.error("tilde", f"~ is not expanded in {node.raw!r}", remedy)
 
 
-def _leading_zeros(root: Node) -> Iterator[Problem]:
+def _numbers(root: Node) -> Iterator[Problem]:
     for node in _scalars(root):
+        if node.plain and isinstance(node.value, float) and has_exponent(node.raw) and node.raw == node.expanded:
+            plain = int(node.value) if node.value.is_integer() and abs(node.value) < _EXACT else node.value
+            message = f"{node.raw} is the number {plain} here, and a text to a reader of YAML 1.1"
+            yield node.place.warning("yaml-exponent", message, f'write {plain}, or "{node.raw}" for the text')
         if node.plain and isinstance(node.value, int) and has_leading_zero(node.raw):
             message = f"{node.raw} is the number {node.value}; its zeros are lost"
             yield node.place.warning("leading-zero", message, f'put it in quotes to keep them: "{node.raw}"')
 
 
-def _old_booleans(arguments: Node) -> Iterator[Problem]:
+def _old_types(arguments: Node) -> Iterator[Problem]:
+    """Arguments that are texts, and were something else to YAML 1.1."""
     for node in _scalars(arguments):
-        if node.plain and node.raw in _WORDS:
+        if not node.plain or not isinstance(node.value, str):
+            continue
+        quoted = f'put it in quotes to say so: "{node.raw}"'
+        if SEXAGESIMAL.fullmatch(node.raw):
+            message = f"{node.raw} is a text in YAML 1.2, and was a number in YAML 1.1"
+            yield node.place.warning("yaml-time", message, quoted)
+        elif DATE.fullmatch(node.raw):
+            yield node.place.warning("yaml-date", f"{node.raw} is passed as a text, JSON has no dates", quoted)
+        elif GROUPED.fullmatch(node.raw):
+            message = f"{node.raw} is a text in YAML 1.2, and was a number in YAML 1.1"
+            remedy = f'write {node.raw.replace("_", "")}, or "{node.raw}" in quotes'
+            yield node.place.warning("yaml-underscore", message, remedy)
+        elif node.raw in _WORDS:
             message = f"{node.raw} is a text in YAML 1.2, not a boolean"
             yield node.place.warning("yaml-boolean", message, f'write {_WORDS[node.raw]}, or "{node.raw}" in quotes')
 

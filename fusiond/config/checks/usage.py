@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fusiond.config.checks.walk import names, task_policies
-from fusiond.config.diff import serves
 from fusiond.config.model import DEFAULT_QUEUE
 
 if TYPE_CHECKING:
@@ -39,9 +38,9 @@ def _policies(root: Node) -> Iterator[Problem]:
 def _queues(root: Node, config: Config) -> Iterator[Problem]:
     filled = {task.queue for task in config.tasks.values()}
     declared = set(names(root, "queues"))
+    served = {queue for group in config.workers.values() for queue in group.queues}
     for name in sorted(declared | filled):
-        served = any(serves(group, name) for group in config.workers.values())
-        if not served and config.workers:
+        if config.workers and not served & {name, "*"}:
             place = root.nearest("queues", name) if name in declared else _first_task(root, config, name)
             message = f"no worker group serves queue {name!r}: its jobs wait for ever"
             yield place.warning("unserved-queue", message, "add it to the queues of a group")

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fusiond.config.checks.walk import named, task_policies
-from fusiond.config.diff import serves
+from fusiond.config.checks.walk import task_policies
 from fusiond.config.units import seconds, written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from fusiond.config.model import Config, RetryPolicy, WorkerGroup
+    from fusiond.config.model import Config, Task, WorkerGroup
     from fusiond.config.nodes import Node
     from fusiond.config.problems import Problem
 
@@ -22,8 +21,7 @@ def check(root: Node, config: Config) -> Iterator[Problem]:
     yield from _drains(root, config)
     yield from _priorities(root, config)
     yield from _keywords(root, config)
-    for name, node in named(root, "retry_policies"):
-        yield from _policy(node, config.retry_policies[name])
+    yield from _expiries(root)
 
 
 def _timeouts(root: Node) -> Iterator[Problem]:
@@ -44,9 +42,12 @@ def _timeouts(root: Node) -> Iterator[Problem]:
 
 def _drains(root: Node, config: Config) -> Iterator[Problem]:
     """A shutdown that kills jobs which their timeout would let run. Silent where the file chose neither of the two."""
+    longest_of: dict[str, Task] = {}
+    for task in sorted(config.tasks.values(), key=lambda task: task.timeout.hard):
+        longest_of[task.queue] = longest_of["*"] = task
     for name, group in config.workers.items():
-        tasks = [task for task in config.tasks.values() if serves(group, task.queue)]
-        longest = max(tasks, key=lambda task: task.timeout.hard, default=None)
+        served = [longest_of[queue] for queue in group.queues if queue in longest_of]
+        longest = max(served, key=lambda task: task.timeout.hard, default=None)
         if longest is None or group.drain_timeout >= longest.timeout.hard:
             continue
         if not _chosen(root, group, longest.name, longest.queue):
@@ -89,17 +90,8 @@ def _keywords(root: Node, config: Config) -> Iterator[Problem]:
             yield place.error("keyword-taken", message, "rename one of the two")
 
 
-def _policy(node: Node, policy: RetryPolicy) -> Iterator[Problem]:
-    if policy.backoff == "list":
-        for key in ("delay", "max_delay"):
-            if key in node.keys:
-                message = f"{key} has no effect beside a list of delays"
-                yield node.keys[key].warning("ignored-key", message, "remove it")
-    elif policy.backoff == "fixed":
-        if "max_delay" in node.keys:
-            yield node.keys["max_delay"].warning("ignored-key", "max_delay has no effect on a fixed delay", "remove it")
-    elif policy.delay > policy.max_delay:
-        message = f"the delay {written(policy.delay)} is above max_delay, {written(policy.max_delay)}, which cuts it"
-        yield node.nearest("delay").warning(
-            "delay-above-max", message, f"write max_delay: {written(policy.delay)} or more"
-        )
+def _expiries(root: Node) -> Iterator[Problem]:
+    for _, policies in task_policies(root):
+        node = policies.get("expires")
+        if node is not None and isinstance(node.value, str) and seconds(node.value) == 0:
+            yield node.place.error("out-of-range", "with expires: 0s no job ever begins", "write 1s or more, or null")

@@ -42,3 +42,14 @@ def _existing(root: Node, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ..
     node = root.get(*path)
     if node is not None:
         yield path, node
+
+
+def policy_of(root: Node, task: str, queue: str, key: str) -> Node | None:
+    """Where a task's value comes from: the task, its queue's defaults, `defaults.tasks`; None: from the model."""
+    paths = (("tasks", task), ("queues", queue, "defaults"), ("defaults", "tasks"))
+    return next((node for path in paths if (node := root.get(*path, key)) is not None), None)
+
+
+def setting_of(root: Node, group: str, key: str) -> Node | None:
+    """Where a group's value comes from: the group, `defaults.workers`; None: from the model."""
+    return root.get("workers", group, key) or root.get("defaults", "workers", key)

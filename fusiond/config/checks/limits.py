@@ -1,0 +1,64 @@
+"""What this machine and its kernel bound: memory, a socket's path, directories that lie on one another."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from fusiond.config.checks.walk import setting_of
+from fusiond.config.quota import memory_limit
+from fusiond.config.units import written_size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fusiond.config.model import Config
+    from fusiond.config.nodes import Node, Place
+    from fusiond.config.problems import Problem
+
+#: bytes of sun_path, its closing NUL aside
+_LONGEST_SOCKET: Final = 107
+#: the longest name that paths.py appends to the runtime directory
+_SOCKET: Final = "/redis/redis.sock"
+
+
+def check(root: Node, config: Config) -> Iterator[Problem]:
+    """Each value that is beyond what there is."""
+    yield from _memory(root, config, memory_limit())
+    yield from _sockets(root, config)
+    state, runtime = config.state_directory, config.runtime_directory
+    if state is not None and state == runtime and (node := root.get("runtime_directory")) is not None:
+        message = "state_directory and runtime_directory are one: their redis/ would be one, too"
+        yield node.place.error("same-directory", message, "write another directory")
+
+
+def _memory(root: Node, config: Config, available: int) -> Iterator[Problem]:
+    """The sum over all groups of what their children may grow to."""
+    shares = {name: group.processes * group.max_memory for name, group in config.workers.items() if group.max_memory}
+    total = sum(shares.values())
+    if total > available:
+        largest = max(shares, key=lambda name: shares[name])
+        node = setting_of(root, largest, "max_memory")
+        terms = " + ".join(
+            f"{config.workers[name].processes} × {written_size(share // config.workers[name].processes)}"
+            for name, share in shares.items()
+        )
+        message = f"max_memory comes to {written_size(total)} ({terms}), and this machine has {written_size(available)}"
+        place = node.place if node is not None else root.nearest("workers", largest)
+        yield place.warning("memory-above-host", message, "lower max_memory or processes")
+
+
+def _sockets(root: Node, config: Config) -> Iterator[Problem]:
+    runtime, url = root.get("runtime_directory"), root.get("broker", "url")
+    if runtime is not None and config.runtime_directory is not None:
+        yield from _socket(runtime.place, config.runtime_directory + _SOCKET)
+    if url is not None and config.broker.url.startswith("unix:"):
+        yield from _socket(url.place, urlsplit(config.broker.url).path)
+
+
+def _socket(place: Place, path: str) -> Iterator[Problem]:
+    length = len(os.fsencode(path))
+    if length > _LONGEST_SOCKET:
+        message = f"the socket's path would be {length} bytes long, and Linux takes {_LONGEST_SOCKET}"
+        yield place.error("socket-path-too-long", message, "write a shorter directory, such as /run/fusiond")

@@ -1,0 +1,92 @@
+"""
+The systemd unit that runs the daemon: how long it lets a stop take.
+
+systemd kills whatever is left after TimeoutStopSec, so a longer `drain_timeout` never ends as it says. Where this
+machine has no unit of the name, and none is given, there is nothing to compare.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from fusiond.config.units import written
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fusiond.config.model import Config
+    from fusiond.config.nodes import Node
+    from fusiond.config.problems import Problem
+
+NAME: Final = "fusiond.service"
+#: where systemd looks, the first one wins
+DIRECTORIES: Final = tuple(map(Path, ("/etc/systemd/system", "/run/systemd/system", "/usr/lib/systemd/system")))
+#: s: what a stop takes beside the drain: settling, and the embedded server's last write
+_SETTLING, _EMBEDDED = 15.0, 30.0
+#: s: systemd's own DefaultTimeoutStopSec
+_DEFAULT: Final = 90.0
+_SECONDS: Final = {
+    **dict.fromkeys(("us", "usec", "µs"), 1e-6),
+    **dict.fromkeys(("ms", "msec"), 1e-3),
+    **dict.fromkeys(("", "s", "sec", "second", "seconds"), 1.0),
+    **dict.fromkeys(("m", "min", "minute", "minutes"), 60.0),
+    **dict.fromkeys(("h", "hr", "hour", "hours"), 3600.0),
+    **dict.fromkeys(("d", "day", "days"), 86400.0),
+}
+_SPAN: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([a-zµ]*)\s*")
+_STOP: Final = re.compile(r"^\s*Timeout(?:Stop)?Sec\s*=\s*(.*?)\s*$", re.MULTILINE)
+
+
+def check(root: Node, config: Config, unit: Path | None = None) -> Iterator[Problem]:
+    """
+    Each group whose drain the unit cuts short.
+
+    Args:
+        root: where each value was written.
+        config: the resolved values.
+        unit: the unit file; None: the one that this machine has, if it has one.
+    """
+    path = unit or installed()
+    stop = timeout_stop(path) if path is not None else None
+    if path is None or stop is None:
+        return
+    extra = _SETTLING + (_EMBEDDED if config.broker.url == "embedded" else 0)
+    for name, group in config.workers.items():
+        if group.drain_timeout + extra > stop:
+            message = (
+                f"workers.{name}: systemd kills the daemon {written(stop)} after a stop (TimeoutStopSec in {path}), "
+                f"before a drain of {written(group.drain_timeout)} and its end are over"
+            )
+            remedy = f"write TimeoutStopSec={math.ceil(group.drain_timeout + extra)} in a drop-in of the unit"
+            yield root.nearest("workers", name, "drain_timeout").warning("drain-above-stop", message, remedy)
+
+
+def installed(directories: tuple[Path, ...] | None = None) -> Path | None:
+    """The unit file of this machine."""
+    paths = (directory / NAME for directory in directories or DIRECTORIES)
+    return next((path for path in paths if path.is_file()), None)
+
+
+def timeout_stop(path: Path) -> float | None:
+    """The seconds of TimeoutStopSec in a unit and its drop-ins, the last one wins; None where it cannot be read."""
+    try:
+        texts = [path.read_text()]
+        for directory in {path.parent, *(DIRECTORIES if path.parent in DIRECTORIES else ())}:
+            texts += [dropin.read_text() for dropin in sorted((directory / f"{path.name}.d").glob("*.conf"))]
+    except (OSError, UnicodeDecodeError):
+        return None
+    written_last = [value for text in texts for value in _STOP.findall(text)]
+    return _span(written_last[-1]) if written_last else _DEFAULT
+
+
+def _span(text: str) -> float | None:
+    """`90`, `1min 30s`, `infinity`; None where it is none."""
+    if text in ("infinity", "0"):
+        return math.inf
+    parts = _SPAN.findall(text)
+    if not parts or _SPAN.sub("", text) or any(unit not in _SECONDS for _, unit in parts):
+        return None
+    return sum(float(number) * _SECONDS[unit] for number, unit in parts)
