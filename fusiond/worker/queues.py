@@ -56,9 +56,11 @@ class Queues:
         for name in names:
             credit[name] += want * self._weights[name] / total
         counts = {name: max(0, int(credit[name])) for name in names}
-        rest = want - sum(counts.values())
-        for name in sorted(names, key=lambda name: counts[name] - credit[name])[: max(0, rest)]:
-            counts[name] += 1
+        # Credit from when other queues were open may add up to more or less than there is to share.
+        while (rest := want - sum(counts.values())) > 0:
+            counts[max(names, key=lambda name: credit[name] - counts[name])] += 1
+        for _ in range(-rest):
+            counts[max(names, key=lambda name: (counts[name] > 0, counts[name] - credit[name]))] -= 1
         for name in names:
             credit[name] = min(1.0, max(-1.0, credit[name] - counts[name]))
         return [(name, count) for name, count in counts.items() if count]

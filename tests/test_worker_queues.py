@@ -1,0 +1,113 @@
+"""From which queue how much is claimed: never more than asked for, fair over time, nothing from a dry queue."""
+
+from collections import Counter
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fusiond.worker.queues import Queues
+
+NAMES = ["a", "b", "c", "d"]
+WEIGHTS = st.fixed_dictionaries({name: st.integers(1, 20) for name in NAMES})
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["open", "dry", "claim"]), st.sampled_from(NAMES), st.integers(0, 3) | st.integers(0, 600)
+    ),
+    max_size=60,
+)
+
+
+@given(st.sampled_from(["round_robin", "strict", "weighted"]), WEIGHTS, STEPS)
+def test_shares_are_of_open_queues_and_add_up(order, weights, steps):
+    """Whatever was opened, dried and claimed before: `want` in all where a queue is open, each share above nothing."""
+    queues = Queues(NAMES, order, weights)
+    open_ = set(NAMES)
+    for what, name, want in steps:
+        if what == "claim":
+            shares = queues.shares(want)
+            assert sum(count for _, count in shares) == (want if open_ else 0)
+            assert {name for name, _ in shares} <= open_
+            assert all(count > 0 for _, count in shares)
+            assert len({name for name, _ in shares}) == len(shares)
+        elif what == "open":
+            queues.open(name)
+            open_.add(name)
+        else:
+            queues.dry(name)
+            open_.discard(name)
+
+
+@given(WEIGHTS, st.lists(st.integers(1, 40), min_size=200, max_size=200))
+def test_weights_hold_over_time(weights, wants):
+    """With every queue full each gets its weight's share, however small the claims are."""
+    queues = Queues(NAMES, "weighted", weights)
+    got = Counter()
+    for want in wants:
+        for name, count in queues.shares(want):
+            got[name] += count
+    total = sum(weights.values())
+    for name in NAMES:
+        assert abs(got[name] - sum(wants) * weights[name] / total) <= 4
+
+
+@pytest.mark.parametrize("want", [1, 2, 3, 7])
+def test_round_robin_starves_nobody(want):
+    """Equal shares, also of claims for one job."""
+    queues = Queues(NAMES, "round_robin", {"a": 100})
+    got = Counter()
+    for _ in range(400):
+        for name, count in queues.shares(want):
+            got[name] += count
+    assert max(got.values()) - min(got.values()) <= 4
+    assert set(got) == set(NAMES)
+
+
+def test_strict_asks_the_first_that_is_open():
+    """The next one only once it is dry, and the first again as soon as it may have jobs."""
+    queues = Queues(NAMES, "strict", {})
+    assert queues.shares(5) == [("a", 5)]
+    queues.dry("a")
+    assert queues.shares(5) == [("b", 5)]
+    queues.open("a")
+    assert queues.shares(5) == [("a", 5)]
+
+
+def test_a_dry_queue_is_asked_again_when_opened():
+    """By its name, or with all; a name that is not served is nothing."""
+    queues = Queues(["a"], "round_robin", {})
+    queues.dry("a")
+    assert queues.shares(5) == []
+    queues.open("z")
+    assert queues.shares(5) == []
+    queues.open_all()
+    assert queues.shares(5) == [("a", 5)]
+
+
+def test_a_queue_that_was_dry_does_not_catch_up():
+    """It gets its share from then on, not what it missed."""
+    queues = Queues(["a", "b"], "round_robin", {})
+    queues.dry("b")
+    for _ in range(100):
+        queues.shares(3)
+    queues.open("b")
+    got = Counter()
+    for _ in range(10):
+        for name, count in queues.shares(1):
+            got[name] += count
+    assert abs(got["a"] - got["b"]) <= 4
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_credit_asks_for_no_more_than_there_is_to_share(seed):
+    """Small claims, while queues of all weights go dry and come back, are never exceeded."""
+    rand = Random(seed)
+    for _ in range(100):
+        names = "abcdef"[: rand.randint(2, 6)]
+        queues = Queues(names, "weighted", {name: rand.choice([1, 1, 2, 7, 20]) for name in names})
+        for _ in range(40):
+            rand.choice([queues.dry, queues.open, queues.open])(rand.choice(names))
+            want = rand.choice([1, 1, 1, 2, 3])
+            shares = queues.shares(want)
+            assert sum(count for _, count in shares) == (want if shares else 0)
