@@ -38,6 +38,8 @@ def load(path: str) -> Callable[..., Any]:
             raise TaskError(
                 "TASK_NOT_FOUND", f"{path}: module '{module.__name__}' has no '{'.'.join(names)}'"
             ) from None
+        except Exception as error:  # a module's own __getattr__ may raise anything
+            raise _failed(module.__name__, error) from error
     if not callable(found):
         raise TaskError("TASK_NOT_FOUND", f"{path}: is a {type(found).__name__}, not a function")
     return found  # type: ignore[no-any-return]
@@ -63,10 +65,16 @@ def _module_of(path: str) -> tuple[Any, list[str]]:
 
 
 def _failed(name: str, error: BaseException) -> TaskError:
-    return TaskError("IMPORT_ERROR", f"module '{name}' failed to import: {type(error).__name__}: {error}")
+    try:
+        why = str(error)
+    except Exception:  # noqa: BLE001 - an exception may fail to describe itself
+        why = "(no description)"
+    return TaskError("IMPORT_ERROR", f"module '{name}' failed to import: {type(error).__name__}: {why}")
 
 
-def may_retry(error: BaseException, retry_on: Sequence[str], give_up_on: Sequence[str], also: str = "") -> bool:
+def may_retry(
+    error: BaseException, retry_on: Sequence[str], give_up_on: Sequence[str], also: str | None = None
+) -> bool:
     """
     Whether a policy's exception names allow another attempt.
 
@@ -76,7 +84,7 @@ def may_retry(error: BaseException, retry_on: Sequence[str], give_up_on: Sequenc
     return not _matches(error, give_up_on, also) and (not retry_on or _matches(error, retry_on, also))
 
 
-def _matches(error: BaseException, names: Sequence[str], also: str) -> bool:
+def _matches(error: BaseException, names: Sequence[str], also: str | None) -> bool:
     bases = type(error).__mro__
     return any(name == also or _loaded(name) in bases for name in names)
 
@@ -90,7 +98,8 @@ def _loaded(name: str) -> Any:
         found: Any = sys.modules.get(".".join(parts[:cut]))
         if found is not None:
             for part in parts[cut:]:
-                found = getattr(found, part, None)
+                # Not getattr: a lazy module would import it now, and its own __getattr__ may raise anything.
+                found = getattr(found, "__dict__", {}).get(part)
             return found
     return None
 

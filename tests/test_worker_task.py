@@ -1,0 +1,153 @@
+"""From a path to a function, and from an exception to another attempt."""
+
+import sys
+import types
+import uuid
+
+import pytest
+
+from fusiond.worker.task import TaskError, load, may_retry
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """Makes a module from its text; gives its name, which no other test has."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    made = []
+
+    def make(text, name=None):
+        name = name or f"m{uuid.uuid4().hex}"
+        (tmp_path / f"{name}.py").write_text(text)
+        made.append(name)
+        return name
+
+    yield make
+    for name in made:
+        sys.modules.pop(name, None)
+
+
+def refusal(path):
+    with pytest.raises(TaskError) as caught:
+        load(path)
+    return caught.value.code, str(caught.value)
+
+
+def test_a_function_a_method_a_builtin(module):
+    """The longest module that can be imported, then names inside it."""
+    name = module("class A:\n    class B:\n        @staticmethod\n        def f(): return 1\ndef g(): return 2\n")
+    assert load(f"{name}.A.B.f")() == 1
+    assert load(f"{name}.g")() == 2
+    assert load("os.path.join") is __import__("os").path.join
+
+
+def test_no_such_module():
+    """The path is wrong from its module on."""
+    assert refusal("no_such.module.f")[0] == "IMPORT_ERROR"
+    code, message = refusal("no_such_at_all")
+    assert code == "IMPORT_ERROR"
+    assert "no_such_at_all" in message
+
+
+def test_no_such_name(module):
+    """The module is there, the function is not."""
+    name = module("x = 1")
+    code, message = refusal(f"{name}.f")
+    assert (code, name in message, "'f'" in message) == ("TASK_NOT_FOUND", True, True)
+
+
+def test_not_callable(module):
+    """The name is there and is no function."""
+    code, message = refusal(module("x = 1") + ".x")
+    assert code == "TASK_NOT_FOUND"
+    assert "int" in message
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("import no_such_need", "no_such_need"),
+        ("1 / 0", "ZeroDivisionError"),
+        ("def f(:", "SyntaxError"),
+        ("import sys; sys.exit(3)", "SystemExit"),
+        ("class E(Exception):\n    def __str__(self): raise E\nraise E", "E"),
+        ("def __getattr__(name): raise KeyError(name)", "KeyError"),
+    ],
+)
+def test_the_modules_own_import_failed(module, text, words):
+    """It is there, and is at fault itself: told apart from a path that is wrong, with what went wrong."""
+    name = module(text)
+    code, message = refusal(f"{name}.f")
+    assert code == "IMPORT_ERROR"
+    assert name in message
+    assert words in message
+
+
+# -- retries ----------------------------------------------------------------------------------------------------------
+
+
+class Deep(ConnectionResetError):  # noqa: N818 - as people name them
+    class Nested(Exception):  # noqa: N818
+        pass
+
+
+@pytest.fixture
+def shelf(monkeypatch):
+    """A loaded module that re-exports a class of another."""
+    shelf = types.ModuleType("shelf")
+    shelf.Again = Deep
+    shelf.number = 7
+    monkeypatch.setitem(sys.modules, "shelf", shelf)
+    return shelf
+
+
+@pytest.mark.parametrize("name", ["ConnectionResetError", "ConnectionError", "OSError", "Exception", "BaseException"])
+def test_names_match_along_the_bases(name):
+    """A built-in's bare name, whichever base it is."""
+    assert may_retry(Deep(), [name], [])
+
+
+@pytest.mark.parametrize("name", ["TimeoutError", "ValueError", "int", "print", "no_such_name", "", "."])
+def test_other_names_do_not_match(name):
+    """Nor does what is no exception, or nothing at all."""
+    assert not may_retry(Deep(), [name], [])
+
+
+def test_a_re_exported_name_matches(shelf):
+    """Under the name by which its module is known."""
+    assert may_retry(Deep(), ["shelf.Again"], [])
+    assert not may_retry(ValueError(), ["shelf.Again"], [])
+    assert may_retry(Deep.Nested(), ["shelf.Again.Nested"], [])
+    assert not may_retry(Deep(), ["shelf.number", "shelf.nothing", "shelf.number.real"], [])
+
+
+def test_nothing_is_imported_for_a_name():
+    """A module that is not loaded cannot have raised it."""
+    sys.modules.pop("antigravity", None)
+    assert not may_retry(Deep(), ["antigravity.Error"], [])
+    assert "antigravity" not in sys.modules
+
+
+def test_a_lazy_module_is_left_alone(shelf):
+    """Its __getattr__ would import, and may raise anything."""
+    asked = []
+    shelf.__getattr__ = lambda name: asked.append(name) or 1 / 0
+    assert not may_retry(Deep(), ["shelf.Other"], [])
+    assert asked == []
+
+
+def test_giving_up_wins():
+    """Over retry_on, and over no retry_on."""
+    assert not may_retry(Deep(), ["ConnectionError"], ["OSError"])
+    assert not may_retry(Deep(), [], ["OSError"])
+    assert may_retry(Deep(), [], ["ValueError"])
+
+
+def test_no_names_mean_every_exception():
+    """Of whatever kind."""
+    assert may_retry(SystemExit(), [], [])
+
+
+def test_a_name_that_matches_as_well():
+    """A soft timeout is no TimeoutError, and yet it is one to the policy."""
+    assert may_retry(KeyboardInterrupt(), ["TimeoutError"], [], also="TimeoutError")
+    assert not may_retry(KeyboardInterrupt(), [], ["TimeoutError"], also="TimeoutError")
