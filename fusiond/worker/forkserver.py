@@ -35,7 +35,7 @@ from . import child, task, wire
 # From <linux/prctl.h>.
 PR_SET_CHILD_SUBREAPER = 36
 #: characters of one import failure, and failures that are told; a packet has its limit
-MAX_PROBLEM, MAX_PROBLEMS = 500, 100
+MAX_PROBLEM, MAX_PROBLEMS = 500, 30
 
 
 def main(control: int, setup: dict[str, Any]) -> None:
@@ -56,6 +56,8 @@ def main(control: int, setup: dict[str, Any]) -> None:
     sys.path[:] = [setup["directory"], *(path for path in sys.path if path)]
     tasks = task.Tasks(json.dumps(setup["table"]).encode())
     problems = preload(tasks, setup["preload"])
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()  # half a line would be printed by each child anew
     if setup["fork"]:
         rehearse()
     server = ForkServer(sock, tasks, setup["fork"])
