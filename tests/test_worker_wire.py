@@ -1,0 +1,168 @@
+"""What dispatcher and child share: frames in any cut, hostile bytes, and the page's agreement on what may begin."""
+
+import contextlib
+import mmap
+import os
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fusiond.worker import wire
+
+BYTES = st.binary(max_size=200)
+JOBS = st.builds(
+    wire.JobMessage,
+    serial=st.integers(0, 2**64 - 1),
+    attempt=st.integers(0, 2**32 - 1),
+    id=BYTES,
+    task=BYTES,
+    header=BYTES,
+    args=BYTES,
+)
+OUTCOMES = st.builds(
+    wire.OutcomeMessage,
+    serial=st.integers(0, 2**64 - 1),
+    kind=st.sampled_from([wire.FINISHED, wire.FAILED, wire.RETURNED]),
+    retry=st.booleans(),
+    duration=st.floats(0, 1e8),
+    payload=BYTES,
+)
+
+
+def parts(data, cuts):
+    """The bytes, cut at these places."""
+    places = sorted({min(cut, len(data)) for cut in cuts} | {0, len(data)})
+    return [data[start:end] for start, end in pairwise(places)]
+
+
+@given(st.lists(JOBS, max_size=6))
+def test_jobs_come_out_as_they_went_in(jobs):
+    """A JOBS body says what was put into it, in its order."""
+    frame = wire.jobs_frame(jobs)
+    kind, start, end = wire.cut(frame, 0)
+    assert (kind, end) == (wire.JOBS, len(frame))
+    assert list(wire.read_jobs(frame[start:end])) == jobs
+
+
+@given(st.lists(st.lists(OUTCOMES, max_size=4), max_size=4), st.lists(st.integers(0, 3000)))
+def test_a_stream_may_be_cut_anywhere(batches, cuts):
+    """Frames come out whole and in order, however the stream is cut."""
+    reader = wire.FrameReader()
+    stream = b"".join(wire.outcomes_frame(batch) for batch in batches)
+    found = [frame for part in parts(stream, cuts) for frame in reader.feed(part)]
+    assert [kind for kind, _ in found] == [wire.OUTCOMES] * len(batches)
+    assert [list(wire.read_outcomes(body)) for _, body in found] == batches
+
+
+@given(st.lists(OUTCOMES, min_size=1, max_size=3), st.data())
+def test_a_cut_body_is_refused_or_shorter(batch, data):
+    """A body that ends too early gives a WireError, never an outcome that was not sent."""
+    body = wire.outcomes_frame(batch)[5:]
+    short = body[: data.draw(st.integers(0, len(body) - 1))]
+    found = []
+    try:
+        found.extend(wire.read_outcomes(short))
+    except wire.WireError:
+        return
+    assert found == batch[: len(found)]
+    assert len(found) < len(batch)
+
+
+@given(st.binary(max_size=400))
+def test_hostile_bytes_raise_nothing_else(data):
+    """Whatever a child sends is frames or a WireError; whatever a frame holds is outcomes or a WireError."""
+    try:
+        for kind, body in wire.FrameReader().feed(data):
+            assert len(kind) == 1
+            list(wire.read_outcomes(body))
+    except wire.WireError:
+        pass
+
+
+@given(st.binary(max_size=400))
+def test_hostile_jobs_raise_nothing_else(data):
+    """The same of jobs."""
+    with contextlib.suppress(wire.WireError):
+        list(wire.read_jobs(data))
+
+
+def test_a_frame_above_the_limit_is_refused_before_it_is_there():
+    """Its length is enough; nothing is gathered for it."""
+    with pytest.raises(wire.WireError, match="above"):
+        list(wire.FrameReader().feed(b"O" + (wire.MAX_FRAME + 1).to_bytes(4, "little")))
+
+
+@pytest.mark.parametrize("duration", [float("nan"), float("inf"), -1.0, 1e12])
+def test_a_duration_that_is_none_is_refused(duration):
+    """It would spoil what the dispatcher knows of run times."""
+    body = wire.outcomes_frame([wire.OutcomeMessage(1, wire.FINISHED, False, duration, b"")])[5:]
+    with pytest.raises(wire.WireError):
+        list(wire.read_outcomes(body))
+
+
+def test_a_payload_above_the_limit_is_refused():
+    """A child bounds its results itself; one that does not is hostile."""
+    body = wire.outcomes_frame([wire.OutcomeMessage(1, wire.FINISHED, False, 0.0, bytes(wire.MAX_PAYLOAD + 1))])[5:]
+    with pytest.raises(wire.WireError):
+        list(wire.read_outcomes(body))
+
+
+# -- the page ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pages():
+    """The page of one slot, mapped by both sides."""
+    fd = os.memfd_create("page")
+    os.ftruncate(fd, wire.PAGE_BYTES)
+    both = wire.Page(fd), wire.Page(fd)
+    os.close(fd)
+    yield both
+    for page in both:
+        page.close()
+
+
+def test_a_job_begins_only_while_it_may(pages):
+    """Before its deadline; not at it, not after it, not once it is taken back, and not without leave."""
+    ours, theirs = pages
+    ours.allow(7, 1000)
+    assert theirs.begin(7, 999)
+    assert not theirs.begin(7, 1000)
+    ours.allow(7, 0)
+    assert not theirs.begin(7, 1)
+    assert not theirs.begin(8, 1)
+
+
+def test_the_mark_is_seen_by_the_other_side(pages):
+    """Also of a job that was found taken back: it is not waiting any more."""
+    ours, theirs = pages
+    ours.allow(5, 100)
+    theirs.begin(5, 42)
+    assert (ours.begun, ours.begun_at) == (5, 42)
+    theirs.begin(6, 43)
+    assert ours.begun == 6
+
+
+@given(st.sets(st.integers(1, 2**60), max_size=20), st.integers(0, 2**60))
+def test_leave_is_given_to_one_serial(serials, other):
+    """Neighbours in the ring do not get each other's leave."""
+    page = mmap.mmap(-1, wire.PAGE_BYTES)
+    words = memoryview(page).cast("Q")
+    one = wire.Page.__new__(wire.Page)
+    one._map, one.words = page, words
+    taken = {serial % wire.RING for serial in serials}
+    for serial in serials:
+        one.allow(serial, 100)
+    if other % wire.RING not in taken:
+        assert not one.begin(other, 1)
+    one.close()
+
+
+def test_the_ring_fits_the_page():
+    """And holds two batches, so that no job's word is another's while both are out."""
+    from fusiond.worker.runtimes import DEPTH
+
+    assert 8 * (8 + wire.RING) <= wire.PAGE_BYTES
+    assert wire.RING >= 2 * DEPTH
