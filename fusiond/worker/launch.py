@@ -129,7 +129,7 @@ def read_environment(text: str) -> dict[str, str]:
     for raw in text.splitlines():
         line = raw.strip()
         name, equals, value = line.partition("=")
-        if equals and line[0] not in "#;":
+        if equals and line[0] not in "#;=":
             bare = value.strip()
             quoted = len(bare) >= 2 and bare[0] == bare[-1] and bare[0] in "'\""
             result[name.strip()] = bare[1:-1] if quoted else bare

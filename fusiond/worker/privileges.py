@@ -42,8 +42,8 @@ def main(arguments: list[str]) -> None:
         # After the uid: setresuid clears it. The fork server ignores it once it can notice by itself.
         _prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
         os.execvpe(request["argv"][0], request["argv"], request["environment"])
-    except OSError as error:
-        print(f"{request['argv'][0]}: {error.strerror}", file=sys.stderr)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the environment
+        print(f"{request['argv'][0]}: {getattr(error, 'strerror', None) or error}", file=sys.stderr)
         sys.exit(EXIT_CANNOT_EXECUTE)
 
 
