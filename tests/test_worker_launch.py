@@ -1,0 +1,130 @@
+"""What a fork server is started with: environment, its files, descriptors."""
+
+import json
+import os
+import pwd
+from pathlib import Path
+
+import pytest
+
+from fusiond.config.model import Config, Task, WorkerGroup
+from fusiond.worker.launch import environment, launch, memory_file, read_environment, serves, table
+
+
+def test_environment_files():
+    """NAME=VALUE as systemd reads it: comments, blank lines, one pair of quotes, no expansion."""
+    text = "\n".join(  # noqa: FLY002
+        [
+            "# comment", "; comment", "", "A=1", " B = two ", "C='a b'", 'D="a#b"', "E=", "F=a=b", "no equals",
+            "G='", "H=\"a'", "I=$A", "A=again",
+        ]
+    )  # fmt: skip
+    assert read_environment(text) == {
+        "A": "again", "B": "two", "C": "a b", "D": "a#b", "E": "", "F": "a=b", "G": "'", "H": "\"a'", "I": "$A",
+    }  # fmt: skip
+
+
+def test_an_empty_name_is_nothing():
+    """A line that begins with = is no variable; the kernel would take it, and nothing could read it."""
+    assert read_environment("=x\n==\n") == {}
+
+
+def test_environment_wins_nearest_first(tmp_path):
+    """Own variables over files, later files over earlier ones, files over what is passed on, that over the rest."""
+    for name, text in (("one", "A=one\nB=one\nC=one\nD=one"), ("two", "B=two\nC=two")):
+        (tmp_path / name).write_text(text)
+    group = WorkerGroup(
+        "g",
+        environment={"C": "own"},
+        environment_file=(str(tmp_path / "one"), str(tmp_path / "two")),
+        pass_environment=("D", "E_*"),
+    )
+    found = environment(group, {"D": "daemon", "E_1": "e", "SECRET": "s", "PATH": "/p", "TZ": "Z", "HOME": "/h"})
+    assert {
+        "A": "one",
+        "B": "two",
+        "C": "own",
+        "D": "one",
+        "E_1": "e",
+        "PATH": "/p",
+        "TZ": "Z",
+    }.items() <= found.items()
+    assert "SECRET" not in found
+    assert found["HOME"] == pwd.getpwnam(found["USER"]).pw_dir
+
+
+def test_environment_of_another_user():
+    """HOME and USER are the group's."""
+    found = environment(WorkerGroup("g", user="nobody"), {"HOME": "/root", "USER": "root"})
+    assert found["USER"] == found["LOGNAME"] == "nobody"
+    assert found["HOME"] != "/root"
+
+
+def test_environment_file_that_is_missing(tmp_path):
+    """Says which."""
+    with pytest.raises(OSError, match="nowhere"):
+        environment(WorkerGroup("g", environment_file=(str(tmp_path / "nowhere"),)), {})
+
+
+@pytest.mark.parametrize(("queues", "served"), [(("*",), True), (("a", "q"), True), (("a",), False), ((), False)])
+def test_serves(queues, served):
+    """By its name, or all of them."""
+    assert serves(WorkerGroup("g", queues=queues), "q") == served
+
+
+def test_table_is_json():
+    """And has a row for each task."""
+    made = json.loads(json.dumps(table(Config(tasks={"t": Task("t", "m.f")}), WorkerGroup("g", max_jobs=3))))
+    assert made["tasks"]["t"][:2] == ["m.f", 180.0]
+    assert (made["max_jobs"], made["max_memory"]) == (3, None)
+
+
+def test_memory_file_is_read_from_its_beginning():
+    """And is inherited by nobody who was not meant to."""
+    fd = memory_file("x", b"content")
+    try:
+        assert not os.get_inheritable(fd)
+        assert os.read(fd, 100) == b"content"
+    finally:
+        os.close(fd)
+
+
+@pytest.mark.parametrize(
+    "group",
+    [
+        WorkerGroup("g", directory="/no/such/directory"),
+        WorkerGroup("g", user="no-such-user"),
+        WorkerGroup("g", environment_file=("/no/such/file",)),
+    ],
+)
+def test_a_start_that_fails_leaves_no_descriptor(group):
+    """It is tried again and again."""
+    before = descriptors()
+    for _ in range(3):
+        with pytest.raises((OSError, LookupError)):
+            launch(Config(), group)
+    assert descriptors() == before
+
+
+def descriptors():
+    return {entry.name for entry in Path("/proc/self/fd").iterdir()}
+
+
+def test_nothing_secret_is_in_the_arguments(tmp_path):
+    """Whoever may list processes reads no variable of the group's."""
+    launched = launch(Config(), WorkerGroup("g", directory=str(tmp_path), environment={"KEY": "very-secret"}))
+    try:
+        while (packet := _receive(launched.control)) is None:
+            assert b"very-secret" not in Path(f"/proc/{launched.process.pid}/cmdline").read_bytes()
+        assert packet.startswith(b"ready")
+    finally:
+        launched.control.close()
+        os.close(launched.output)
+        assert launched.process.wait(10) == 0
+
+
+def _receive(control):
+    try:
+        return control.recv(1 << 17)
+    except BlockingIOError:
+        return None

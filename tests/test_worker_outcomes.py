@@ -1,0 +1,139 @@
+"""How an attempt ends: each thing that a child may say, and each death that it may die, by the task's policy."""
+
+import json
+import signal
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fusiond.config.model import RetryPolicy, Task
+from fusiond.worker import outcomes, wire
+from fusiond.worker.slots import Attempt, Doom
+
+TASK = Task("t", "m.f", result_ttl=5, failure_ttl=7)
+POLICY = RetryPolicy(max_attempts=3, backoff="fixed", delay=2, jitter_share=0, max_crashes=1)
+ERROR = json.dumps({"code": "EXCEPTION", "type": "E", "message": "m", "traceback": ""}).encode()
+
+
+def attempt(number=1, crashes=0, rescues=0, **fields):
+    made = Attempt("q", b"id", "token", b"t", b"[]", b"", number, crashes, rescues, 0, 0)
+    for name, value in fields.items():
+        setattr(made, name, value)
+    return made
+
+
+def said(kind, retry=False, payload=ERROR):
+    return wire.OutcomeMessage(1, kind, retry, 0.0, payload)
+
+
+def ran(one, message, policy=POLICY):
+    return outcomes.ran(one, message, TASK, policy, Random(1))
+
+
+def killed(one, doom=None, status=-9, policy=POLICY):
+    return outcomes.killed(one, doom, status, TASK, policy)
+
+
+def code(outcome):
+    return json.loads(outcome.payload)["code"]
+
+
+# -- what a child says ------------------------------------------------------------------------------------------------
+
+
+def test_finished():
+    """The result as it came, kept for result_ttl."""
+    outcome = ran(attempt(), said(wire.FINISHED, payload=b"[1]"))
+    assert outcome == (b"id", "token", "finished", 5000, 0, b"[1]", "")
+
+
+@pytest.mark.parametrize(
+    ("number", "crashes", "rescues", "kind"),
+    [
+        (1, 0, 0, "retry"),
+        (2, 0, 0, "retry"),
+        (3, 0, 0, "failed"),
+        (3, 1, 0, "retry"),
+        (4, 1, 1, "retry"),
+        (4, 1, 0, "failed"),
+    ],
+)
+def test_failed(number, crashes, rescues, kind):
+    """max_attempts counts exceptions: neither crashes nor rescues."""
+    outcome = ran(attempt(number, crashes, rescues), said(wire.FAILED, retry=True))
+    assert (outcome.kind, outcome.crash, outcome.payload) == (kind, 0, ERROR)
+    assert outcome.ms == (2000 if kind == "retry" else 7000)
+
+
+def test_failed_with_what_is_not_retried():
+    """At the first attempt."""
+    assert ran(attempt(), said(wire.FAILED, retry=False)).kind == "failed"
+
+
+@given(st.binary(max_size=50))
+def test_an_error_that_is_none_is_replaced(payload):
+    """What is stored can always be read."""
+    error = json.loads(ran(attempt(), said(wire.FAILED, payload=payload)).payload)
+    assert set(error) == {"code", "type", "message", "traceback"}
+
+
+# -- deaths -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [0, 1, -signal.SIGKILL, -signal.SIGSEGV, -99])
+@pytest.mark.parametrize(("crashes", "kind"), [(0, "retry"), (1, "failed"), (5, "failed")])
+def test_a_crash(status, crashes, kind):
+    """Counted, tried again at once, and failed above max_crashes, with what the kernel said of it."""
+    outcome = killed(attempt(9, crashes), status=status)
+    assert (outcome.kind, outcome.crash, outcome.why, code(outcome)) == (kind, 1, "crashed", "WORKER_CRASHED")
+    assert outcome.ms == (0 if kind == "retry" else 7000)
+    message = json.loads(outcome.payload)["message"]
+    assert (signal.Signals(-status).name if status in (-9, -11) else str(abs(status))) in message
+
+
+def test_a_hard_timeout():
+    """A crash with a code of its own, and the seconds."""
+    outcome = killed(attempt(hard=1.5), Doom.TIMEOUT)
+    assert (outcome.kind, outcome.crash, outcome.why, code(outcome)) == ("retry", 1, "timeout", "TIMEOUT")
+    assert "1.5 s" in json.loads(outcome.payload)["message"]
+    assert killed(attempt(crashes=1), Doom.TIMEOUT).kind == "failed"
+
+
+def test_a_broken_protocol():
+    """A crash of the job that was running."""
+    assert (killed(attempt(), Doom.HOSTILE).crash, code(killed(attempt(), Doom.HOSTILE))) == (1, "WORKER_CRASHED")
+
+
+@pytest.mark.parametrize("doom", [None, *Doom])
+def test_a_lost_lease(doom):
+    """It is somebody else's: nothing is settled, whatever else happened."""
+    assert killed(attempt(lost=True), doom) is None
+    assert killed(attempt(), Doom.LOST) is None
+
+
+@pytest.mark.parametrize("doom", [None, Doom.CANCELED, Doom.TIMEOUT, Doom.SHUTDOWN, Doom.HOSTILE])
+def test_canceled(doom):
+    """However the child of a canceled job died, the job is canceled and no crash counted."""
+    outcome = killed(attempt(canceled=True), doom)
+    assert (outcome.kind, outcome.crash, outcome.ms, code(outcome)) == ("canceled", 0, 7000, "CANCELED")
+
+
+def test_shutdown():
+    """Released at once: no attempt, no crash."""
+    assert killed(attempt(), Doom.SHUTDOWN) == (b"id", "token", "released", 0, 0, b"", "shutdown")
+
+
+# -- without a child --------------------------------------------------------------------------------------------------
+
+
+def test_released():
+    """With its delay and its reason."""
+    assert outcomes.released(attempt(), "unknown task", 5) == (b"id", "token", "released", 5000, 0, b"", "unknown task")
+
+
+def test_not_found():
+    """Names the task, whatever bytes it is made of."""
+    outcome = outcomes.not_found(attempt(task=b"\xff"), 60)
+    assert (outcome.kind, outcome.ms, code(outcome)) == ("failed", 60000, "TASK_NOT_FOUND")
