@@ -277,6 +277,8 @@ class Dispatcher:
                 self.counts[outcome.kind] += 1
 
     def _claimed(self, queue: str, want: int, nonce: str, sent: int, reply: object) -> None:
+        # Where there is less room than queues, others are open still that had no share in this round.
+        self._wake.set()
         if isinstance(reply, BrokerError):
             log.error("queue '%s': no jobs can be claimed: %s", queue, reply)
             return
@@ -284,7 +286,7 @@ class Dispatcher:
         if len(reply.jobs) < want and not reply.more:
             self._note_due(queue, reply.next_due_ms)
         else:
-            self.open(queue)
+            self.queues.open(queue)
         lease = trusted_until(sent)
         for job in reply.jobs:
             self._take(Attempt(queue, job.id, nonce, *job[1:3], job.header, *job[3:6], lease, sent))
