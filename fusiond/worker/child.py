@@ -93,6 +93,8 @@ class Child:
                 kind, start, at = found
                 if kind == wire.TABLE:
                     self._tasks.replace(buffer[start:at])
+                elif start == at:
+                    _write_all(fd, wire.outcomes_frame(()))
                 elif not self._batch(buffer[start:at]):
                     return
             buffer = buffer[at:]

@@ -2,7 +2,8 @@
 One worker group as a program: a dispatcher, and what connects it to the world.
 
 1. start     the fork server; meanwhile reach Redis, and check that it can be worked with
-2. ready     say so once every path was tried and Redis has answered; refuse if this is a reload and a path fails
+2. ready     say so once every path was tried, the first children serve and Redis has answered; if this is a reload,
+             refuse where a path fails or a child dies
 3. serve     beside: leases, wake-ups, a word about itself for `fusiond status`
 4. obey      the supervisor (apply, go, drain, leave) and signals: the first warm, the second cold
 5. end       children first, then outcomes, then good-bye
@@ -154,6 +155,8 @@ class Program:
         problems = await ready
         if problems and self._held:
             raise FusionError(f"group '{self._group.name}': {_sentence(problems)}")
+        if self._dispatcher.pool.stillborn and self._held:
+            raise FusionError(self._dispatcher.pool.stillborn)
         for task, (code, message) in problems.items():
             log.error("task '%s' cannot run: %s", task, message, extra={"code": code})
         self._link.say(**{"is": "ready"})

@@ -16,7 +16,7 @@ class Host(Protocol):
         """A child may take more."""
 
     def on_ready(self, problems: dict[str, list[str]]) -> None:
-        """A fork server has tried every path; task → [code, message] of those that cannot run."""
+        """Every path was tried, the first children serve or not; task → [code, message] of those that cannot run."""
 
     def on_start_failed(self, reason: str) -> None:
         """The fork server could not be started, or died before it was ready."""

@@ -1,7 +1,8 @@
 """
 A group's children: how many, what each may take, and when one must go.
 
-1. fork     children into slots, ahead of the jobs; again when one dies, more slowly when they die at birth
+1. fork     children into slots, ahead of the jobs; again when one dies, more slowly when they die at birth. It is
+            ready when the first ones have said that they serve, or one has not
 2. hand     pending attempts: as many to one child as fit into about 5 ms of work by recent run times
 3. watch    hard timeouts, leases, cancels; jobs stuck behind a long one are taken back and go elsewhere
 4. report   how each attempt ended, and what a death means for each that its child held
@@ -45,6 +46,8 @@ _LAST_READS = 8
 _LONG_READ = 0.005
 #: s; the longest pause between forks, or fork servers, that die at birth
 _SLOWEST = 30.0
+#: s; for the first children to say that they serve
+_ANSWER = 20.0
 
 
 class Pool:
@@ -60,6 +63,11 @@ class Pool:
         self._times = RunTimes()
         self._table, self._table_frame = 0, b""
         self._watching = False
+        #: first children that have not said yet that they serve, and what the fork server said of the tasks
+        self._asked: set[int] = set()
+        self._problems: dict[str, list[str]] | None = None
+        #: why one of the first children does not serve
+        self.stillborn = ""
         #: slots that the group's former generation still uses
         self.left = 0
         self.ending = False
@@ -97,6 +105,8 @@ class Pool:
 
     def _retire(self, slot: Slot) -> None:
         slot.retiring = True
+        self._asked.discard(slot.number)
+        self._tell_ready()
         if slot.state == State.EMPTY:
             self._remove(slot)
         elif slot.state == State.READY and not slot.outstanding:
@@ -145,16 +155,38 @@ class Pool:
             self._start_again()
 
     def on_ready(self, problems: dict[str, list[str]]) -> None:
-        """The server has loaded the tasks."""
-        self._server_ready = True
+        """The server has loaded the tasks; whether children live, the first of them show."""
+        self._server_ready, self._problems, self.stillborn = True, problems, ""
         for slot in list(self.slots.values()):
             self._introduce(slot)
-        self._host.on_ready(problems)
-        self._host.on_room()
+        self._asked = {slot.number for slot in self.slots.values() if slot.state == State.READY}
+        for number in self._asked:
+            self.slots[number].ask(self._loop)
+        self._loop.call_later(_ANSWER, self._doubt_late, problems)
+        self._tell_ready()
+
+    def _doubt_late(self, problems: dict[str, list[str]]) -> None:
+        if problems is self._problems:
+            self._doubt(f"has not said within {_ANSWER:g} s that it serves")
+
+    def _doubt(self, why: str) -> None:
+        """One of the first children does not serve: that is known now, and nobody waits for the others."""
+        if self._problems is not None:
+            self._asked.clear()
+            self.stillborn = f"group '{self.group.name}': a child {why}"
+            log.error("%s", self.stillborn)
+            self._tell_ready()
+
+    def _tell_ready(self) -> None:
+        """Once for each fork server, when nobody is waited for."""
+        if self._problems is not None and not self._asked:
+            problems, self._problems = self._problems, None
+            self._host.on_ready(problems)
+            self._host.on_room()
 
     def on_server_died(self, reason: str, *, killed: bool) -> None:
         """Every child died with it, killed and reaped by us."""
-        self._server = None
+        self._server, self._problems = None, None
         log.error("group '%s': %s", self.group.name, reason)
         for slot in list(self.slots.values()):
             if slot.state != State.EMPTY:
@@ -200,12 +232,17 @@ class Pool:
         self._empty(slot)
         self._host.on_back(back)
         slot.stillborn += 1
+        if number in self._asked:
+            self._doubt(f"cannot be forked: {reason}")
         self._replace(slot)
 
     def on_died(self, number: int, status: int) -> None:
         """The slot's child is dead and reaped."""
         slot = self.slots[number]
         self._bury(slot, status)
+        if number in self._asked:
+            how = f"ended with status {status}" if status >= 0 else f"was killed by signal {-status}"
+            self._doubt(f"{how} at its start; see its log")
         self._replace(slot)
 
     def _replace(self, slot: Slot) -> None:
@@ -352,6 +389,9 @@ class Pool:
             self._loop.remove_reader(slot.fileno())
         if slot.broken:
             self._kill_hostile(slot)
+        if slot.answered and slot.number in self._asked:
+            self._asked.discard(slot.number)
+            self._tell_ready()
         if not outcomes:
             return
         slot.output.drain()

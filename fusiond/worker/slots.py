@@ -105,6 +105,8 @@ class Slot:
     #: monotonic seconds when its child was asked for, and deaths in a row before any job
     forked: float = 0.0
     stillborn: int = 0
+    #: its child has said that it serves
+    answered: bool = False
     #: its child has closed the socket
     closed: bool = False
     #: nothing more was there to be read
@@ -144,7 +146,7 @@ class Slot:
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
         theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
         self._sock, self._reader, self._unsent = ours, wire.FrameReader(), bytearray()
-        self.doom, self.state, self.closed, self.broken = None, State.READY, False, ""
+        self.doom, self.state, self.closed, self.broken, self.answered = None, State.READY, False, "", False
         # A child may have left any number there; a new one has begun nothing.
         self.page.words[0] = self._begun = self._serial
         return theirs
@@ -168,6 +170,10 @@ class Slot:
         os.close(self.page_fd)
 
     # -- jobs ---------------------------------------------------------------------------------------------------------
+
+    def ask(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Have the child say that it serves; `answered` is true once it has."""
+        self._send(wire.jobs_frame(()), loop)
 
     def hand(self, attempts: Iterable[Attempt], table: bytes | None, loop: asyncio.AbstractEventLoop) -> None:
         """Send a batch to the child, behind a new table where it has an older one."""
@@ -224,6 +230,7 @@ class Slot:
                 if kind != wire.OUTCOMES:
                     self.broken = "a child may send outcomes only"
                     break
+                self.answered = self.answered or not body
                 outcomes.extend(wire.read_outcomes(body))
         except wire.WireError as error:
             self.broken = str(error)

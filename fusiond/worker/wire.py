@@ -2,7 +2,8 @@
 What dispatcher and child share: frames on their socket, and one page of memory.
 
 A frame is its kind, one byte, the length of its body, and the body. A body of JOBS or OUTCOMES is many records, each a
-fixed head and the bytes that it counts. Arguments and results are JSON that only the child reads.
+fixed head and the bytes that it counts. Arguments and results are JSON that only the child reads. JOBS without a job
+asks whether the child serves; OUTCOMES without one is the answer.
 
 The page says what no message could say in time: which job has begun, and until when a job may begin. Both sides write
 without a system call, each its own words.

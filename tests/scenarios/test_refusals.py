@@ -1,0 +1,96 @@
+"""What cannot run is refused before the commit: the old generation serves on, whoever asked is told, a start works."""
+
+import threading
+import time
+
+import pytest
+
+from tests.fusiond_command import fusiond
+from tests.running import until
+
+pytestmark = pytest.mark.timeout(120)
+
+SYNTAX = "def task(:\n"
+#: its children end as they are forked; the module itself imports
+DYING = """
+import os
+os.register_at_fork(after_in_child=lambda: os._exit(3))
+def task(): ...
+"""
+#: what the file says instead, the source of `broken.task`, and what the refusal names
+CASES = {
+    "a task module with a syntax error": ("main: {processes: 1}", SYNTAX, "broken.py"),
+    "a user that is missing": ("main: {processes: 1, user: nobody-of-that-name}", None, "nobody-of-that-name"),
+    "an interpreter that is missing": ("main: {processes: 1, python: /nowhere/python3}", None, "/nowhere/python3"),
+    "an interpreter that is none": ("main: {processes: 1, python: /bin/false}", None, "status 1"),
+    "children that die at start": ("main: {processes: 1}", DYING, "a child ended with status 3 at its start"),
+    "forks that die at start": ("main: {processes: 1, isolation: fork}", DYING, "a child ended with status 3"),
+}
+
+
+class Producer(threading.Thread):
+    """Asks for a result, again and again, and keeps the longest time that one took."""
+
+    def __init__(self, daemon):
+        super().__init__(daemon=True)
+        self._client, self._ended = daemon.client(), threading.Event()
+        self.results, self.longest, self.failure = 0, 0.0, None
+
+    def run(self):
+        try:
+            while not self._ended.is_set():
+                began = time.monotonic()
+                assert self._client.enqueue("colour").result(timeout=30) == "red"
+                self.longest = max(self.longest, time.monotonic() - began)
+                self.results += 1
+        except Exception as error:  # the test's own thread reports it
+            self.failure = error
+
+    def end(self):
+        self._ended.set()
+        self.join()
+        assert self.failure is None, self.failure
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_refused_before_the_commit(daemon, case):
+    """No gap for a producer, status 1 with the reason, the same pids; and a start from what was accepted works."""
+    workers, source, named = CASES[case]
+    good = "main: {processes: 1, environment: {COLOUR: red}}"
+    daemon.start(daemon.body(good))
+    before = {name: program["pid"] for name, program in daemon.programs().items()}
+    if source is not None:
+        (daemon.app / "broken.py").write_text(source)
+    producer = Producer(daemon)
+    producer.start()
+    until(lambda: producer.results or producer.failure)
+
+    broken = "  broken: {run: broken.task}\n" if source is not None else ""
+    daemon.write(daemon.body(workers.replace("}", ", environment: {COLOUR: blue}}"), tasks=broken))
+    own = {"RUNTIME_DIRECTORY": str(daemon.runtime), "STATE_DIRECTORY": str(daemon.state)}
+    done = fusiond("reload", "-c", str(daemon.file), cwd=daemon.directory, **own)
+    assert (done.status, named in done.out + done.err) == (1, True), done
+
+    served = producer.results
+    until(lambda: producer.results > served or producer.failure)
+    producer.end()
+    # A claim, a run and a reply take milliseconds; a restart of the group would take a second on this machine.
+    assert producer.longest < 2.0
+    status = daemon.status()
+    assert (status["generation"], status["reload"]["result"]) == (1, "refused")
+    assert named in status["reload"]["reason"]
+    assert "refused" in fusiond("status", "-c", str(daemon.file), cwd=daemon.directory, **own).out
+    until(lambda: {name: program["pid"] for name, program in daemon.programs().items()} == before, daemon.text)
+
+    assert daemon.stop() == 0
+    daemon.start(None, "--last-good", environment=own)
+    assert daemon.client().enqueue("colour").result(timeout=30) == "red"
+
+
+@pytest.mark.parametrize("source", [SYNTAX, DYING], ids=["syntax error", "dying children"])
+def test_a_start_with_a_group_that_cannot_run_serves_the_others(daemon, source):
+    """A start has nothing to go back to: what a group cannot run is its own trouble."""
+    (daemon.app / "broken.py").write_text(source)
+    tasks = "  broken: {run: broken.task, queue: b}\n"
+    daemon.start(daemon.body("main: {queues: [default]}\n  other: {queues: [b]}\nqueues: {b: {}}", tasks=tasks))
+    assert daemon.client().enqueue("colour").result(timeout=30) is None
