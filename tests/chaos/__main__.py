@@ -1,4 +1,8 @@
-"""`python -m tests.chaos`: a storm, then a calm, and the verdict; status 1 where a job came to harm."""
+"""
+`python -m tests.chaos`: a calm without faults, a storm, and the verdict; status 1 where a job came to harm.
+
+`--bugs` instead: each seeded bug must be found; status 1 where one is not.
+"""
 
 import argparse
 import sys
@@ -6,6 +10,7 @@ import time
 from pathlib import Path
 
 from tests.chaos import report, verdict
+from tests.chaos.bugs import BUGS
 from tests.chaos.trial import Plan, carry_out
 
 
@@ -20,8 +25,11 @@ def main():
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--no-control", action="store_true", help="leave out the run without faults")
     parser.add_argument("--log", type=Path, help="keep the daemon's log there")
+    parser.add_argument("--bugs", nargs="*", metavar="BUG", help="find the seeded bugs, these or all")
     given = parser.parse_args()
     print(f"seed {given.seed}", flush=True)
+    if given.bugs is not None:
+        return hunt(given.bugs or list(BUGS), given.seed)
     violations = [] if given.no_control else control(Plan(given.jobs // 4, given.seconds / 4, 0, seed=given.seed))
     storm = Plan(given.jobs, given.seconds, given.kills, given.stops, seed=given.seed, log=given.log)
     violations += trial(f"storm: {given.kills} faults in {given.seconds:g} s", storm)[1]
@@ -36,6 +44,23 @@ def control(plan):
         violations.append(f"I6 {len(ledger.acks)} jobs ran {runs} times")
         print(violations[-1])
     return violations
+
+
+def hunt(names, seed):
+    """Which of the bugs the verdict finds in a short storm, and by what."""
+    missed = []
+    for name in names:
+        began = time.monotonic()
+        plan = Plan(300, 15, 45, stops=0.3, seed=seed, edits=tuple(BUGS[name]), peace=20)
+        try:
+            found = verdict.judge(carry_out(plan))
+        except AssertionError as error:
+            found = [f"it does not come to rest: {str(error).splitlines()[0]}"]
+        if not found:
+            missed.append(name)
+        first = f"✓ {len(found)} violations, as {found[0]}" if found else "✗ not found"
+        print(f"{name:40} {time.monotonic() - began:5.0f} s  {first[:120]}", flush=True)
+    return 1 if missed else 0
 
 
 def trial(title, plan):
