@@ -79,11 +79,18 @@ def test_it_is_bounded_and_the_newest_stay(kept):
 def test_a_spoilt_file_is_left_out(kept):
     """A power cut, another version, another's file: the others are listed."""
     accept(kept, 1, 1)
-    for name, text in (("2.jsonl", ""), ("3.jsonl", "{}\n{}\n"), ("4.jsonl", "[1"), ("x.jsonl", "?"), ("5.txt", "")):
+    for name, text in (
+        ("2.jsonl", ""),
+        ("3.jsonl", "{}\n{}\n"),
+        ("4.jsonl", "[1"),
+        ("5.jsonl", '{"new": 1}\n{}\n'),
+        ("x.jsonl", "?"),
+        ("5.txt", ""),
+    ):
         (kept / name).write_text(text)
     assert [entry.generation for entry in history.entries(kept)] == [1]
-    assert history.newest(kept) == 4
-    for generation in (2, 3, 4):
+    assert history.newest(kept) == 5
+    for generation in (2, 3, 4, 5):
         with pytest.raises(ConfigError, match="choose another"):
             history.config_of(kept, generation)
 

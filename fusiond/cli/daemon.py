@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from fusiond import paths
+from fusiond.cli import source
 from fusiond.cli.exits import OK, REFUSED
 
 if TYPE_CHECKING:
@@ -40,6 +41,15 @@ def register(subparsers: Subparsers) -> None:
         "reload", help="[daemon] take in the changed file, and say what was done; status 1 if it was refused"
     )
     reload.add_argument("-c", "--config", metavar="FILE", help=f"to find the daemon; {_FILE_HELP}")
+    reload.add_argument(
+        "--code",
+        nargs="?",
+        const="*",
+        action="append",
+        default=[],
+        metavar="GROUP",
+        help="replace this group, or each, since the code behind its tasks has changed; may be repeated",
+    )
     reload.add_argument("--json", action="store_true", help="the outcome as JSON")
     reload.add_argument("--timeout", type=float, default=120.0, metavar="SECONDS", help="default: 120")
     reload.set_defaults(handler=_reload)
@@ -58,9 +68,10 @@ def _reload(options: argparse.Namespace) -> int:
     from fusiond.supervise.control import ask
 
     loaded = load(paths.find_config(options.config), environ=os.environ)
+    who = source.asker(" ".join(["fusiond reload", *(f"--code {group}".removesuffix(" *") for group in options.code)]))
     control = paths.control_socket(paths.find_runtime(loaded.config))
     try:
-        outcome = ask(control, "reload", timeout=options.timeout)
+        outcome = ask(control, "reload", who, " ".join(options.code), timeout=options.timeout)
     except ControlError:
         if loaded.config is not None:
             raise

@@ -63,7 +63,7 @@ def look(effects: Effects, options: argparse.Namespace | None) -> Foresight:
             with source.broker(options) as desk:
                 queues, running = count_all(desk), _running(desk)
         except FusionError as error:
-            found.away = str(error)
+            found.away = str(error).splitlines()[0]  # of a file with mistakes: what it is, without their list
     found.warnings = [*_unserved(effects, queues, found.away), *_lengths(effects, queues), *_slots(effects, running)]
     return found
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from typing import TYPE_CHECKING, Any, Final
 
@@ -109,21 +108,9 @@ def _rollback(options: argparse.Namespace) -> int:
     if options.timeout <= 0:
         raise UsageError(f"--timeout {options.timeout:g} is not above 0")
     generation = "" if options.generation is None else str(options.generation)
-    outcome = ask(control, "rollback", generation, f"fusiond rollback by {_user()}", timeout=options.timeout)
+    outcome = ask(control, "rollback", generation, source.asker("fusiond rollback"), timeout=options.timeout)
     if options.json:
         print_json(outcome)
     else:
         print(outcome["summary"])
     return REFUSED if outcome["result"] == "refused" else OK
-
-
-def _user() -> str:
-    """Who asks, for the history; sudo's own user where there is one."""
-    import pwd
-
-    if os.geteuid() == 0 and os.environ.get("SUDO_USER"):
-        return os.environ["SUDO_USER"]
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        return f"user {os.geteuid()}"

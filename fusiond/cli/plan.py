@@ -122,8 +122,12 @@ def _against_daemon(options: argparse.Namespace) -> Comparison:
 
 def _by_daemon(said: dict[str, Any]) -> Comparison:
     from fusiond.config.effects import Effects
+    from fusiond.errors import ControlError
 
-    found = said["effects"] and Effects.from_dict(said["effects"])
+    try:
+        found = said["effects"] and Effects.from_dict(said["effects"])
+    except (TypeError, KeyError, AttributeError) as error:
+        raise ControlError("the daemon is of another version than this command; restart it") from error
     return Comparison(said["source"], _running(said), found, said["problems"], said["reason"])
 
 

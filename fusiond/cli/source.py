@@ -137,7 +137,7 @@ def _accepted(options: argparse.Namespace) -> model.Config:
         return config(options)
     except ConfigError:
         try:
-            snapshot = read_snapshot(paths.current_snapshot(paths.state_directory()))
+            snapshot = read_snapshot(paths.current_snapshot(paths.state_directory(directories(options))))
         except ConfigError:
             snapshot = None
         if snapshot is None or snapshot.source != str(paths.find_config(options.config)):
@@ -200,3 +200,16 @@ def unknown(what: str, name: str, known: Iterable[str]) -> FusionError:
     known = sorted(known)
     remedy = did_you_mean(name, known) or (f"there are: {listed(known)}" if known else "there is none")
     return FusionError(f"no {what} {name!r}; {remedy}")
+
+
+def asker(command: str) -> str:
+    """Who asks the daemon, for its log and history: the command, and sudo's own user where there is one."""
+    import pwd
+
+    uid = os.geteuid()
+    if uid == 0 and os.environ.get("SUDO_USER"):
+        return f"{command} by {os.environ['SUDO_USER']}"
+    try:
+        return f"{command} by {pwd.getpwuid(uid).pw_name}"
+    except KeyError:
+        return f"{command} by user {uid}"

@@ -66,7 +66,7 @@ class Effects:
 
     @staticmethod
     def from_dict(content: Mapping[str, Any]) -> Effects:
-        """What `to_dict` gave. Raises TypeError on anything else."""
+        """What `to_dict` gave. Raises KeyError or TypeError on anything else."""
         effects = rebuild(Effects, content)
         if not isinstance(effects, Effects):
             raise TypeError("no effects")

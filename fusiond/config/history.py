@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 #: generations that are kept; each takes what its snapshot takes
 LIMIT: Final = 50
 _SUFFIX: Final = ".jsonl"
+#: a file that is gone, not whole, another's, or of another version
+_UNUSABLE: Final = (OSError, ValueError, KeyError, TypeError, AttributeError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ class Entry:
 
     @staticmethod
     def from_dict(content: dict[str, Any]) -> Entry:
-        """The entry that `to_dict` gave. Raises TypeError on anything else."""
+        """The entry that `to_dict` gave. Raises KeyError or TypeError on anything else."""
         entry = rebuild(Entry, content)
         if not isinstance(entry, Entry):
             raise TypeError("not an entry")
@@ -99,7 +101,7 @@ def entries(directory: Path) -> list[Entry]:
     found = []
     for generation in _generations(directory):
         with (
-            contextlib.suppress(OSError, ValueError, TypeError, AttributeError),
+            contextlib.suppress_UNUSABLE,
             _file(directory, generation).open(encoding="utf-8") as file,
         ):
             found.append(Entry.from_dict(json.loads(file.readline())))
@@ -115,7 +117,7 @@ def config_of(directory: Path, generation: int) -> Config:
     """The Config of a generation. Raises ConfigError where it is not kept, not whole, or of another version."""
     try:
         return _whole(*_file(directory, generation).read_bytes().splitlines())
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except _UNUSABLE as error:
         raise ConfigError(
             f"generation {generation} cannot be restored ({error!r}); choose another one of fusiond history"
         ) from error
