@@ -20,13 +20,12 @@ import logging
 import random
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
-from fusiond.broker.records import Claim, Outcome
 from fusiond.errors import BrokerError, BrokerUnavailable, FusionError
-from fusiond.job import new_token
 from fusiond.worker import outcomes
-from fusiond.worker.leases import LEASE_MS, pause, trusted_until
+from fusiond.worker.exchange import Exchange
+from fusiond.worker.leases import pause, trusted_until
 from fusiond.worker.pool import Pool
 from fusiond.worker.queues import Queues
 from fusiond.worker.slots import Attempt, Doom
@@ -35,25 +34,22 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
 
     from fusiond.broker.broker import Broker
-    from fusiond.broker.call import Call
     from fusiond.broker.connection import AsyncConnection
+    from fusiond.broker.records import Outcome
     from fusiond.config.model import Config, RetryPolicy, Task, WorkerGroup
+    from fusiond.worker.exchange import Claimed
     from fusiond.worker.wire import OutcomeMessage
 
 log = logging.getLogger(__name__)
 
-#: leases that may expire on one job before it fails
-MAX_RESCUES = 25
 #: s; a claim of all queues in case a wake-up was lost
 POLL = 5.0
 #: s; how long a claimed job may wait for a child before it goes back
 PENDING = 0.2
 #: s; a job of a task that this file does not have goes back for so long, and fails when its age is above the grace
 UNKNOWN_DELAY, UNKNOWN_GRACE = 5.0, 3600.0
-#: s; between two round trips, while children have work
-PACE = 0.002
-#: outcomes in one call
-_SETTLE = 500
+#: s; until outcomes that Redis refused are offered again
+REFUSED = 1.0
 #: jobs asked for in one call
 _CLAIM = 512
 #: s; for the last outcomes to reach Redis, once nothing runs any more
@@ -69,16 +65,6 @@ class Phase(enum.IntEnum):
     COLD = 3
 
 
-class _Request(NamedTuple):
-    """One round trip."""
-
-    settles: list[tuple[str, list[Outcome]]]
-    #: queue, want, nonce
-    claims: list[tuple[str, int, str]]
-    #: the settles, then the claims
-    calls: list[Call[Any]]
-
-
 class Dispatcher:
     """One group's dispatcher. It is the host of its pool."""
 
@@ -92,17 +78,19 @@ class Dispatcher:
         self.pool = Pool(config, group, self)
         self.queues = _queues(config, group)
         self.ready: asyncio.Future[dict[str, list[str]]] = asyncio.get_running_loop().create_future()
-        self.counts = {"finished": 0, "failed": 0, "retry": 0, "released": 0, "canceled": 0}
+        self._exchange = Exchange(name, broker, connection)
         self._pending: deque[Attempt] = deque()
         self._stale: asyncio.TimerHandle | None = None
-        self._outcomes: dict[str, list[Outcome]] = {}
-        self._unanswered: _Request | None = None
-        self._exchanged = 0.0
         self._wake = asyncio.Event()
         self._ending = asyncio.Event()
         self._due: dict[str, asyncio.TimerHandle] = {}
         self._rand = random.Random()  # noqa: S311 - jitter
         self._side: set[asyncio.Task[None]] = set()
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Attempts that were settled, by kind."""
+        return self._exchange.counts
 
     # -- from outside -------------------------------------------------------------------------------------------------
 
@@ -181,7 +169,7 @@ class Dispatcher:
             if self._pending and self._defer():
                 continue
             try:
-                await self._exchange()
+                await self._round_trip()
                 if failures:
                     log.info("Redis is back")
                     # The answer to a repeated claim tells nothing of what else is there.
@@ -200,7 +188,7 @@ class Dispatcher:
 
     def _defer(self) -> bool:
         """Children have work: let outcomes gather for PACE before the next round trip."""
-        left = self._exchanged + PACE - time.monotonic()
+        left = self._exchange.rest()
         if left > 0:
             asyncio.get_running_loop().call_later(left, self._wake.set)
         return left > 0
@@ -215,80 +203,40 @@ class Dispatcher:
             return
 
     def _drained(self) -> bool:
-        return not self.pool.running and not (self._pending or self._outcomes or self._unanswered or self._side)
+        return not (self.pool.running or self._pending or self._side) and self._exchange.done()
 
     def _only_settles(self) -> bool:
         return self.phase >= Phase.DRAINING and not self.pool.running
 
-    async def _exchange(self) -> None:
-        """Settle what has ended and claim what there is room for, in one round trip. Raises BrokerUnavailable."""
-        request = self._unanswered or self._request()
-        if not request.calls:
-            return
-        # If no reply comes, each may have been done or not: the same is asked again, and settle and claim know it.
-        self._unanswered = request
-        self._exchanged = time.monotonic()
-        sent = time.monotonic_ns()
-        replies = await self._connection.run_many(request.calls)
-        self._unanswered = None
-        for (queue, batch), reply in zip(request.settles, replies, strict=False):
-            self._settled(queue, batch, reply)
-        for (queue, want, nonce), reply in zip(request.claims, replies[len(request.settles) :], strict=True):
-            self._claimed(queue, want, nonce, sent, reply)
-        self.pool.hand(self._pending)
-        self._release_later()
-
-    def _request(self) -> _Request:
-        taken, self._outcomes = self._outcomes, {}
-        settles = [
-            (queue, batch[at : at + _SETTLE]) for queue, batch in taken.items() for at in range(0, len(batch), _SETTLE)
-        ]
-        claims = [(queue, want, new_token()) for queue, want in self.queues.shares(self._want())]
-        for queue, _, _ in claims:
+    async def _round_trip(self) -> None:
+        """Settle what has ended and claim what there is room for. Raises BrokerUnavailable."""
+        shares = [] if self._exchange.asks_again() else self.queues.shares(self._want())
+        for queue, _ in shares:
             # Not when the reply has come: a wake-up may overtake it, on another connection, and opens the queue again.
             self.queues.dry(queue)
-        calls: list[Call[Any]] = [self._broker.settle(queue, batch) for queue, batch in settles]
-        calls += [self._claim(queue, want, nonce) for queue, want, nonce in claims]
-        return _Request(settles, claims, calls)
+        for claimed in await self._exchange.run(shares):
+            self._claimed(claimed)
+        if self._exchange.refused:
+            asyncio.get_running_loop().call_later(REFUSED, self._wake.set)
+        self.pool.hand(self._pending)
+        self._release_later()
 
     def _want(self) -> int:
         if self.phase != Phase.SERVING:
             return 0
         return min(_CLAIM, self.pool.room() - len(self._pending))
 
-    def _claim(self, queue: str, want: int, nonce: str) -> Call[Claim]:
-        return self._broker.claim(
-            queue, want, dispatcher=self.name, nonce=nonce, lease_ms=LEASE_MS, max_rescues=MAX_RESCUES
-        )
-
-    def _settled(self, queue: str, batch: list[Outcome], reply: object) -> None:
-        if isinstance(reply, BrokerError):
-            log.error("queue '%s': outcomes are kept and tried again: %s", queue, reply)
-            self._outcomes.setdefault(queue, [])[:0] = batch
-            asyncio.get_running_loop().call_later(1.0, self._wake.set)
-            return
-        assert isinstance(reply, list)  # noqa: S101 - what settle gives
-        for outcome, flag in zip(batch, reply, strict=True):
-            if flag == 0:
-                log.warning(
-                    "an outcome came too late: the lease was lost", extra={"job": _text(outcome.id), "queue": queue}
-                )
-            else:
-                self.counts[outcome.kind] += 1
-
-    def _claimed(self, queue: str, want: int, nonce: str, sent: int, reply: object) -> None:
+    def _claimed(self, claimed: Claimed) -> None:
+        queue, want, nonce, claim = claimed
         # Where there is less room than queues, others are open still that had no share in this round.
         self._wake.set()
-        if isinstance(reply, BrokerError):
-            log.error("queue '%s': no jobs can be claimed: %s", queue, reply)
-            return
-        assert isinstance(reply, Claim)  # noqa: S101 - what claim gives
-        if len(reply.jobs) < want and not reply.more:
-            self._note_due(queue, reply.next_due_ms)
+        if len(claim.jobs) < want and not claim.more:
+            self._note_due(queue, claim.next_due_ms)
         else:
             self.queues.open(queue)
+        sent = self._exchange.sent
         lease = trusted_until(sent)
-        for job in reply.jobs:
+        for job in claim.jobs:
             self._take(Attempt(queue, job.id, nonce, *job[1:3], job.header, *job[3:6], lease, sent))
 
     def _take(self, attempt: Attempt) -> None:
@@ -402,7 +350,7 @@ class Dispatcher:
         self._settle(attempt, outcomes.released(attempt, "its child died with another job"))
 
     def _settle(self, attempt: Attempt, outcome: Outcome) -> None:
-        self._outcomes.setdefault(attempt.queue, []).append(outcome)
+        self._exchange.settle(attempt.queue, outcome)
         self._wake.set()
 
     def _policy(self, attempt: Attempt) -> tuple[Task, RetryPolicy]:
@@ -437,7 +385,3 @@ def _log_failure(attempt: Attempt, outcome: Outcome) -> None:
 def _fields(attempt: Attempt) -> dict[str, str]:
     fields = {"job": attempt.id.decode(), "task": attempt.task.decode(errors="replace"), "queue": attempt.queue}
     return fields | {"attempt": str(attempt.attempts)}
-
-
-def _text(value: bytes | str) -> str:
-    return value.decode() if isinstance(value, bytes) else value

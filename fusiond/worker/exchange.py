@@ -1,0 +1,147 @@
+"""
+A dispatcher's round trips to Redis: what has ended is settled, what there is room for is claimed, in one pipeline.
+
+A round trip without a reply may have been done or not. Then the very same is asked again, and nothing else, until there
+is an answer: settle knows its token and claim its nonce, so neither happens twice.
+
+Knows Redis. What a claimed job is for, and when there is room, is its dispatcher's to say.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from fusiond.errors import BrokerError
+from fusiond.job import new_token
+from fusiond.worker.leases import LEASE_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from fusiond.broker.broker import Broker
+    from fusiond.broker.call import Call
+    from fusiond.broker.connection import AsyncConnection
+    from fusiond.broker.records import Claim, Outcome
+
+log = logging.getLogger(__name__)
+
+#: leases that may expire on one job before it fails
+MAX_RESCUES = 25
+#: s; between two round trips, while children have work
+PACE = 0.002
+#: outcomes in one call
+_SETTLE = 500
+
+
+class Claimed(NamedTuple):
+    """What one queue gave."""
+
+    queue: str
+    #: how many jobs were asked for, and their token
+    want: int
+    nonce: str
+    claim: Claim
+
+
+class _Request(NamedTuple):
+    """One round trip."""
+
+    settles: list[tuple[str, list[Outcome]]]
+    #: queue, want, nonce
+    claims: list[tuple[str, int, str]]
+    #: the settles, then the claims
+    calls: list[Call[Any]]
+
+
+class Exchange:
+    """Round trips of one dispatcher, one at a time."""
+
+    def __init__(self, name: str, broker: Broker, connection: AsyncConnection) -> None:
+        """`name`: of the dispatcher, `host.pid`; `connection`: for nothing else."""
+        self._name, self._broker, self._connection = name, broker, connection
+        #: outcomes that Redis has taken, by kind
+        self.counts = {"finished": 0, "failed": 0, "retry": 0, "released": 0, "canceled": 0}
+        #: monotonic ns of the last request
+        self.sent = 0
+        #: Redis answered, and refused outcomes: they are kept
+        self.refused = False
+        self._outcomes: dict[str, list[Outcome]] = {}
+        self._unanswered: _Request | None = None
+
+    def settle(self, queue: str, outcome: Outcome) -> None:
+        """Take the outcome along on the next round trip."""
+        self._outcomes.setdefault(queue, []).append(outcome)
+
+    def done(self) -> bool:
+        """Whether nothing is left to be said."""
+        return not (self._outcomes or self._unanswered)
+
+    def rest(self) -> float:
+        """Seconds until the next round trip is worth its price, where children have work meanwhile."""
+        return PACE - (time.monotonic_ns() - self.sent) / 1e9
+
+    def asks_again(self) -> bool:
+        """Whether the next round trip repeats one that had no reply, so takes no new claims."""
+        return self._unanswered is not None
+
+    async def run(self, shares: Iterable[tuple[str, int]]) -> list[Claimed]:
+        """
+        One round trip, or none where there is nothing to say.
+
+        Args:
+            shares: queue and how many jobs to ask of it.
+
+        Raises:
+            BrokerUnavailable: there was no reply.
+        """
+        request = self._unanswered or self._request(shares)
+        if not request.calls:
+            return []
+        self._unanswered, self.sent, self.refused = request, time.monotonic_ns(), False
+        replies = await self._connection.run_many(request.calls)
+        self._unanswered = None
+        for (queue, batch), reply in zip(request.settles, replies, strict=False):
+            self._settled(queue, batch, reply)
+        answers = zip(request.claims, replies[len(request.settles) :], strict=True)
+        return [Claimed(*claim, reply) for claim, reply in answers if _is_claim(claim[0], reply)]
+
+    def _request(self, shares: Iterable[tuple[str, int]]) -> _Request:
+        taken, self._outcomes = self._outcomes, {}
+        settles = [
+            (queue, batch[at : at + _SETTLE]) for queue, batch in taken.items() for at in range(0, len(batch), _SETTLE)
+        ]
+        claims = [(queue, want, new_token()) for queue, want in shares]
+        calls: list[Call[Any]] = [self._broker.settle(queue, batch) for queue, batch in settles]
+        calls += [self._claim(queue, want, nonce) for queue, want, nonce in claims]
+        return _Request(settles, claims, calls)
+
+    def _claim(self, queue: str, want: int, nonce: str) -> Call[Claim]:
+        return self._broker.claim(
+            queue, want, dispatcher=self._name, nonce=nonce, lease_ms=LEASE_MS, max_rescues=MAX_RESCUES
+        )
+
+    def _settled(self, queue: str, batch: list[Outcome], reply: list[int] | BrokerError) -> None:
+        if isinstance(reply, BrokerError):
+            log.error("queue '%s': outcomes are kept and tried again: %s", queue, reply)
+            self._outcomes.setdefault(queue, [])[:0] = batch
+            self.refused = True
+            return
+        for outcome, flag in zip(batch, reply, strict=True):
+            if flag:
+                self.counts[outcome.kind] += 1
+            else:
+                fields = {"job": _text(outcome.id), "queue": queue}
+                log.warning("an outcome came too late: the lease was lost", extra=fields)
+
+
+def _is_claim(queue: str, reply: Claim | BrokerError) -> bool:
+    if isinstance(reply, BrokerError):
+        log.error("queue '%s': no jobs can be claimed: %s", queue, reply)
+        return False
+    return True
+
+
+def _text(value: bytes | str) -> str:
+    return value.decode() if isinstance(value, bytes) else value
