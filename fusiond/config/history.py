@@ -101,7 +101,7 @@ def entries(directory: Path) -> list[Entry]:
     found = []
     for generation in _generations(directory):
         with (
-            contextlib.suppress_UNUSABLE,
+            contextlib.suppress(*_UNUSABLE),
             _file(directory, generation).open(encoding="utf-8") as file,
         ):
             found.append(Entry.from_dict(json.loads(file.readline())))
