@@ -12,6 +12,7 @@ import pytest
 from running import until
 from worker_program import Place
 
+from fusiond.broker.call import as_is, plain
 from fusiond.config.model import RetryPolicy, Timeout
 from fusiond.worker import wire
 
@@ -83,8 +84,6 @@ def test_arguments_that_are_no_json_fail_the_job(place, run):
     bad = [place.enqueue("echo") for _ in range(4)]
     good = place.enqueue("echo")
     key = place.broker.keys.of("default", "job", "")
-    from fusiond.broker.call import as_is, plain
-
     for id_, args in zip(bad, [b"[", b"7", b"[{}, []]", b"\xff"], strict=True):
         run(plain(as_is, "HSET", key + id_, "args", args))
     place.start()
@@ -98,8 +97,6 @@ def test_arguments_that_are_no_json_fail_the_job(place, run):
 )
 def test_header_that_is_no_header_does_not_stop_the_group(place, run, header):
     """A hash that somebody has spoilt costs its own job, never the dispatcher."""
-    from fusiond.broker.call import as_is, plain
-
     program = place.start()
     run(place.broker.suspend("default", by="operator", on=True))
     bad, good = place.enqueue("echo", 1), place.enqueue("echo", 2)
@@ -109,6 +106,20 @@ def test_header_that_is_no_header_does_not_stop_the_group(place, run, header):
     ended = until(lambda: (outcome := run(place.broker.outcome("default", bad))).status.ended and outcome, program.text)
     assert ended.status in ("failed", "finished")
     assert program.process.poll() is None
+
+
+@BOTH
+def test_id_that_is_no_text_does_not_stop_the_group(place, run, isolation):
+    """One that somebody has put into the set by hand, with a task that is known, or one that is not."""
+    keys = place.broker.keys
+    for id_, task in ((b"\xff", "speak"), (b"\xfe", "unknown")):
+        run(plain(as_is, "HSET", keys.of("default", "job", "").encode() + id_, "task", task, "args", '[["w"],{}]'))
+        run(plain(as_is, "ZADD", keys.of("default", "queue"), 1, id_))
+    program = place.start(isolation=isolation)
+    assert place.result(place.enqueue("echo"))
+    until(lambda: run(plain(as_is, "ZCARD", keys.of("default", "started"))) == 0, program.text)
+    assert run(plain(as_is, "ZCARD", keys.of("default", "queue"))) == 0
+    assert "Traceback" not in program.text()
 
 
 @BOTH
@@ -124,8 +135,6 @@ def test_job_is_told_about_itself(place, isolation):
 
 def test_inbox_job_runs(place, run):
     """A JSON object that another language has pushed runs with its args, kwargs and meta."""
-    from fusiond.broker.call import as_is, plain
-
     place.start(tasks={"told": {"pass_job": "job"}})
     body = {"id": "a", "task": "told", "meta": {"x": []}, "key": "k"}
     run(plain(as_is, "LPUSH", place.broker.keys.of("default", "inbox"), json.dumps(body)))

@@ -276,7 +276,7 @@ class Dispatcher:
     async def _unknown(self, attempt: Attempt) -> None:
         """A task that this file does not have: another host's newer file may, during a roll-out."""
         try:
-            record = await self._connection.run(self._broker.job(attempt.queue, attempt.id.decode()))
+            record = await self._connection.run(self._broker.job(attempt.queue, attempt.name))
         except BrokerError:
             return  # the lease will expire
         age = time.time() - (record.created_at or 0) / 1000 if record else 0.0
@@ -355,14 +355,14 @@ class Dispatcher:
 
     def _policy(self, attempt: Attempt) -> tuple[Task, RetryPolicy]:
         """As of now: a reload applies to jobs that run."""
-        task = self.config.tasks.get(attempt.task.decode()) or self._gone(attempt)
+        task = self.config.tasks.get(attempt.task.decode(errors="replace")) or self._gone(attempt)
         return task, self.config.retry_policies[task.retry]
 
     def _gone(self, attempt: Attempt) -> Task:
         """A task that a reload took out of the file while its job ran: the built-in policies hold."""
         from fusiond.config.model import Task
 
-        return Task(attempt.task.decode(), "")
+        return Task(attempt.task.decode(errors="replace"), "")
 
 
 def _queues(config: Config, group: WorkerGroup) -> Queues:
@@ -383,5 +383,5 @@ def _log_failure(attempt: Attempt, outcome: Outcome) -> None:
 
 
 def _fields(attempt: Attempt) -> dict[str, str]:
-    fields = {"job": attempt.id.decode(), "task": attempt.task.decode(errors="replace"), "queue": attempt.queue}
+    fields = {"job": attempt.name, "task": attempt.task.decode(errors="replace"), "queue": attempt.queue}
     return fields | {"attempt": str(attempt.attempts)}

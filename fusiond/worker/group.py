@@ -235,7 +235,7 @@ class Program:
 
     def _fields(self) -> dict[str, str | int]:
         slots = [slot for slot in self._dispatcher.pool.slots.values() if slot.outstanding]
-        jobs = [f"{a.queue}/{a.id.decode()}" for slot in slots for a in list(slot.outstanding.values())[:1]]
+        jobs = [f"{a.queue}/{a.name}" for slot in slots for a in list(slot.outstanding.values())[:1]]
         return {
             "born": int(self._born * 1000),
             "group": self._group.name,

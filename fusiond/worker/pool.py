@@ -136,7 +136,7 @@ class Pool:
         """What a job printed, to the group's log."""
         fields = {"group": self.group.name}
         if attempt is not None:
-            fields |= {"job": attempt.id.decode(), "task": attempt.task.decode(), "attempt": str(attempt.attempts)}
+            fields |= {"job": attempt.name, "task": attempt.task.decode(), "attempt": str(attempt.attempts)}
         job_log.info("%s", line, extra=fields)
 
     # -- fork server and children -------------------------------------------------------------------------------------

@@ -65,6 +65,11 @@ class Attempt:
     #: its lease is somebody else's, or nobody's: nothing may be settled
     lost: bool = False
 
+    @property
+    def name(self) -> str:
+        """Its id as text, whatever bytes somebody has put there by hand."""
+        return self.id.decode(errors="backslashreplace")
+
     def doom(self, now: int, ran: float) -> Doom | None:
         """Why the child that runs it must be killed, at monotonic ns `now` and after `ran` seconds, if it must."""
         if self.lost or self.lease <= now:
