@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Container, Iterator
 
     from fusiond.config.model import Config, Task, WorkerGroup
 
@@ -46,6 +46,11 @@ class GroupChange:
     because: tuple[str, ...] = ()
     #: before and after, where `processes` is the one key that changes
     resized: tuple[int, int] | None = None
+
+    def with_code(self) -> GroupChange:
+        """Replaced, where it would not be already."""
+        stays = self.action in ("kept", "changed")
+        return GroupChange(self.name, "replaced", (*self.because, "code")) if stays else self
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +85,10 @@ class Plan:
     def is_empty(self) -> bool:
         """Whether nothing would change."""
         return not (self.sections or self.told or self.refused or any(group.action != "kept" for group in self.groups))
+
+    def with_code(self, names: Container[str]) -> Plan:
+        """The same, and these groups replaced: the code behind their paths has changed, which no key tells."""
+        return dataclasses.replace(self, groups=tuple(g.with_code() if g.name in names else g for g in self.groups))
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as plain data."""

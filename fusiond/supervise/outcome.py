@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from fusiond.config.diff import Plan
 
 
+#: in the place of a group's name; none can be that
+ALL: Final = "*"
 Result = Literal["applied", "unchanged", "refused"]
 
 
@@ -75,4 +77,6 @@ class Request:
     who: str
     #: None: for the file as it is; else for an earlier generation, 0 being the one before
     generation: int | None = None
+    #: groups whose code has changed behind the paths, ALL for each of them
+    code: frozenset[str] = frozenset()
     ticket: Ticket = field(default_factory=Ticket)

@@ -65,11 +65,17 @@ class Reloads:
         self.last: Outcome | None = None
         self.counts: Counter[str] = Counter()
 
-    def ask(self, who: str) -> Ticket:
-        """Ask for a reload; the ticket gets its outcome. One that has read the files as they are now is joined."""
-        request = Request(who)
+    def ask(self, who: str, code: frozenset[str] = frozenset()) -> Ticket:
+        """
+        Ask for a reload; the ticket gets its outcome. One that has read the files as they are now is joined.
+
+        Args:
+            who: asks.
+            code: groups to replace because the code behind their paths has changed, `outcome.ALL` for each.
+        """
+        request = Request(who, code=code)
         running = self._transaction
-        joins = not self._asked and running is not None and running.seen == fingerprint(running.files)
+        joins = not code and not self._asked and running is not None and running.seen == fingerprint(running.files)
         (self._serving if joins else self._asked).append(request)
         return request.ticket
 

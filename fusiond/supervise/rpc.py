@@ -75,13 +75,14 @@ class FusionFace:
         self._fleet, self._reloads, self._rehearsals = fleet, reloads, rehearsals
         self._state, self._started, self._ending = state, started, ending
 
-    def reload(self, who: str = "fusiond reload") -> Callable[[], Any]:
-        """Reload the file; answered when it has ended.
+    def reload(self, who: str = "fusiond reload", code: str = "") -> Callable[[], Any]:
+        """Reload the file, and the code of groups; answered when it has ended.
 
         @param string who       who asks, for the log
+        @param string code      groups to replace for their code has changed, a space between; *: each; empty: none
         @return string outcome  JSON: result, generation, changes, problems, reason, …
         """
-        return self._outcome_of(self._reloads.ask(who))
+        return self._outcome_of(self._reloads.ask(who, frozenset(code.split())))
 
     def rollback(self, generation: str = "", who: str = "fusiond rollback") -> Callable[[], Any]:
         """Take what ran as an earlier generation, through the same transaction; answered when it has ended.

@@ -26,7 +26,7 @@ from supervisor.states import ProcessStates as State
 from fusiond import paths
 from fusiond.config import diff, history
 from fusiond.config.snapshot import Snapshot, promote, read_snapshot, write
-from fusiond.supervise.outcome import Refused, Request
+from fusiond.supervise.outcome import ALL, Refused, Request
 from fusiond.supervise.process import Process, describe_exit
 from fusiond.supervise.programs import part_of
 from fusiond.supervise.reading import Reading, Result, for_reload, watched
@@ -88,10 +88,11 @@ class Transaction:
         try:
             digest = yield from self._take(candidate)
             self._fleet.try_again()
-            if digest == accepted.hash or self._stands(digest):
+            code = frozenset[str]().union(*(request.code for request in self._requests))
+            if not code and (digest == accepted.hash or self._stands(digest)):
                 return
             snapshot = read_snapshot(candidate)
-            births = self._plan(snapshot)
+            births = self._plan(snapshot, code)
             yield from self._try(snapshot, births)
             self._commit(snapshot, births)
         finally:
@@ -159,15 +160,17 @@ class Transaction:
             self.files, self.seen = files, fingerprint(files)
         return result
 
-    def _plan(self, snapshot: Snapshot) -> dict[str, int]:
+    def _plan(self, snapshot: Snapshot, code: frozenset[str]) -> dict[str, int]:
         """Part → birth under the candidate. Raises Refused."""
-        accepted = self._fleet.accepted
-        plan = diff.plan(accepted.config, snapshot.config)
+        accepted, groups = self._fleet.accepted, snapshot.config.workers
+        if unknown := sorted(code - {ALL, *groups}):
+            raise Refused(f"there is no group '{unknown[0]}'; there are {', '.join(groups)}")
+        plan = diff.plan(accepted.config, snapshot.config).with_code(groups if ALL in code else code)
         if plan.refused:
             raise Refused(str(plan))
         self.plan = plan
         anew = {part_of(name) for name in (*plan.names("added"), *plan.names("replaced"))}
-        parts = [part_of(name) for name in snapshot.config.workers]
+        parts = [part_of(name) for name in groups]
         return {p: snapshot.generation if p in anew else self._fleet.births[p] for p in parts}
 
     def _try(self, snapshot: Snapshot, births: Mapping[str, int]) -> Steps:

@@ -98,8 +98,15 @@ def launch(config: Config, group: WorkerGroup) -> Launched:
 
 
 def interpreter(group: WorkerGroup) -> str:
-    """The group's interpreter; what is left of its path's links belongs to a virtual environment and stays."""
-    return group.python or sys.executable
+    """
+    The group's interpreter, where a release's link, `current`, leads now: what runs keeps its packages when that moves.
+
+    Its own link, and the name, are what a virtual environment is known by, and stay.
+    """
+    if group.python is None:
+        return sys.executable
+    directory, name = os.path.split(group.python)
+    return str(Path(os.path.realpath(directory)) / name)
 
 
 def environment(group: WorkerGroup, own: Mapping[str, str]) -> dict[str, str]:

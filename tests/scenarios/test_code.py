@@ -1,0 +1,108 @@
+"""`fusiond reload --code`: other code behind the same paths, by the transaction of a reload."""
+
+import sys
+
+import pytest
+
+from tests.fusiond_command import fusiond
+from tests.running import until
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def reload_code(daemon, *groups):
+    words = [word for group in groups for word in ("--code", group)] or ["--code"]
+    return fusiond("reload", "-c", daemon.file, *words, cwd=daemon.directory)
+
+
+def release(daemon, number, source="def version():\n    import inner\n    return inner.NUMBER\n"):
+    """Make releases/NUMBER, and let `current` lead there, as a deployment does: another link, renamed over it."""
+    directory = daemon.app / "releases" / str(number)
+    (directory / "bin").mkdir(parents=True)
+    (directory / "bin" / "python").symlink_to(sys.executable)
+    (directory / "shop.py").write_text(
+        source + "def late(gate, began):\n    import stories\n    stories.hold(gate, began)\n    return version()\n"
+        "def python():\n    import sys\n    return sys.executable\n"
+    )
+    (directory / "inner.py").write_text(f"NUMBER = {number}\n")
+    (directory / "stories.py").write_text((daemon.app / "stories.py").read_text())
+    fresh = daemon.app / "fresh"
+    fresh.symlink_to(directory)
+    fresh.replace(daemon.app / "current")
+
+
+def body(daemon, workers="main: {processes: 2}"):
+    tasks = "  version: {run: shop.version}\n  late: {run: shop.late}\n  python: {run: shop.python}\n"
+    whole = daemon.body(workers, tasks=tasks)
+    return whole.replace(f"directory: {daemon.app}", f"directory: {daemon.app}/current, python: bin/python")
+
+
+@pytest.mark.parametrize("isolation", ["process", "fork"])
+def test_a_release_is_switched_under_load(daemon, isolation):
+    """Each job runs once; one that has begun ends on its own release, later imports included; the next run the new."""
+    release(daemon, 41)
+    daemon.start(body(daemon, f"main: {{processes: 3, isolation: {isolation}}}"))
+    gate, began = daemon.directory / "gate", daemon.directory / "began"
+    held = daemon.client().enqueue("late", str(gate), str(began))
+    until(began.exists, daemon.text)
+    daemon.enqueue_notes(150, seconds=0.01)
+    release(daemon, 42)
+    done = reload_code(daemon)
+    assert (done.status, "1 group replaced (main, because code changed)" in done.out) == (0, True), done
+    assert daemon.client().enqueue("version").result(timeout=30) == 42
+    assert daemon.client().enqueue("python").result(timeout=30) == f"{daemon.app}/releases/42/bin/python"
+    gate.touch()
+    assert held.result(timeout=30) == 41
+    daemon.assert_each_ran_once()
+    until(lambda: daemon.names() == {"redis", "scheduler", "worker:main@2"}, daemon.names)
+
+
+def test_code_that_does_not_load_is_refused(daemon):
+    """The old code serves on, from the same processes; mended, it is taken."""
+    release(daemon, 41)
+    daemon.start(body(daemon))
+    before = daemon.pid("worker:main@1")
+    release(daemon, 42, "def version(:\n")
+    done = reload_code(daemon)
+    assert (done.status, "shop.py" in done.out, "SyntaxError" in done.out) == (1, True, True), done
+    assert daemon.client().enqueue("version").result(timeout=30) == 41
+    assert daemon.pid("worker:main@1") == before
+    release(daemon, 43)
+    assert reload_code(daemon).status == 0
+    assert daemon.client().enqueue("version").result(timeout=30) == 43
+
+
+def test_the_named_groups_alone_are_replaced(daemon):
+    """The others keep their pids; a group that is not there is named, with those that are."""
+    release(daemon, 41)
+    daemon.start(body(daemon, "main: {}\n  side: {}\n  other: {}"))
+    before = daemon.programs()
+    done = reload_code(daemon, "side", "other")
+    assert (done.status, "2 replaced" in done.out) == (0, True), done
+    assert daemon.pid("worker:main@1") == before["worker:main@1"]["pid"]
+    until(lambda: {"worker:main@1", "worker:side@2", "worker:other@2"} == daemon.names() - {"redis", "scheduler"})
+    done = reload_code(daemon, "sid")
+    assert (done.status, "no group 'sid'; there are main, other, side" in done.out) == (1, True), done
+
+
+def test_the_file_is_taken_in_with_the_code(daemon):
+    """A release that drops a task and its entry: each half alone could not be."""
+    release(daemon, 41)
+    daemon.start(body(daemon))
+    release(daemon, 42, "version = None\n")
+    daemon.write(body(daemon).replace("  version: {run: shop.version}\n", ""))
+    done = reload_code(daemon)
+    assert done.status == 0, done
+    assert daemon.client().enqueue("python").result(timeout=30) == f"{daemon.app}/releases/42/bin/python"
+
+
+def test_a_group_that_could_not_start_is_mended(daemon):
+    """Its children died; with other code behind the paths it serves."""
+    (daemon.app / "broken.py").write_text("import os\nos.register_at_fork(after_in_child=lambda: os._exit(3))\n")
+    with (daemon.app / "broken.py").open("a") as file:
+        file.write("def task():\n    return 'mended'\n")
+    daemon.start(daemon.body("main: {}", tasks="  broken: {run: broken.task}\n"))
+    waiting = daemon.client().enqueue("broken")
+    (daemon.app / "broken.py").write_text("def task():\n    return 'mended'\n")
+    assert reload_code(daemon).status == 0
+    assert waiting.result(timeout=30) == "mended"
