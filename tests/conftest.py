@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from fusiond.broker.broker import Broker
 from fusiond.broker.call import as_is, plain
@@ -20,6 +21,10 @@ from fusiond.errors import BrokerError
 from fusiond.supervise.server import find_server
 
 PR_SET_PDEATHSIG = 1
+
+# An example's time says how busy the machine is, nothing more.
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
 
 
 class RedisServer:
