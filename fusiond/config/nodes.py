@@ -42,18 +42,27 @@ class Place(NamedTuple):
     column: int
     width: int = 1
 
-    def problem(self, severity: Severity, code: str, message: str, remedy: str = "") -> Problem:
+    def problem(self, severity: Severity, code: str, message: str, remedy: str = "", detail: str = "") -> Problem:
         """A problem at this place."""
         lines = self.source.lines
         line = lines[self.line - 1] if self.line <= len(lines) else ""
         excerpt = line[:_LONGEST_LINE] if self.column < _LONGEST_LINE else ""
         return Problem(
-            self.source.name, self.line, self.column, severity, code, message, remedy, max(1, self.width), excerpt
+            self.source.name,
+            self.line,
+            self.column,
+            severity,
+            code,
+            message,
+            remedy,
+            max(1, self.width),
+            excerpt,
+            detail,
         )
 
-    def error(self, code: str, message: str, remedy: str = "") -> Problem:
+    def error(self, code: str, message: str, remedy: str = "", detail: str = "") -> Problem:
         """An error at this place."""
-        return self.problem("error", code, message, remedy)
+        return self.problem("error", code, message, remedy, detail)
 
     def warning(self, code: str, message: str, remedy: str = "") -> Problem:
         """A warning at this place."""

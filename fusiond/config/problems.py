@@ -15,12 +15,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 Severity = Literal["error", "warning"]
 
 #: columns of a source line that the text face shows
 _EXCERPT = 160
+#: fields that may quote a URL
+_MASKED = ("message", "excerpt", "detail")
 _PASSWORD = re.compile(r"(://[^/\s:@'\"]*:)[^\s'\"]+(?=@)")
 
 
@@ -44,6 +46,8 @@ class Problem:
     width: int = 1
     #: the source line
     excerpt: str = ""
+    #: what is too long for a sentence, such as a traceback; lines, may be empty
+    detail: str = ""
 
     @property
     def is_error(self) -> bool:
@@ -52,17 +56,25 @@ class Problem:
 
     def to_dict(self) -> dict[str, Any]:
         """The problem as plain data; the passwords of URLs are masked."""
-        return dataclasses.asdict(self) | {"message": mask(self.message), "excerpt": mask(self.excerpt)}
+        return dataclasses.asdict(self) | {name: mask(getattr(self, name)) for name in _MASKED}
 
     @staticmethod
     def from_dict(content: dict[str, Any]) -> Problem:
         """The problem that `to_dict` gave."""
         return Problem(**content)
 
+    @property
+    def place(self) -> str:
+        """file:line:column, or the file alone."""
+        return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+
+    @property
+    def sentence(self) -> str:
+        """What is wrong and what to do, on one line, fit to be shown."""
+        return visible(mask("; ".join(part for part in (self.message, self.remedy) if part)))
+
     def __str__(self) -> str:
-        place = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
-        sentence = "; ".join(part for part in (self.message, self.remedy) if part)
-        return f"{place}: {self.severity}: {_visible(mask(sentence))}   [{self.code}]"
+        return f"{self.place}: {self.severity}: {self.sentence}   [{self.code}]"
 
 
 def mask(text: str) -> str:
@@ -70,9 +82,19 @@ def mask(text: str) -> str:
     return _PASSWORD.sub(r"\1***", text) if "://" in text else text
 
 
-def as_text(problems: Sequence[Problem]) -> str:
-    """For people: each problem, its line and a caret, sorted by place."""
-    return "\n".join(_with_excerpt(problem) for problem in sorted(problems))
+def as_text(problems: Sequence[Problem], paint: Callable[[str, str], str] | None = None) -> str:
+    """
+    For people: each problem, its line and a caret, sorted by place.
+
+    Args:
+        problems: in any order.
+        paint: (text, severity or `dim`) → the text in that colour; None: no colour.
+    """
+    return "\n".join(_with_excerpt(problem, paint or _plain) for problem in sorted(problems))
+
+
+def _plain(text: str, _colour: str) -> str:
+    return text
 
 
 def as_json(problems: Sequence[Problem]) -> str:
@@ -80,9 +102,16 @@ def as_json(problems: Sequence[Problem]) -> str:
     return json.dumps([problem.to_dict() for problem in sorted(problems)], ensure_ascii=False, indent=2)
 
 
-def _with_excerpt(problem: Problem) -> str:
-    if not problem.line or not problem.excerpt.strip():
-        return str(problem)
+def _with_excerpt(problem: Problem, paint: Callable[[str, str], str]) -> str:
+    severity, code = paint(problem.severity, problem.severity), paint(f"[{problem.code}]", "dim")
+    lines = [f"{problem.place}: {severity}: {problem.sentence}   {code}"]
+    if problem.line and problem.excerpt.strip():
+        lines += _excerpt(problem, paint)
+    return "\n".join([*lines, *(f"      | {visible(line)}" for line in mask(problem.detail).splitlines())])
+
+
+def _excerpt(problem: Problem, paint: Callable[[str, str], str]) -> tuple[str, str]:
+    """The line that it is about, and the caret beneath."""
     before = mask(problem.excerpt[: problem.column - 1])
     line = mask(problem.excerpt)
     # A far-away mistake is brought into view; the caret moves with it.
@@ -91,11 +120,11 @@ def _with_excerpt(problem: Problem) -> str:
     shown, before = line[cut : cut + _EXCERPT], before[cut:]
     width = max(1, min(problem.width, len(shown) - len(before)))
     gutter = f"{problem.line:>5} | "
-    caret = " " * (len(gutter) + _columns(before)) + "^" * max(1, _columns(shown[len(before) : len(before) + width]))
-    return f"{problem}\n{gutter}{_visible(shown)}\n{caret}"
+    caret = "^" * max(1, _columns(shown[len(before) : len(before) + width]))
+    return gutter + visible(shown), " " * (len(gutter) + _columns(before)) + paint(caret, problem.severity)
 
 
-def _visible(text: str) -> str:
+def visible(text: str) -> str:
     """`text` with control characters replaced, so that a file cannot drive the terminal."""
     return "".join(char if char.isprintable() else " " if char == "\t" else "�" for char in text)
 

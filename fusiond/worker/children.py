@@ -204,6 +204,11 @@ def be_subreaper() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
+def kill_children() -> None:
+    """Kill and reap every child that this process has, orphans that it inherited among them; bounded."""
+    _wait(_no_children, time.monotonic() + _REAP_WITHIN)
+
+
 def _wait(done: Callable[[], bool], deadline: float) -> None:
     while not done() and time.monotonic() < deadline:
         time.sleep(0.002)

@@ -1,5 +1,5 @@
 """
-Start a group's fork server: the right user, interpreter, environment and sources.
+Start a group's fork server, or a probe in its place: the right user, interpreter, environment and sources.
 
 1. resolve  user, interpreter, directory, environment of the group
 2. bundle   the source files and the set-up in a descriptor, since the group's user may not read ours
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from fusiond.config.model import Config, Task, WorkerGroup
 
 _HERE = Path(__file__).parent
-#: in the order in which they import one another
-_SOURCES = ("wire", "task", "payload", "child", "forkserver")
+#: the files of each program in the order in which they import one another; the last one's main is run
+FORK_SERVER = ("wire", "task", "payload", "child", "forkserver")
+PROBE = ("task", "probe")
 
 # Runs in the group's interpreter. A package of a private name, so that our `task` shadows no module of the user's.
 _BOOT = """
@@ -43,7 +44,7 @@ for part, path, source in bundle["sources"]:
     module.__package__, module.__file__ = name, path
     setattr(package, part, module)
     exec(compile(source, path, "exec"), module.__dict__)
-package.forkserver.main({control}, bundle["setup"])
+module.main({control}, bundle["setup"])
 """
 
 
@@ -59,14 +60,25 @@ class Launched:
 
 
 def launch(config: Config, group: WorkerGroup) -> Launched:
+    """Start the fork server of a group. Raises as `start`."""
+    return start(group, FORK_SERVER, _setup(config, group))
+
+
+def start(group: WorkerGroup, sources: tuple[str, ...], setup: dict[str, Any]) -> Launched:
     """
-    Start the fork server of a group.
+    Start a program as the group's user, in its directory, under its interpreter, with its environment.
+
+    Args:
+        group: says who, where and what.
+        sources: FORK_SERVER or PROBE; their main is called with the control socket's descriptor and `setup`.
+        setup: JSON.
 
     Raises:
         OSError: the interpreter, the directory or an environment file cannot be used.
         LookupError: there is no such user.
     """
-    identity, variables, bundle = _identity(group.user), environment(group, os.environ), _bundle(config, group)
+    identity, variables = _identity(group.user), environment(group, os.environ)
+    bundle = _bundle(sources, setup)
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     output, printed = os.pipe()
     boot = _BOOT.format(bundle=bundle, control=theirs.fileno())
@@ -167,9 +179,9 @@ def _identity(name: str | None) -> dict[str, Any]:
     return {"uid": user.pw_uid, "gid": user.pw_gid, "groups": os.getgrouplist(name, user.pw_gid)}
 
 
-def _bundle(config: Config, group: WorkerGroup) -> int:
-    """A descriptor of sources and set-up, at its beginning."""
-    setup = {
+def _setup(config: Config, group: WorkerGroup) -> dict[str, Any]:
+    """What the fork server is told."""
+    return {
         "group": group.name,
         "directory": os.path.realpath(group.directory),
         "umask": group.umask,
@@ -177,8 +189,12 @@ def _bundle(config: Config, group: WorkerGroup) -> int:
         "preload": [name for name, task in config.tasks.items() if serves(group, task.queue)],
         "table": table(config, group),
     }
-    sources = [(part, str(_HERE / f"{part}.py"), (_HERE / f"{part}.py").read_text()) for part in _SOURCES]
-    return memory_file("fusiond-bundle", json.dumps({"sources": sources, "setup": setup}).encode())
+
+
+def _bundle(sources: tuple[str, ...], setup: dict[str, Any]) -> int:
+    """A descriptor of sources and set-up, at its beginning."""
+    texts = [(part, str(_HERE / f"{part}.py"), (_HERE / f"{part}.py").read_text()) for part in sources]
+    return memory_file("fusiond-bundle", json.dumps({"sources": texts, "setup": setup}).encode())
 
 
 def memory_file(name: str, content: bytes) -> int:

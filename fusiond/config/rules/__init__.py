@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from fusiond.config.rules import machine, meaning, schedules, structure, yaml
+from fusiond.config.rules import imports, machine, meaning, schedules, structure, yaml
 
 if TYPE_CHECKING:
     from fusiond.config.rules.rule import Rule
@@ -21,5 +21,6 @@ PARTS: Final[dict[str, tuple[Rule, ...]]] = {
     "Meaning": meaning.RULES,
     "Schedules": schedules.RULES,
     "This machine": machine.RULES,
+    "`--imports`": imports.RULES,
 }
 RULES: Final[dict[str, Rule]] = {rule.code: rule for rules in PARTS.values() for rule in rules}
