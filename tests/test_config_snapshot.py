@@ -25,6 +25,14 @@ def test_what_is_written_is_read(tmp_path):
     assert written.hash == snapshot.content_hash(TWO) != snapshot.content_hash(ONE)
 
 
+def test_its_text_is_what_was_hashed(tmp_path):
+    """As bytes, without building the Config; a source of whatever name included."""
+    source = '/x", "config": {"/é\\.yaml'
+    written = snapshot.write(tmp_path / "s.json", TWO, generation=7, source=source)
+    assert snapshot.config_text(written.path) == TWO.to_json().encode()
+    assert snapshot.read_snapshot(written.path).source == source
+
+
 def test_only_the_owner_can_read_it_whatever_the_umask(tmp_path):
     """A Config may hold secrets."""
     before = os.umask(0)

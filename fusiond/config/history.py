@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from fusiond.config import diff  # noqa: TC001 - rebuild() resolves the hints
 from fusiond.config.model import Config, rebuild
-from fusiond.config.snapshot import write_atomically
+from fusiond.config.snapshot import config_text, write_atomically
 from fusiond.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -89,9 +89,10 @@ def record(
         plan=plan,
         restores=accepted.restores,
     )
-    text = f"{json.dumps(entry.to_dict())}\n{accepted.config.to_json()}\n"
+    # Copied and not made again, which takes 40 ms for 2,000 tasks, while the supervisor's loop waits.
+    text = b"%s\n%s\n" % (json.dumps(entry.to_dict()).encode(), config_text(accepted.path))
     # Not durable: a reload does not wait for the disk twice, and a file that a power cut emptied is left out.
-    write_atomically(_file(directory, accepted.generation), text.encode(), durable=False)
+    write_atomically(_file(directory, accepted.generation), text, durable=False)
     for generation in _generations(directory)[:-LIMIT]:
         _file(directory, generation).unlink(missing_ok=True)
 

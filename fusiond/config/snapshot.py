@@ -65,6 +65,12 @@ def read_snapshot(path: str | os.PathLike[str]) -> Snapshot:
         raise ConfigError(f"{path}: not a snapshot of this version ({error!r}); start the daemon anew") from error
 
 
+def config_text(path: Path) -> bytes:
+    """The Config's text in a snapshot, as it stands there: what its hash is of. Raises OSError."""
+    # A quote inside the head's own texts is escaped, so that the first such key is the snapshot's.
+    return path.read_bytes().partition(b', "config": ')[2].removesuffix(b"}\n")
+
+
 def write(
     path: str | os.PathLike[str],
     config: Config,
