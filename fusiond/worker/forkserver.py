@@ -6,9 +6,10 @@ A lean process that has the task modules loaded and forks the children.
 3. reap     children, their process groups and what they left behind; report each death
 4. end      when the control socket does, and take everything along
 
-On the control socket, one packet each, `slot` with two descriptors (output pipe, page), `fork` and `table` with one:
+On the control socket, one packet each, `slot` with two descriptors (output pipe, page), `fork` with one for each slot
+(its socket), `table` with one:
 
-    slot SLOT    fork SLOT    kill SLOT    drop SLOT    table         (from the dispatcher)
+    slot SLOT    fork SLOT …    kill SLOT    drop SLOT    table       (from the dispatcher)
     ready JSON   unforked SLOT REASON   died SLOT PID STATUS, …       (from here; a line a death, STATUS as wait has it)
 
 A child is made before the fork, as far as it can be, since each page that it writes to afterwards is copied for it.
@@ -34,6 +35,8 @@ from . import child, task, wire
 
 # From <linux/prctl.h>.
 PR_SET_CHILD_SUBREAPER = 36
+#: bytes of a command, and descriptors, so forks, that come with one
+PACKET, AT_ONCE = 1024, 32
 #: characters of one import failure, and failures that are told; a packet has its limit
 MAX_PROBLEM, MAX_PROBLEMS = 500, 30
 
@@ -150,18 +153,19 @@ class ForkServer:
     def _command(self) -> bool:
         """Do what one packet asks; False: the dispatcher is gone."""
         try:
-            packet, fds, _flags, _address = socket.recv_fds(self._control, 256, 3, socket.MSG_CMSG_CLOEXEC)
+            packet, fds, _flags, _address = socket.recv_fds(self._control, PACKET, AT_ONCE, socket.MSG_CMSG_CLOEXEC)
         except ConnectionError:
             return False
         if not packet:
             return False
         verb, _, rest = packet.partition(b" ")
+        if verb == b"fork":
+            self._fork([int(slot) for slot in rest.split()], fds)
+            return True
         slot = int(rest or 0)
         if verb == b"slot":
             self._ready[slot] = child.Child(fds[0], wire.Page(fds[1]), self._tasks, self._forks)
             os.close(fds[1])
-        elif verb == b"fork":
-            self._fork(slot, fds[0])
         elif verb == b"kill":
             self._kill(self._slots.get(slot))
         elif verb == b"drop":
@@ -171,20 +175,32 @@ class ForkServer:
                 self._tasks.replace(file.read())
         return True
 
-    def _fork(self, slot: int, sock: int) -> None:
-        try:
-            pid = os.fork()
-        except OSError as error:
-            self._say(f"unforked {slot} {error.strerror}")
-        else:
-            if pid == 0:
-                self._become_child(self._ready[slot], sock)
-            _lead_group(pid)
-            self._slots[slot], self._pids[pid] = pid, slot
-        os.close(sock)
+    def _fork(self, slots: list[int], socks: list[int]) -> None:
+        """
+        Fork a child for each slot, with as little as can be between two forks.
 
-    def _become_child(self, prepared: child.Child, sock: int) -> None:
-        """In the child: shed what is the server's, serve jobs, and never return."""
+        After each fork all pages are shared again, and every one that the server writes to costs it a page fault: side
+        by side the forks share that price.
+        """
+        pids = []
+        for slot, sock in zip(slots, socks):
+            try:
+                pid = os.fork()
+            except OSError as error:
+                self._say(f"unforked {slot} {error.strerror}")
+                pid = 0
+            else:
+                if pid == 0:
+                    self._become_child(self._ready[slot], sock, socks)
+            pids.append(pid)
+        for slot, sock, pid in zip(slots, socks, pids):
+            os.close(sock)
+            if pid:
+                _lead_group(pid)
+                self._slots[slot], self._pids[pid] = pid, slot
+
+    def _become_child(self, prepared: child.Child, sock: int, socks: list[int]) -> None:
+        """In the child: shed what is the server's and its siblings', serve jobs, and never return."""
         status = 1
         try:
             signal.set_wakeup_fd(-1)
@@ -194,6 +210,9 @@ class ForkServer:
                 # adopts is a dead job's. A child that lives on must not gather the dead, it does not reap.
                 self._prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
             self._control.close()
+            for other in socks:
+                if other != sock:
+                    os.close(other)
             os.dup2(prepared.out, 1)
             os.dup2(prepared.out, 2)
             prepared.serve(sock)

@@ -219,8 +219,7 @@ class Pool:
             return
         theirs = slot.connect()
         slot.table, slot.forked = self._table, time.monotonic()
-        self._server.fork(slot.number, theirs.fileno())
-        theirs.close()
+        self._server.fork(slot.number, theirs)
         self._loop.add_reader(slot.fileno(), self._hear, slot)
         self._host.on_room()
 
