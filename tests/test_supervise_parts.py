@@ -1,6 +1,9 @@
 """The small parts of the supervisor: watching, systemd, the client's face, directories, the server."""
 
+import math
 import os
+import select
+import shutil
 import socket
 import stat
 import threading
@@ -14,7 +17,7 @@ from fusiond.supervise import server, start
 from fusiond.supervise.control import ask
 from fusiond.supervise.notify import Notify
 from fusiond.supervise.process import describe_exit
-from fusiond.supervise.watch import Watcher, directories, fingerprint
+from fusiond.supervise.watch import LONGEST, QUIET, Watcher, directories, fingerprint
 from tests.running import until
 
 
@@ -60,21 +63,79 @@ def test_symlinks_in_a_circle_are_survived(tmp_path):
     assert fingerprint([str(tmp_path / "a")])
 
 
-def test_the_watcher_wakes_for_a_change_in_a_directory_that_came_later(tmp_path):
-    """A directory that is not there yet is looked for again."""
-    woken = threading.Event()
-    watcher = Watcher(woken.set)
+class Loop:
+    """As much of the daemon's loop as a watcher sees."""
+
+    def __init__(self):
+        self.woken, self.socket_map = threading.Event(), {}
+        self.watcher = Watcher(directories, self.woken.set, self.socket_map)
+
+    def turn(self):
+        """What happened by now; True if the watcher says so."""
+        for fd in select.select(list(self.socket_map), [], [], 0)[0]:
+            self.socket_map[fd].handle_read_event()
+        return self.watcher.fired()
+
+
+@pytest.fixture(params=["", "true"], ids=["inotify", "polling"])
+def loop(request, monkeypatch):
+    monkeypatch.setenv("WATCHFILES_FORCE_POLLING", request.param)
+    loop = Loop()
+    yield loop
+    loop.watcher.stop()
+    assert not loop.socket_map
+
+
+def test_the_watcher_wakes_for_a_change_in_a_directory_that_came_later(tmp_path, loop):
+    """A directory that is not there yet is looked for again, and one that is made anew."""
     file = tmp_path / "conf" / "fusion.yaml"
-    watcher.watch((str(file),))
-    assert woken.wait(10)
-    watcher.fired()
-    woken.clear()
-    file.parent.mkdir()
-    file.write_text("1")
-    assert woken.wait(15)
+    loop.watcher.watch((str(file),))
+    until(loop.turn)
+    until(lambda: not loop.turn())
+    for _ in range(2):
+        file.parent.mkdir()
+        until(loop.turn)
+        until(lambda: not loop.turn())
+        file.write_text("1")
+        until(loop.turn)
+        shutil.rmtree(file.parent)
+        until(loop.turn)
+        until(lambda: not loop.turn())
+
+
+def test_a_burst_of_events_is_one_and_is_waited_for_a_moment(tmp_path):
+    """Until it was quiet for QUIET, at most LONGEST: who writes without end does not put the reload off for ever."""
+    now, socket_map = 100.0, {}
+    watcher = Watcher(directories, lambda: None, socket_map, lambda: now)
+    watcher.watch((str(tmp_path / "file"),))
+    assert watcher.fired()
+    assert watcher.due(now) == math.inf
+    fired = []
+    for _ in range(20):
+        watcher.handle_read_event()
+        fired.append(watcher.fired())
+        now += QUIET / 2
+    assert fired.count(True) == 2 * LONGEST / QUIET // 10
+    now += QUIET
     assert watcher.fired()
     assert not watcher.fired()
     watcher.stop()
+
+
+def test_a_link_that_is_swapped_is_followed(tmp_path, loop):
+    """The directory that it leads to is another; what happens there counts from then on."""
+    for name in "ab":
+        (tmp_path / name).mkdir()
+    (tmp_path / "link").symlink_to("a")
+    loop.watcher.watch((str(tmp_path / "link" / "file"),))
+    until(loop.turn)
+    until(lambda: not loop.turn())
+    (tmp_path / "new").symlink_to("b")
+    (tmp_path / "new").replace(tmp_path / "link")
+    until(loop.turn)
+    until(lambda: not loop.turn())
+    (tmp_path / "b" / "file").touch()
+    until(loop.turn)
 
 
 def test_without_systemd_nothing_is_said_and_nothing_is_due():

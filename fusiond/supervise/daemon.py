@@ -33,7 +33,7 @@ from fusiond.supervise.programs import REDIS, SCHEDULER, WORKER, Places
 from fusiond.supervise.rehearsal import Rehearsals
 from fusiond.supervise.reload import Reloads
 from fusiond.supervise.rpc import DaemonFace, FusionFace
-from fusiond.supervise.watch import Watcher
+from fusiond.supervise.watch import Watcher, directories
 
 if TYPE_CHECKING:
     from fusiond.config.snapshot import Snapshot
@@ -59,7 +59,7 @@ class Daemon(Supervisor):  # type: ignore[misc] # supervisor has no types
             self.fleet, state=places.state, notify=notify, foreign=options.foreign, on_accepted=self._on_accepted
         )
         self.rehearsals = Rehearsals(self.fleet, options.foreign)
-        self.watcher = Watcher(options.waker.wake)
+        self.watcher = Watcher(directories, options.waker.wake, options.get_socket_map())
         options.process_group_configs = [GroupConfig(options, name) for name in (REDIS, SCHEDULER, WORKER)]
         options.idle_for = self._idle_for
         fusion = FusionFace(
@@ -171,7 +171,7 @@ class Daemon(Supervisor):  # type: ignore[misc] # supervisor has no types
         waits = [self.notify.due(now), *(process.wait(time.time()) for process in self.fleet)]
         waits += [channel.delay for channel in self.options.get_socket_map().values() if getattr(channel, "delay", 0)]
         if not self.ending:
-            waits += [self.reloads.due(now), self.rehearsals.due(now)]
+            waits += [self.reloads.due(now), self.rehearsals.due(now), self.watcher.due(now)]
             waits.append(LONGEST_SLEEP if self._announced else max(0.0, self.started + START_PATIENCE - now))
         return min(waits)
 

@@ -3,10 +3,10 @@ Notice that the file changed.
 
 1. watch      the directories of the file, of its real path, and of each include: editors rename over a file, and a
               Kubernetes ConfigMap swaps a symlink in a directory above
-2. wake       the loop, about 100 ms after the last of a burst of events
+2. wait       until a burst of events is over, QUIET after its last, at most LONGEST
 3. compare    a print of all files; only a change of it is a change
 
-The thread touches nothing but its own events and the loop's wake-up pipe.
+The kernel tells of events (inotify.py); where it cannot, a thread looks for them (polling.py).
 """
 
 from __future__ import annotations
@@ -14,19 +14,23 @@ from __future__ import annotations
 import contextlib
 import glob
 import logging
+import math
 import os
 import threading
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from fusiond.supervise import polling
+from fusiond.supervise.inotify import Inotify
+from fusiond.supervise.polling import PATIENCE, Polling
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-#: ms: a burst has ended when nothing came for STEP, or after DEBOUNCE
-DEBOUNCE, STEP = 100, 50
-#: seconds until a directory that is gone is looked for again
-PATIENCE = 5.0
-#: symlinks in a row, as the kernel counts
+#: seconds: an editor's save is some events within a millisecond, a deployment's many
+QUIET, LONGEST = 0.02, 0.1
+#: symlinks on one way, as the kernel counts
 LINKS = 40
 #: who asks for a reload when a file was saved
 WATCHER = "the file's change"
@@ -45,67 +49,133 @@ def directories(files: Iterable[str]) -> frozenset[str]:
     """The directories to watch for the files and globs; only those that exist."""
     found: set[Path] = set()
     for name in _expand(files, keep_globs=True):
-        link = Path(name)
-        found |= {link.parent, Path(os.path.realpath(link)).parent}
-        # Each symlink on the way may be swapped: file -> ..data/file, ..data -> ..2026_01
-        for _ in range(LINKS):
-            if not link.is_symlink():
-                break
-            link = Path(os.path.normpath(link.parent / link.readlink()))
-            found |= {link.parent, link.parent.parent}
+        path = Path(name)
+        found |= {path.parent, Path(os.path.realpath(path)).parent}
+        # Each may be swapped: file -> ..data/file, ..data -> ..2026_01; current/file, current -> releases/42
+        found |= {link.parent for link in _links(path)}
     return frozenset(str(directory) for directory in found if directory.is_dir())
 
 
-class Watcher:
-    """A thread that wakes the loop when something happened beside one of the files."""
+def _links(path: Path) -> set[Path]:
+    """Each symlink on the way to the file."""
+    found: set[Path] = set()
+    ahead = [path]
+    while ahead and len(found) < LINKS:
+        here = ahead.pop()
+        for step in (here, *here.parents):
+            if step not in found and step.is_symlink():
+                found.add(step)
+                with contextlib.suppress(OSError):  # swapped just now
+                    ahead.append(Path(os.path.normpath(step.parent / step.readlink())))
+    return found
 
-    def __init__(self, wake: Callable[[], None]) -> None:
-        self._wake = wake
+
+class Watcher:
+    """
+    Says, to the loop that it is a part of, when something happened beside the files.
+
+    Args:
+        places: files → the directories to watch for them.
+        wake: makes the loop turn; safe from any thread.
+        socket_map: the loop's own.
+    """
+
+    def __init__(
+        self,
+        places: Callable[[tuple[str, ...]], frozenset[str]],
+        wake: Callable[[], None],
+        socket_map: dict[int, Any],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._places, self._wake, self._socket_map, self._clock = places, wake, socket_map, clock
         self._files: tuple[str, ...] = ()
-        self._fired = threading.Event()
-        self._stop = threading.Event()
+        #: when the burst of events is over, and must be taken for over; infinite: nothing has happened
+        self._over = self._latest = math.inf
+        self._inotify: Inotify | None = None
+        self._polling: Polling | None = None
+        #: set by the thread that polls
+        self._rung = threading.Event()
 
     def watch(self, files: tuple[str, ...]) -> None:
         """From now on, these; nothing happens where they are the same as before."""
-        if files != self._files:
-            self.stop()
-            self._files, self._stop = files, threading.Event()
-            threading.Thread(target=self._run, args=(files, self._stop), name="watch", daemon=True).start()
+        if files == self._files:
+            return
+        self._files = files
+        if not (self._inotify or polling.wanted()):
+            self._begin()
+        if self._inotify is None:
+            self._poll()
+        # What changed before the first watch has no event.
+        self._over = -math.inf
 
     def fired(self) -> bool:
-        """Whether something happened since the last call."""
-        fired = self._fired.is_set()
-        self._fired.clear()
-        return fired
+        """Whether something happened since the last call, and a moment has passed in which nothing more did."""
+        rung = self._rung.is_set()
+        self._rung.clear()
+        now = self._clock()
+        if not rung and self._over > now:
+            return False
+        self._over = self._latest = math.inf
+        if self._inotify is not None:
+            places = self._places(self._files)
+            # Before the caller looks at the files: whatever happens from here on is an event.
+            self._inotify.watch(places)
+            if _missing(self._files):
+                self._over = now + PATIENCE
+        return True
+
+    def due(self, now: float) -> float:
+        """Seconds until `fired` has something to say by itself."""
+        return max(0.0, self._over - now)
 
     def stop(self) -> None:
-        """End the thread, within a step."""
-        self._stop.set()
+        """Watch nothing any more."""
+        if self._inotify is not None:
+            del self._socket_map[self._inotify.fd]
+            self._inotify.close()
+            self._inotify = None
+        if self._polling is not None:
+            self._polling.stop()
 
-    def _run(self, files: tuple[str, ...], stop: threading.Event) -> None:
-        import watchfiles  # here: it takes its time, and the daemon starts meanwhile
+    def _begin(self) -> None:
+        try:
+            self._inotify = Inotify()
+        except OSError as error:
+            log.warning("the kernel gives no word of changes (%s): files are looked at instead", error)
+        else:
+            self._socket_map[self._inotify.fd] = self
 
-        logging.getLogger("watchfiles").setLevel(logging.WARNING)
-        while not stop.is_set():
-            watch = directories(files)
-            # What changed before the first watch, or between two, has no event.
-            self._fire()
-            if not watch:
-                # watchfiles would wait for nothing, for ever.
-                stop.wait(PATIENCE)
-                continue
-            with contextlib.suppress(FileNotFoundError):
-                for _ in watchfiles.watch(
-                    *sorted(watch), watch_filter=None, debounce=DEBOUNCE, step=STEP, stop_event=stop, recursive=False,
-                    raise_interrupt=False,
-                ):  # fmt: skip
-                    self._fire()
-                    if directories(files) != watch:
-                        break
+    def _poll(self) -> None:
+        if self._polling is not None:
+            self._polling.stop()
+        files = self._files
+        self._polling = Polling(lambda: self._places(files), self._ring)
 
-    def _fire(self) -> None:
-        self._fired.set()
+    def _ring(self) -> None:
+        self._rung.set()
         self._wake()
+
+    # ---- what supervisor's loop calls
+
+    def readable(self) -> bool:
+        """Always polled."""
+        return True
+
+    def writable(self) -> bool:
+        """Never."""
+        return False
+
+    def handle_read_event(self) -> None:
+        """Something happened; more may follow at once."""
+        if self._inotify is not None:
+            self._inotify.take()
+        now = self._clock()
+        self._latest = min(self._latest, now + LONGEST)
+        self._over = min(now + QUIET, self._latest)
+
+    def handle_error(self) -> None:
+        """Part of the face of a dispatcher."""
+        log.exception("watching failed")  # noqa: LOG004 - called in an except block
 
 
 def _expand(files: Iterable[str], *, keep_globs: bool = False) -> Iterator[str]:
@@ -116,6 +186,12 @@ def _expand(files: Iterable[str], *, keep_globs: bool = False) -> Iterator[str]:
         if keep_globs:
             yield path
         yield from sorted(glob.glob(path))  # noqa: PTH207 - the pattern is absolute
+
+
+def _missing(files: Iterable[str]) -> bool:
+    """Whether a directory is gone that would tell of a file's return."""
+    parents = {str(Path(path).parent) for path in files}
+    return not all(glob.has_magic(parent) or Path(parent).is_dir() for parent in parents)
 
 
 def _mark(path: str) -> tuple[object, ...]:
