@@ -114,7 +114,7 @@ def test_arguments_of_cron_bind_to_the_signature(app, entry, underlines):
         "class f:\n    def __init__(self, to, code): ...",
         "import functools\nf = functools.partial(lambda a, to, code: 0, 1)",
         "class C:\n    def __call__(self, to, code): ...\nf = C()",
-        "import functools as t\ndef d(g):\n    return t.wraps(g)(lambda *a, **k: g(*a, **k))\nf = d(lambda to, code: 0)",
+        "import functools as t\nd = lambda g: t.wraps(g)(lambda *a, **k: g(*a, **k))\nf = d(lambda to, code: 0)",
         "f = dict.fromkeys",
     ],
 )

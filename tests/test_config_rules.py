@@ -58,7 +58,7 @@ def written(rule, text, directory):
 
 def problems_of(path, rule, directory):
     unit = directory / "fusiond.service" if "fusiond.service" in rule.files else None
-    found = load(path, environ={}, unit=unit).problems
+    found = load(path, environ={}, unit_file=unit).problems
     return [problem for problem in found if problem.code != _OF_ROOT or rule.code == _OF_ROOT]
 
 

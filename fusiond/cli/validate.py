@@ -48,6 +48,11 @@ def register(subparsers: Any) -> None:
         "--import-timeout", metavar="TIME", default="30s", help="how long one import may take; default: 30s"
     )
     validate.add_argument(
+        "--elsewhere",
+        action="store_true",
+        help="another machine will run it: say nothing of users, directories and memory that this one lacks",
+    )
+    validate.add_argument(
         "--unit", type=Path, metavar="FILE", help="the systemd unit that will run it; default: this machine's, if any"
     )
     validate.set_defaults(handler=_validate)
@@ -64,7 +69,7 @@ def register(subparsers: Any) -> None:
 def _validate(options: argparse.Namespace) -> int:
     names = dict.fromkeys(options.files or [_found()])
     patience = _patience(options.import_timeout) if options.imports else None
-    results = {name: _load(name, options.unit, patience) for name in names}
+    results = {name: _load(name, options, patience) for name in names}
     problems = [problem for loaded in results.values() for problem in loaded.problems]
     report = _FACES.get(options.format or _default_format())
     if report is not None:
@@ -112,14 +117,13 @@ def _github(problems: Sequence[Problem]) -> str:
 _FACES: Final[dict[str, Callable[[Sequence[Problem]], str]]] = {"json": _json, "sarif": _sarif, "github": _github}
 
 
-def _load(name: str, unit: Path | None, patience: float | None) -> Loaded:
+def _load(name: str, options: argparse.Namespace, patience: float | None) -> Loaded:
     """Read and check a file; `patience`: s that each import may take, None where none is to be tried."""
     from fusiond.config.load import load
 
-    if name == _STDIN:
-        loaded = load("<stdin>", environ=os.environ, data=sys.stdin.buffer.read(), unit=unit)
-    else:
-        loaded = load(name, environ=os.environ, unit=unit)
+    data = sys.stdin.buffer.read() if name == _STDIN else None
+    path = "<stdin>" if name == _STDIN else name
+    loaded = load(path, environ=os.environ, data=data, elsewhere=options.elsewhere, unit_file=options.unit)
     return loaded if patience is None else _with_imports(loaded, patience)
 
 

@@ -15,7 +15,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from fusiond.config.build import build
-from fusiond.config.checks import check_machine, check_names, check_secrets, check_values
+from fusiond.config.checks import (
+    check_limits,
+    check_machine,
+    check_names,
+    check_secrets,
+    check_unit,
+    check_values,
+    unit,
+)
 from fusiond.config.includes import read_tree
 from fusiond.config.schema import check as check_schema
 
@@ -54,7 +62,8 @@ def load(
     environ: Mapping[str, str],
     data: bytes | None = None,
     to_run: bool = False,
-    unit: Path | None = None,
+    elsewhere: bool = False,
+    unit_file: Path | None = None,
 ) -> Loaded:
     """
     Read and check a file. Never raises for what the file says or is.
@@ -63,7 +72,8 @@ def load(
         path: the file; problems name it as it is given here.
         environ: for `${VAR}`.
         data: its bytes, where they do not come from `path`.
-        unit: the systemd unit that will run it; None: the one that this machine has, if any.
+        elsewhere: another machine will run it, so that nothing is said of what this one lacks.
+        unit_file: the systemd unit that will run it; None: the one that this machine has, if any.
         to_run: this machine is about to run it, so that what is missing here (a user, a directory) is an error.
     """
     tree = read_tree(Path(path), environ, data)
@@ -78,7 +88,10 @@ def load(
         if not found.errors:
             config = build(tree.root)
             found.take(check_values(tree.root, config))
-            found.take(check_machine(tree, tree.root, config, to_run=to_run, unit_file=unit))
+            found.take(check_limits(tree.root, config))
+            found.take(check_unit(tree.root, config, unit_file or (None if elsewhere else unit.installed())))
+            if not elsewhere:
+                found.take(check_machine(tree, tree.root, config, to_run=to_run))
     return Loaded(None if found.errors else config, found.sorted(), tree.files, tree.globs, tree.root)
 
 

@@ -55,11 +55,19 @@ def check_values(root: Node, config: Config) -> Iterator[Problem]:
         yield from rule(root, config)
 
 
-def check_machine(
-    tree: Tree, root: Node, config: Config, *, to_run: bool, unit_file: Path | None = None
-) -> Iterator[Problem]:
+def check_limits(root: Node, config: Config) -> Iterator[Problem]:
+    """Rules about the kernel, which is much the same everywhere."""
+    yield from limits.check(root, config)
+
+
+def check_machine(tree: Tree, root: Node, config: Config, *, to_run: bool) -> Iterator[Problem]:
     """Rules about this machine: errors where it is about to run the file, else warnings."""
     yield from machine.check(root, config, to_run=to_run)
-    yield from limits.check(root, config)
-    yield from unit.check(root, config, unit_file)
+    yield from limits.check_memory(root, config)
     yield from ownership.check(tree, to_run=to_run)
+
+
+def check_unit(root: Node, config: Config, path: Path | None) -> Iterator[Problem]:
+    """Rules about the systemd unit; None: there is none to compare with."""
+    if path is not None:
+        yield from unit.check(root, config, path)

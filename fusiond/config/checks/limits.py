@@ -25,7 +25,6 @@ _SOCKET: Final = "/redis/redis.sock"
 
 def check(root: Node, config: Config) -> Iterator[Problem]:
     """Each value that is beyond what there is."""
-    yield from _memory(root, config, memory_limit())
     yield from _sockets(root, config)
     state, runtime = config.state_directory, config.runtime_directory
     if state is not None and state == runtime and (node := root.get("runtime_directory")) is not None:
@@ -33,8 +32,9 @@ def check(root: Node, config: Config) -> Iterator[Problem]:
         yield node.place.error("same-directory", message, "write another directory")
 
 
-def _memory(root: Node, config: Config, available: int) -> Iterator[Problem]:
-    """The sum over all groups of what their children may grow to."""
+def check_memory(root: Node, config: Config) -> Iterator[Problem]:
+    """The sum over all groups of what their children may grow to, against what this machine has."""
+    available = memory_limit()
     shares = {name: group.processes * group.max_memory for name, group in config.workers.items() if group.max_memory}
     total = sum(shares.values())
     if total > available:

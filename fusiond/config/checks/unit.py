@@ -40,18 +40,17 @@ _SPAN: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([a-zµ]*)\s*")
 _STOP: Final = re.compile(r"^\s*Timeout(?:Stop)?Sec\s*=\s*(.*?)\s*$", re.MULTILINE)
 
 
-def check(root: Node, config: Config, unit: Path | None = None) -> Iterator[Problem]:
+def check(root: Node, config: Config, path: Path) -> Iterator[Problem]:
     """
     Each group whose drain the unit cuts short.
 
     Args:
         root: where each value was written.
         config: the resolved values.
-        unit: the unit file; None: the one that this machine has, if it has one.
+        path: the unit file; its drop-ins are beside it.
     """
-    path = unit or installed()
-    stop = timeout_stop(path) if path is not None else None
-    if path is None or stop is None:
+    stop = timeout_stop(path)
+    if stop is None:
         return
     extra = _SETTLING + (_EMBEDDED if config.broker.url == "embedded" else 0)
     for name, group in config.workers.items():
