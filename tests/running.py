@@ -57,7 +57,7 @@ class Running:
     """One daemon and its directory. Paths are short: a socket's may have 108 bytes."""
 
     def __init__(self, command=REAL):
-        self.command = command
+        self.command, self.verb = command, "run"
         self.directory = Path(tempfile.mkdtemp(prefix="fd-", dir="/tmp"))
         self.state, self.runtime, self.app = (self.directory / name for name in ("state", "run", "app"))
         self.app.mkdir()
@@ -83,7 +83,7 @@ class Running:
             self.write(body)
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [*self.command, "run", "-c", str(self.file), *arguments],
+                [*self.command, self.verb, "-c", str(self.file), *arguments],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
                 cwd=self.directory, env={**os.environ, **(environment or {})},
             )  # fmt: skip

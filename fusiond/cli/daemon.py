@@ -1,4 +1,4 @@
-"""`fusiond run` and `fusiond reload`."""
+"""`fusiond run`, `dev` and `reload`."""
 
 from __future__ import annotations
 
@@ -37,6 +37,15 @@ def register(subparsers: Subparsers) -> None:
     )
     run.set_defaults(handler=_run)
 
+    dev = subparsers.add_parser(
+        "dev",
+        help="the daemon in the foreground, for who writes tasks: what is saved, runs",
+        description="Every group with one child, a Redis of its own whatever the file says, text logs, and code that is"
+        " taken in as it is saved.",
+    )
+    dev.add_argument("-c", "--config", metavar="FILE", help=_FILE_HELP)
+    dev.set_defaults(handler=_dev)
+
     reload = subparsers.add_parser(
         "reload", help="[daemon] take in the changed file, and say what was done; status 1 if it was refused"
     )
@@ -59,6 +68,12 @@ def _run(options: argparse.Namespace) -> int:
     from fusiond.supervise import start
 
     return start.run(paths.find_config(options.config), only=options.only, last_good=options.last_good)
+
+
+def _dev(options: argparse.Namespace) -> int:
+    from fusiond.supervise import start
+
+    return start.run(paths.find_config(options.config), development=True)
 
 
 def _reload(options: argparse.Namespace) -> int:

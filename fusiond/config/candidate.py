@@ -1,6 +1,6 @@
 """
 The helper process of a reload: `python -P -m fusiond.config.candidate FILE --out PATH --generation N`; and of a plan,
-which stops short of one: `… FILE --against SNAPSHOT`.
+which stops short of one: `… FILE --against SNAPSHOT`. With `--dev` the file is taken as `fusiond dev` takes it.
 
 1. load   the file, as strictly as this machine needs
 2. write  the candidate snapshot, if there is no error; or compare with what runs
@@ -16,9 +16,11 @@ import argparse
 import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fusiond.config.development import development
 from fusiond.config.effects import effects
 from fusiond.config.load import load
 from fusiond.config.problems import Problem
@@ -38,9 +40,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     what.add_argument("--out", type=Path)
     what.add_argument("--against", type=Path)
     parser.add_argument("--generation", type=int, default=1)
+    parser.add_argument("--dev", action="store_true")
     options = parser.parse_args(argv)
 
-    loaded = load(options.file, environ=os.environ, to_run=True)
+    loaded = load(options.file, environ=os.environ, to_run=not options.dev)
+    if options.dev and loaded.config:
+        # What this machine has not, such as the users of another, concerns nobody who develops on it.
+        loaded = replace(loaded, config=development(loaded.config, root=os.geteuid() == 0))
     digest, found, problems = None, None, [*loaded.problems]
     if options.against:
         digest, found = _compare(loaded, options.against)

@@ -15,6 +15,7 @@ Knows processes and the accepted snapshot. No Redis, no task code, no YAML.
 from __future__ import annotations
 
 import logging
+import math
 import resource
 import signal
 import time
@@ -26,6 +27,7 @@ from supervisor.states import SupervisorStates
 from supervisor.supervisord import Supervisor
 
 from fusiond import logs
+from fusiond.supervise.code import CODE_WATCHER, Code
 from fusiond.supervise.fleet import Fleet
 from fusiond.supervise.options import LONGEST_SLEEP, Options
 from fusiond.supervise.process import GroupConfig
@@ -60,6 +62,7 @@ class Daemon(Supervisor):  # type: ignore[misc] # supervisor has no types
         )
         self.rehearsals = Rehearsals(self.fleet, options.foreign)
         self.watcher = Watcher(directories, options.waker.wake, options.get_socket_map())
+        self.code = Code(options.waker.wake, options.get_socket_map()) if places.development else None
         options.process_group_configs = [GroupConfig(options, name) for name in (REDIS, SCHEDULER, WORKER)]
         options.idle_for = self._idle_for
         fusion = FusionFace(
@@ -89,6 +92,8 @@ class Daemon(Supervisor):  # type: ignore[misc] # supervisor has no types
         finally:
             signal.set_wakeup_fd(-1)
             self.watcher.stop()
+            if self.code:
+                self.code.stop()
             self.options.close_httpservers()
 
     # ---- what supervisor's loop calls
@@ -102,6 +107,8 @@ class Daemon(Supervisor):  # type: ignore[misc] # supervisor has no types
             return
         if self.watcher.fired():
             self.reloads.look()
+        if self.code and (groups := self.code.changed(self.fleet.accepted.config.workers)):
+            self.reloads.ask(CODE_WATCHER, groups)
         self.reloads.tick()
         self.rehearsals.tick()
         self.watcher.watch(self.reloads.files)
@@ -172,6 +179,7 @@ class Daemon(Supervisor):  # type: ignore[misc] # supervisor has no types
         waits += [channel.delay for channel in self.options.get_socket_map().values() if getattr(channel, "delay", 0)]
         if not self.ending:
             waits += [self.reloads.due(now), self.rehearsals.due(now), self.watcher.due(now)]
+            waits.append(self.code.due(now) if self.code else math.inf)
             waits.append(LONGEST_SLEEP if self._announced else max(0.0, self.started + START_PATIENCE - now))
         return min(waits)
 

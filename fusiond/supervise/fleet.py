@@ -42,6 +42,8 @@ class Fleet:
     ) -> None:
         self._options, self._groups, self._places = options, groups, places
         self.accepted = accepted
+        #: whether files are taken as `fusiond dev` takes them
+        self.development = places.development
         #: part → generation at which its program was started
         self.births = {part_of(name): accepted.generation for name in accepted.config.workers}
         self.wanted: dict[str, Program] = programs(accepted, self.births, places)

@@ -62,6 +62,8 @@ class Places:
     server: str = ""
     #: names of groups, or `scheduler`, that run on this host; empty: all
     only: AbstractSet[str] = frozenset()
+    #: whether it is `fusiond dev`
+    development: bool = False
 
     def runs(self, name: str) -> bool:
         """Whether `--only` leaves the part in."""

@@ -110,14 +110,19 @@ class Reading:
             return Result(usable=False, problems=(_crashed(last),))
 
 
-def for_reload(out: Path, generation: int) -> tuple[str, ...]:
+def for_reload(out: Path, generation: int, *, development: bool = False) -> tuple[str, ...]:
     """Write the candidate, with this number, to `out`."""
-    return ("--out", str(out), "--generation", str(generation))
+    return ("--out", str(out), "--generation", str(generation), *_dev(development))
 
 
-def for_plan(running: Path) -> tuple[str, ...]:
+def for_plan(running: Path, *, development: bool = False) -> tuple[str, ...]:
     """Write nothing; compare with the snapshot that runs."""
-    return ("--against", str(running))
+    return ("--against", str(running), *_dev(development))
+
+
+def _dev(development: bool) -> tuple[str, ...]:
+    """Take the file as `fusiond dev` does."""
+    return ("--dev",) if development else ()
 
 
 def watched(source: Path, files: Sequence[str]) -> tuple[str, ...]:

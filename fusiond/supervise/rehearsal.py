@@ -73,7 +73,8 @@ class Rehearsals:
         self._serving, self._asked = self._asked, []
         self._deadline = self._clock() + DEADLINE
         accepted = self._fleet.accepted
-        self._reading = Reading(Path(accepted.source), self._foreign, for_plan(accepted.path))
+        arguments = for_plan(accepted.path, development=self._fleet.development)
+        self._reading = Reading(Path(accepted.source), self._foreign, arguments)
 
     def _look(self, reading: Reading) -> None:
         result = reading.poll()

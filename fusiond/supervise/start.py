@@ -50,7 +50,7 @@ LONGEST_SOCKET = 107 - 8
 log = logging.getLogger(__name__)
 
 
-def run(config_path: Path, *, only: Sequence[str] = (), last_good: bool = False) -> int:
+def run(config_path: Path, *, only: Sequence[str] = (), last_good: bool = False, development: bool = False) -> int:
     """
     Run the daemon in the foreground until it is told to end.
 
@@ -58,6 +58,7 @@ def run(config_path: Path, *, only: Sequence[str] = (), last_good: bool = False)
         config_path: the YAML file.
         only: names of groups, or `scheduler`; empty: all.
         last_good: start from the configuration that was accepted last, whatever the file says now.
+        development: small, with a broker of its own, and code is taken in as it is saved: `fusiond dev`.
 
     Returns:
         the exit status: 0, or 78 where the file cannot be used.
@@ -68,7 +69,7 @@ def run(config_path: Path, *, only: Sequence[str] = (), last_good: bool = False)
     notify = Notify()
     source = config_path.absolute()
     try:
-        found, files, seen = _read(source)
+        found, files, seen = _read(source, development=development)
     except ConfigError as error:
         if not last_good:
             print(error, file=sys.stderr)
@@ -81,7 +82,7 @@ def run(config_path: Path, *, only: Sequence[str] = (), last_good: bool = False)
             accepted = _last_good(state, found)
         else:
             accepted = _rolled_back(state, found, source) or _accept(state, found, source)
-        daemon = _daemon(accepted, state, frozenset(only), notify)
+        daemon = _daemon(accepted, state, frozenset(only), notify, development=development)
         _record(state, accepted, "fusiond run --last-good" if last_good else "fusiond run")
         daemon.reloads.remember(files, seen, snapshots.content_hash(found) if found else "")
         daemon.main()
@@ -89,13 +90,14 @@ def run(config_path: Path, *, only: Sequence[str] = (), last_good: bool = False)
     return OK
 
 
-def _read(source: Path) -> tuple[Config, tuple[str, ...], Print]:
+def _read(source: Path, *, development: bool) -> tuple[Config, tuple[str, ...], Print]:
     """The file's configuration, what it is made of, and its print. Raises ConfigError with the problems."""
     seen = fingerprint([str(source)])
     with tempfile.TemporaryDirectory(prefix="fusiond-") as directory:
         out = Path(directory) / "candidate.json"
+        arguments = for_reload(out, 1, development=development)
         try:
-            with contextlib.closing(Reading(source, set(), for_reload(out, 1))) as reading:
+            with contextlib.closing(Reading(source, set(), arguments)) as reading:
                 result = reading.wait()
         except (OSError, subprocess.TimeoutExpired) as error:
             raise FusionError(f"{source} could not be validated: {error}") from error
@@ -163,7 +165,7 @@ def _last_good(state: Path, found: Config | None) -> Snapshot:
     return _accept(state, before.config, Path(before.source))
 
 
-def _daemon(accepted: Snapshot, state: Path, only: frozenset[str], notify: Notify) -> Daemon:
+def _daemon(accepted: Snapshot, state: Path, only: frozenset[str], notify: Notify, *, development: bool) -> Daemon:
     config = accepted.config
     if unknown := sorted(only - {SCHEDULER, *config.workers}):
         known = ", ".join([SCHEDULER, *config.workers])
@@ -177,8 +179,10 @@ def _daemon(accepted: Snapshot, state: Path, only: frozenset[str], notify: Notif
     logs.setup(config.logging, "fusiond")
     server = find_server() if config.broker.url == "embedded" else ""
     _forget(state)
+    if development:
+        log.info("in other terminals: export FUSION_URL=unix://%s", paths.redis_socket(runtime))
     options = Options(control, group)
-    return Daemon(options, accepted, Places(state, runtime, server, only), notify)
+    return Daemon(options, accepted, Places(state, runtime, server, only, development), notify)
 
 
 def make_private(directory: Path, *, open_to_others: bool = False) -> None:

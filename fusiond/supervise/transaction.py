@@ -147,7 +147,8 @@ class Transaction:
     def _read_once(self, candidate: Path) -> Generator[float, None, Result]:
         self.seen = fingerprint(self.files)
         deadline = self._clock() + READ
-        arguments = for_reload(candidate, self._fleet.accepted.generation + 1)
+        fleet = self._fleet
+        arguments = for_reload(candidate, fleet.accepted.generation + 1, development=fleet.development)
         with closing(Reading(self._source, self._foreign, arguments)) as reading:
             while (result := reading.poll()) is None:
                 if self._clock() > deadline:
