@@ -4,12 +4,12 @@ import json
 import os
 
 import pytest
-from file_reference import SCHEMA
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fusiond.config.load import load
 from fusiond.config.model import Config
+from tests.file_reference import SCHEMA
 
 NAMES = ["default", "q", "a", "*", "none", "standard"]
 WORDS = [

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from file_reference import SCHEMA, SECTIONS, rows
 
 from fusiond.config.load import load
 from fusiond.config.schema import schema_text
+from tests.file_reference import SCHEMA, SECTIONS, rows
 
 ROOT = Path(__file__).parent.parent
 
