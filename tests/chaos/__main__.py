@@ -7,10 +7,12 @@
 import argparse
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from tests.chaos import report, verdict
-from tests.chaos.bugs import BUGS
+from tests.chaos.bugs import BUGS, QUIET
+from tests.chaos.faults import HUNT
 from tests.chaos.trial import Plan, carry_out
 
 
@@ -51,7 +53,9 @@ def hunt(names, seed):
     missed = []
     for name in names:
         began = time.monotonic()
-        plan = Plan(300, 15, 45, stops=0.3, seed=seed, edits=tuple(BUGS[name]), peace=20)
+        plan = Plan(400, 20, 60, stops=0.5, weights=HUNT, seed=seed, edits=tuple(BUGS[name]), peace=20)
+        if name in QUIET:
+            plan = replace(plan, faults=5, stops=0.0, weights={QUIET[name]: 1})
         try:
             found = verdict.judge(carry_out(plan))
         except AssertionError as error:

@@ -34,6 +34,8 @@ class Fault(NamedTuple):
 
 #: how often each kind is hit
 WEIGHTS = {CHILD: 60, SERVER: 10, DISPATCHER: 10, SCHEDULER: 6, REDIS: 5, WRAPPER: 3, SUPERVISOR: 3}
+#: the same, for bugs that show only where leases are lost
+HUNT = WEIGHTS | {CHILD: 30, DISPATCHER: 40}
 #: a stop is short, or longer than a lease of package.py
 STOPS = (0.1, 0.3, 1.0, 4.5)
 
@@ -63,10 +65,11 @@ def stop(kind, pid, seconds, faults, over):
 class Injector(threading.Thread):
     """Faults at random, at a rate, until `count` were done or `end()` was called."""
 
-    def __init__(self, plant, count, rate, *, stops=0.15, seed=0):
-        """`stops`: the share of faults that stop a process in place of killing it."""
+    def __init__(self, plant, count, rate, *, stops=0.15, weights=None, seed=0):
+        """`stops`: the share of faults that stop a process in place of killing it; `weights`: in place of WEIGHTS."""
         super().__init__(daemon=True)
         self._plant, self._count, self._rate, self._stops = plant, count, rate, stops
+        self._weights = weights or WEIGHTS
         self._rand = random.Random(seed)
         self._over = threading.Event()
         self._stopping = []
@@ -84,7 +87,7 @@ class Injector(threading.Thread):
             self.failure = error
 
     def _strike(self):
-        kind = self._rand.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
+        kind = self._rand.choices(list(self._weights), list(self._weights.values()))[0]
         pids = self._plant.pids(kind)
         if not pids:
             return

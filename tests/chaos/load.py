@@ -30,10 +30,14 @@ class Mix(NamedTuple):
     #: 0.02 to 0.3 s
     short: float = 0.3
     #: s of a long job, and their share
-    long_seconds: float = 5.0
-    long: float = 0.02
+    long_seconds: float = 4.0
+    long: float = 0.01
     #: due only within 2 s
     delayed: float = 0.05
+    #: of the jobs of the quick task, so that a child is handed some behind a longer one
+    uneven: float = 0.05
+    #: jobs that come at once
+    bunch: int = 10
 
 
 class Load(threading.Thread):
@@ -51,7 +55,9 @@ class Load(threading.Thread):
         began = time.monotonic()
         try:
             for number in range(self._count):
-                if self._over.wait(max(0.0, began + number / self._rate - time.monotonic())):
+                if self._over.wait(
+                    max(0.0, began + (number - number % self._mix.bunch) / self._rate - time.monotonic())
+                ):
                     return
                 self._enqueue()
         except Exception as error:
@@ -66,6 +72,8 @@ class Load(threading.Thread):
         elif kind < mix.long + mix.short:
             seconds = round(rand.uniform(0.02, 0.3), 3)
         task = "slow" if seconds else "quick"
+        if not seconds and rand.random() < mix.uneven:
+            seconds = 0.2
         options = {"id": new_id(), "priority": rand.choice((1, 50, 200))}
         if rand.random() < mix.delayed:
             options["delay"] = rand.uniform(0.0, 2.0)

@@ -30,6 +30,8 @@ class Plan:
     faults: int
     #: the share of faults that stop a process and let it go on
     stops: float = 0.15
+    #: how often each kind of process is hit, in place of faults.WEIGHTS
+    weights: dict | None = None
     mix: Mix = Mix()  # noqa: RUF009 - immutable
     seed: int = 0
     edits: tuple = ()
@@ -52,7 +54,8 @@ def carry_out(plan, say=lambda _: None):
 
 def _carry_out(plan, plant, say):
     load = Load(plant.client(), plan.jobs, plan.jobs / plan.seconds, plan.mix, plan.seed)
-    storm = Injector(plant, plan.faults, max(plan.faults, 1) / plan.seconds, stops=plan.stops, seed=plan.seed)
+    rate = max(plan.faults, 1) / plan.seconds
+    storm = Injector(plant, plan.faults, rate, stops=plan.stops, weights=plan.weights, seed=plan.seed)
     load.start()
     storm.start()
     deadline = time.monotonic() + plan.seconds * 2 + 30

@@ -82,9 +82,10 @@ def explanation(run, after, faults, lease, patience):
     ]  # fmt: skip
     if sum(fault.stopped for fault in frozen) >= patience:
         return max(frozen, key=lambda fault: fault.stopped)
-    # Redis may be away often enough for leases to be given up; each time is a fault.
-    away = [f for f in faults if f.kind in (REDIS, WRAPPER) and run.began - lease <= f.at <= after.began]
-    return away[-1] if len(away) > 1 else None
+    # Redis may be away twice in a row, and so for longer than a lease lasts.
+    away = sorted(f.at for f in faults if f.kind in (REDIS, WRAPPER) and run.began - lease <= f.at <= after.began)
+    twice = [two for one, two in itertools.pairwise(away) if two - one < lease]
+    return next((f for f in faults if f.at in twice), None)
 
 
 def _fenced(ack, steps):
