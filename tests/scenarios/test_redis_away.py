@@ -77,7 +77,7 @@ def test_ten_seconds_without_redis(plant, away):
         acknowledged = len(load.acks)
         time.sleep(AWAY)
         assert len(load.acks) <= acknowledged + 1
-    fault = Fault(REDIS, 0, gone, time.time() - gone)
+        fault = Fault(REDIS, 0, gone, time.time() - gone)
     until(lambda: len(load.acks) > acknowledged + 60)
     load.stop()
     ledger.settled(plant, load.acks)
