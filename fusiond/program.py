@@ -11,7 +11,6 @@ Runs on the program's own asyncio loop. Standard library only.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import os
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable
 
 #: number of the inherited descriptor
@@ -28,6 +28,9 @@ LINK = "FUSIOND_LINK"
 NAME = "FUSIOND_PROGRAM"
 #: where `supervisorctl tail` looks
 TAIL = "FUSIOND_TAIL"
+
+#: the exit status after which nobody should try again: the configuration is wrong (sysexits.h)
+EX_CONFIG = 78
 
 #: bytes; the longest packet is a path and a number
 _PACKET = 64 * 1024
@@ -72,6 +75,8 @@ class Link:
         Without a link neither is ever called.
         """
         if self._sock is not None:
+            import asyncio  # here: a program may have something to start before it loads so much
+
             self._loop = asyncio.get_running_loop()
             self._loop.add_reader(self._sock, self._hear, on_command, on_lost)
 

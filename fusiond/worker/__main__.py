@@ -1,17 +1,27 @@
-"""A worker group's program: `python -m fusiond.worker --snapshot PATH --group NAME [--held]`."""
+"""
+A worker group's program: `python -m fusiond.worker --snapshot PATH --group NAME [--held]`.
+
+1. launch   the fork server, which loads the tasks in a process of its own
+2. load     what speaks to Redis, meanwhile: it takes as long
+3. run      the group
+"""
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fusiond import logs
 from fusiond.config.snapshot import read_snapshot
 from fusiond.errors import FusionError
-from fusiond.program import Link
-from fusiond.worker.group import EX_CONFIG, run
+from fusiond.program import EX_CONFIG, Link
+from fusiond.worker.launch import launch
+
+if TYPE_CHECKING:
+    from fusiond.config.snapshot import Snapshot
+    from fusiond.worker.launch import Launched
 
 
 def main() -> int:
@@ -23,15 +33,29 @@ def main() -> int:
     arguments = parser.parse_args()
     link = Link.from_environment()
     try:
-        settings = read_snapshot(arguments.snapshot).config.logging
-        logs.setup(settings, link.name or f"worker:{arguments.group}", link.tail)
-        return asyncio.run(run(arguments.snapshot, arguments.group, link, held=arguments.held))
+        snapshot = read_snapshot(arguments.snapshot)
+        logs.setup(snapshot.config.logging, link.name or f"worker:{arguments.group}", link.tail)
+        launched = _launch(snapshot, arguments.group)
+
+        import asyncio
+
+        from fusiond.worker.group import run
+
+        return asyncio.run(run(snapshot, arguments.group, link, launched, held=arguments.held))
     except FusionError as error:
         link.say(**{"is": "failed", "reason": str(error)})
         print(error, file=sys.stderr)
         return EX_CONFIG
     finally:
         logs.stop()
+
+
+def _launch(snapshot: Snapshot, group: str) -> Launched | None:
+    """The group's fork server; None where it cannot be started, which the pool's own try will tell with its reason."""
+    try:
+        return launch(snapshot.config, snapshot.config.workers[group])
+    except (OSError, LookupError):
+        return None
 
 
 if __name__ == "__main__":

@@ -20,12 +20,10 @@ from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
 from fusiond.worker.forkserver import AT_ONCE
-from fusiond.worker.launch import Launched, launch, memory_file
+from fusiond.worker.launch import Launched, memory_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from fusiond.config.model import Config, WorkerGroup
 
 log = logging.getLogger("fusiond.job")
 
@@ -64,10 +62,10 @@ class ForkServer:
         self._loop.add_reader(launched.output, self._read_output)
 
     @classmethod
-    def start(cls, config: Config, group: WorkerGroup, reports: Reports) -> ForkServer:
-        """Start one for the group. Raises OSError or LookupError, as `launch` does."""
+    def start(cls, launched: Launched, reports: Reports) -> ForkServer:
+        """Take over one that was launched, and from now on its orphans."""
         be_subreaper()
-        return cls(launch(config, group), reports)
+        return cls(launched, reports)
 
     @property
     def pid(self) -> int:

@@ -26,45 +26,44 @@ from fusiond.broker.broker import Broker
 from fusiond.broker.connection import connect_async
 from fusiond.config.snapshot import Snapshot, read_snapshot
 from fusiond.errors import BrokerError, BrokerUnavailable, FusionError
+from fusiond.program import EX_CONFIG
 from fusiond.worker.dispatcher import POLL, Dispatcher, Phase
 from fusiond.worker.leases import Leases, pause
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
-    from pathlib import Path
 
     from fusiond.broker.connection import Subscription
     from fusiond.config.model import WorkerGroup
     from fusiond.program import Link
+    from fusiond.worker.launch import Launched
 
 log = logging.getLogger(__name__)
 
-#: the exit status after which nobody should try again: the configuration is wrong (sysexits.h)
-EX_CONFIG = 78
 #: something that should never have happened
 EX_SOFTWARE = 70
 #: s; between two words about itself, when nothing changed, and at the least
 ANNOUNCE, ANNOUNCE_CHANGED = 60.0, 2.0
 
 
-async def run(snapshot_path: Path, group_name: str, link: Link, *, held: bool) -> int:
+async def run(snapshot: Snapshot, group_name: str, link: Link, launched: Launched | None, *, held: bool) -> int:
     """
     Serve a group until told to end.
 
     Args:
-        snapshot_path: the accepted configuration.
+        snapshot: the accepted configuration.
         group_name: one of its workers.
         link: to the supervisor.
+        launched: its fork server, where that was started already.
         held: claim nothing until told to go, and take a path that does not import for a refusal.
 
     Returns:
         the exit status.
     """
-    snapshot = read_snapshot(snapshot_path)
     group = snapshot.config.workers[group_name]
     program = Program(snapshot, group, link, held=held)
     try:
-        return await program.run()
+        return await program.run(launched)
     except FusionError as error:
         return _failed(link, str(error))
     finally:
@@ -104,14 +103,14 @@ class Program:
         self._stops, self._serving, self._status = 0, False, 0
         self._busy_told = -1
 
-    async def run(self) -> int:
+    async def run(self, launched: Launched | None) -> int:
         """Serve; returns the exit status. Raises FusionError where it cannot become ready."""
         self._link.start(self._on_command, self._on_supervisor_lost)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal)
         self._reaching = loop.create_task(self._reach_redis())
-        self._dispatcher.pool.start()
+        self._dispatcher.pool.start(launched)
         await self._get_ready(self._reaching)
         self._add(self._keeper.keep())
         self._add(self._announce())

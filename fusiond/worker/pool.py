@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from fusiond.worker import wire
 from fusiond.worker.children import ForkServer
-from fusiond.worker.launch import table
+from fusiond.worker.launch import launch, table
 from fusiond.worker.runtimes import BATCH, DEPTH, RunTimes
 from fusiond.worker.slots import Attempt, Doom, Slot, State
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from fusiond.config.model import Config, WorkerGroup
     from fusiond.worker.host import Host
+    from fusiond.worker.launch import Launched
 
 log = logging.getLogger(__name__)
 job_log = logging.getLogger("fusiond.job")
@@ -141,13 +142,13 @@ class Pool:
 
     # -- fork server and children -------------------------------------------------------------------------------------
 
-    def start(self) -> None:
-        """Start the fork server; its children follow when it is ready."""
+    def start(self, launched: Launched | None = None) -> None:
+        """Start the fork server, or take over the one that was launched; its children follow when it is ready."""
         if self.ending:
             return
         self._server_ready, self._server_started = False, time.monotonic()
         try:
-            self._server = ForkServer.start(self._config, self.group, self)
+            self._server = ForkServer.start(launched or launch(self._config, self.group), self)
         except (OSError, LookupError) as error:
             reason = f"group '{self.group.name}': its fork server cannot be started: {error}"
             log.error("%s", reason)  # noqa: TRY400 - a sentence, not a traceback

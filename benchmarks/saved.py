@@ -1,0 +1,84 @@
+"""From the save of the file until what it says runs, many times over; and what a reload costs the groups beside it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from benchmarks.daemon import Daemon, group
+from benchmarks.figures import Figure, percentile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+#: saves of each kind
+SAVES = 60
+#: seconds between two saves: all that the last one started is over
+REST = 0.5
+#: gates, in milliseconds
+USUAL, WORST = 300.0, 600.0
+
+
+def measure(scale: float = 1.0) -> Iterator[Figure]:
+    """Saves that replace a group, and that change it in place; each waits for READY=1, which follows the commit."""
+    saves = max(10, int(SAVES * scale))
+    with Daemon(group("process", 2)) as daemon:
+        replaced = [_saved(daemon, group("process", 2, seed=f"{number}")) for number in range(saves)]
+        changed = [_saved(daemon, group("process", 2 + number % 2, seed="x")) for number in range(saves + 1)][1:]
+        yield Figure(
+            "save → new worker RUNNING", percentile(replaced, 0.5), "ms", ceiling=USUAL, note=f"median of {saves}"
+        )
+        yield Figure("save → new worker RUNNING, p99", percentile(replaced, 0.99), "ms", ceiling=WORST)
+        yield Figure("save → changed in place", percentile(changed, 0.5), "ms", note=f"median of {saves}")
+    yield from _beside(saves)
+
+
+def _saved(daemon: Daemon, *groups: str) -> float:
+    """Milliseconds from the save of this file until the daemon says that it serves so."""
+    time.sleep(REST)
+    began = time.monotonic()
+    daemon.write(*groups)
+    daemon.await_ready()
+    return (time.monotonic() - began) * 1e3
+
+
+def _beside(saves: int) -> Iterator[Figure]:
+    """The longest time in which no job of one group ended, while another group is replaced again and again."""
+    count = min(saves, 20)
+    with Daemon(group("process", 2, "one"), *_other("")) as daemon:
+        quiet = _longest_gap(daemon, lambda: time.sleep(count * REST * 2))
+
+        def reloads() -> None:
+            for number in range(count):
+                _saved(daemon, group("process", 2, "one"), *_other(f"{number}"))
+
+        during = _longest_gap(daemon, reloads)
+    yield Figure("longest gap between jobs, no reload", quiet, "ms", note="one job after the other")
+    yield Figure("longest gap, an unrelated group is replaced", during, "ms", note=f"{count} reloads")
+
+
+def _other(seed: str) -> tuple[str, str]:
+    """A group that has nothing to do with the jobs, and its queue."""
+    return group("process", 1, "two", seed).replace("queues: [default]", "queues: [other]"), "queues: {other: {}}\n"
+
+
+def _longest_gap(daemon: Daemon, meanwhile: Callable[[], None]) -> float:
+    """Milliseconds between two results in a row, at most, while something is done."""
+    ended, gaps = threading.Event(), [0.0]
+
+    def produce() -> None:
+        with daemon.client() as client:
+            last = time.monotonic()
+            while not ended.is_set():
+                client.enqueue("noop").result(timeout=30)
+                now = time.monotonic()
+                gaps.append((now - last) * 1e3)
+                last = now
+
+    producer = threading.Thread(target=produce)
+    producer.start()
+    meanwhile()
+    ended.set()
+    producer.join()
+    return max(gaps[10:], default=0.0)
