@@ -1,14 +1,16 @@
 """Rules whose one example in the table is not enough: where they speak up, and where they do not."""
 
 import math
+from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 
 import pytest
+from croniter import croniter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusiond.config.checks import limits, policies, unit
+from fusiond.config.checks import limits, policies, schedules, unit
 from fusiond.config.load import MAX_WARNINGS, load
 from fusiond.config.model import RetryPolicy
 from fusiond.config.problems import as_json, as_text
@@ -59,6 +61,12 @@ def test_jitter_is_compared_with_the_shortest_gap_of_a_schedule():
     text = TASK + 'cron: {c: {task: a, schedule: "0 8,9 * * *", jitter: %s}}\n'
     assert codes(text % "59m") == []
     assert codes(text % "60m") == ["jitter-above-interval"]
+
+
+@given(st.from_regex(schedules._SURE, fullmatch=True))
+def test_what_is_taken_without_asking_is_what_croniter_takes(text):
+    """The short way never lets through what the long one would refuse, nor a date that never comes."""
+    assert croniter(text, datetime(2026, 1, 1, tzinfo=UTC)).get_next(datetime)
 
 
 # -- retry policies
@@ -224,3 +232,48 @@ def test_suggestions_are_bounded_and_errors_outlast_warnings():
 def test_a_value_that_cannot_be_read_is_one_problem():
     """An unset variable is not told again as a bad duration."""
     assert codes("version: 1\ntasks: {a: {run: x.y, timeout: '${NO}'}}\nworkers: {m: {}}\n") == ["unset-variable"]
+
+
+# -- one mistake does not hide the next
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        "queus: {}", "control: {grop: x}", "queues: {q: {max_length: 0}}", "logging: 5",
+        "retry_policies: {p: {delay: 5}}", "priorities: {urgent: 5, moderate: 3}",
+    ],
+)  # fmt: skip
+def test_a_mistake_elsewhere_does_not_hide_what_values_say(mistake):
+    """Contradictions are told in the same go as typing mistakes, of the entries that have none."""
+    text = f"""\
+version: 1
+tasks:
+  a: {{run: x.y, timeout: {{soft: 10s, hard: 5s}}}}
+  b: {{run: x.y, timeuot: 5s}}
+  c: {{run: x.y, queue: nowhere}}
+cron:
+  d: {{task: a, schedule: "* 2 * * *"}}
+  e: {{task: b, schedule: "* 3 * * *"}}
+workers: {{m: {{}}, n: {{queues: [q]}}}}
+{mistake}
+"""
+    found = set(codes(text))
+    assert {"timeout-order", "unknown-key", "unknown-queue", "every-minute"} <= found
+    assert not found & {"unused-queue", "unserved-queue", "idle-group", "unused-policy"}
+
+
+def test_what_refers_to_a_wrong_entry_is_left_out_and_not_complained_about():
+    """A wrong queue takes its tasks along, and these their cron entries: nothing is said of them but the cause."""
+    text = (
+        "version: 1\nqueues: {q: {max_length: 0}}\ntasks: {a: {run: x.y, queue: q, expires: 0s}}\n"
+        "cron: {c: {task: a, every: 5m, jitter: 1h}}\nworkers: {m: {queues: [q]}}\n"
+    )
+    assert codes(text) == ["out-of-range"]
+
+
+@pytest.mark.parametrize("mistake", ["defaults: {tasks: {timeout: 5}}", "priorities: {high: 999}", "tasks: 5"])
+def test_nothing_is_guessed_where_what_is_shared_is_wrong(mistake):
+    """With a wrong default, what an entry comes to is not known."""
+    text = f"version: 1\n{mistake}\nretry_policies: {{p: {{max_attempts: 1, delay: 5s}}}}\n"
+    assert len(codes(text)) == 1

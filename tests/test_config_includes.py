@@ -85,16 +85,23 @@ def test_a_broken_drop_in_is_told_with_its_own_place(place):
     _, problems = place(
         MAIN,
         **{"conf.d__a": "tasks: {x: {run: x.y, timeout: 5}}\n"},
-        **{"conf.d__b": "tasks: [\n"},
         **{"conf.d__c": "\n\ntasks: {z: {run: x.y, queue: nope}}\n"},
         **{"conf.d__d": "queues: []\n"},
     )
     assert problems == [
         ("conf.d/a.yaml", 1, "missing-unit"),
-        ("conf.d/b.yaml", 2, "yaml-syntax"),
         ("conf.d/c.yaml", 3, "unknown-queue"),
         ("conf.d/d.yaml", 1, "wrong-type"),
     ]
+
+
+@pytest.mark.parametrize("broken", ["tasks: [\n", "\x01", "tasks: {a: &x *x}"])
+def test_names_of_a_drop_in_that_cannot_be_read_are_not_missed(place, broken):
+    """One mistake is one problem: what the file would have declared is not said to be undeclared."""
+    _, problems = place(MAIN + "cron: {c: {task: tb, every: 5m}}\n", **{"conf.d__b": broken})
+    assert [file for file, _, _ in problems] == ["conf.d/b.yaml"]
+    _, problems = place("version: 1\ninclude: [no.yaml]\ncron: {c: {task: tb, every: 5m}}\n")
+    assert [code for _, _, code in problems] == ["missing-include"]
 
 
 def test_unreadable_files(tmp_path):

@@ -131,7 +131,7 @@ def test_what_can_be_read_around_is_collected(text, code):
 def test_no_bytes_make_it_raise(data):
     """Any bytes are read or refused; every place that is reported exists in the text."""
     raw = data if isinstance(data, bytes) else data.encode("utf-8", "surrogatepass")
-    lines = [""]
+    lines = source._BREAK.split(raw.decode("utf-8-sig", errors="replace"))
     try:
         parsed = source.source_of("f.yaml", Path("/"), raw)
         lines = parsed.lines

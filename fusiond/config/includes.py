@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 MAX_FILES: Final = 500
 #: sections that may be spread over files
 _BY_NAME: Final = frozenset({"priorities", "retry_policies", "queues", "tasks", "cron", "workers"})
+#: problems that leave a file out
+_UNREAD: Final = frozenset({"missing-include", "too-many-files", "too-many-values"})
 #: keys that each file may hold
 _IN_EACH: Final = frozenset({"version", "include"})
 
@@ -45,7 +47,7 @@ def read_tree(path: Path, environ: Mapping[str, str], data: bytes | None = None)
     if main is None:
         return Tree(None, (), tuple(problems), tuple(files))
     roots = [main]
-    total = main.size
+    total, whole = main.size, True
     for included in _included(main, path, problems):
         if total > MAX_NODES:
             place = main.keys["include"]
@@ -58,10 +60,12 @@ def read_tree(path: Path, environ: Mapping[str, str], data: bytes | None = None)
             problems.extend(_nested(dropped_in))
             roots.append(dropped_in)
             total += dropped_in.size
+        whole = whole and dropped_in is not None
     root = _merged(roots, problems)
     patterns = (pattern for item, pattern in _patterns(main, path) if glob.has_magic(str(item.value)))
     globs = tuple(os.path.abspath(pattern) for pattern in patterns)  # noqa: PTH100
-    return Tree(root, tuple(roots), tuple(problems), tuple(files), globs)
+    unread = any(problem.code in _UNREAD for problem in problems)
+    return Tree(root, tuple(roots), tuple(problems), tuple(files), globs, is_whole=whole and not unread)
 
 
 def _read(path: Path, environ: Mapping[str, str], problems: list[Problem], data: bytes | None = None) -> Node | None:

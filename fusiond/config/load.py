@@ -4,7 +4,7 @@ A path goes in, a Config or its problems come out.
 1. read    the file and its includes: nodes with their places; hide secrets from what quotes them
 2. schema  each file by itself
 3. names   references, cron texts, urls: whatever a schema cannot say, on the nodes
-4. build   the Config, if there is no error so far
+4. build   the Config; where there are errors, of the entries that have none (salvage.py), to check these further
 5. values  what only the resolved values tell: timeouts, unserved queues, what this machine has
 """
 
@@ -21,18 +21,21 @@ from fusiond.config.checks import (
     check_names,
     check_secrets,
     check_unit,
+    check_usage,
     check_values,
     unit,
 )
 from fusiond.config.includes import read_tree
+from fusiond.config.salvage import salvage
 from fusiond.config.schema import check as check_schema
+from fusiond.config.schema import keys as schema_keys
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from fusiond.config.model import Config
-    from fusiond.config.nodes import Node
+    from fusiond.config.nodes import Node, Tree
     from fusiond.config.problems import Problem
 
 
@@ -84,15 +87,30 @@ def load(
         found.take(tree.untold(check_schema(root, included=index > 0)))
     config = None
     if tree.root is not None:
-        found.take(tree.untold(check_names(tree.root)))
-        if not found.errors:
-            config = build(tree.root)
-            found.take(check_values(tree.root, config))
-            found.take(check_limits(tree.root, config))
-            found.take(check_unit(tree.root, config, unit_file or (None if elsewhere else unit.installed())))
+        found.take(tree.untold(check_names(tree.root, whole=tree.is_whole)))
+        whole = not found.errors
+        sound = tree.root if whole else _sound_part(tree, found)
+        if sound is not None:
+            config = build(sound)
+            found.take(check_values(sound, config))
+            found.take(check_limits(sound, config))
             if not elsewhere:
-                found.take(check_machine(tree, tree.root, config, to_run=to_run))
+                found.take(check_machine(tree, sound, config, to_run=to_run))
+            if whole:
+                found.take(check_usage(sound, config))
+                found.take(check_unit(sound, config, unit_file or (None if elsewhere else unit.installed())))
     return Loaded(None if found.errors else config, found.sorted(), tree.files, tree.globs, tree.root)
+
+
+def _sound_part(tree: Tree, found: _Found) -> Node | None:
+    """What is left of a file without its errors; None where that is nothing, or not all errors are known."""
+    if tree.root is None or len(found.errors) >= MAX_ERRORS:
+        return None
+    return salvage(tree.root, found.errors, _errors_of_names, schema_keys())
+
+
+def _errors_of_names(root: Node) -> Iterator[Problem]:
+    return (problem for problem in check_names(root, whole=True) if problem.is_error)
 
 
 class _Found:

@@ -139,6 +139,8 @@ class Tree:
     files: tuple[Path, ...]
     #: absolute patterns of `include:`, whether they match something or not
     globs: tuple[str, ...] = ()
+    #: every file could be read, so that a name which is not here is nowhere
+    is_whole: bool = False
 
     def untold(self, problems: Iterable[Problem]) -> Iterator[Problem]:
         """Those about other places than what reading has complained of: one mistake is one problem."""

@@ -43,16 +43,23 @@ def check_secrets(tree: Tree) -> Iterator[Problem]:
         yield from secrets.check(root)
 
 
-def check_names(root: Node) -> Iterator[Problem]:
-    """Rules that need no resolved value; they skip what the schema refuses."""
-    for rule in (references.check, schedules.check, broker.check, traps.check, groups.check_names):
+def check_names(root: Node, *, whole: bool) -> Iterator[Problem]:
+    """Rules that need no resolved value; they skip what the schema refuses. Not `whole`: some names are not known."""
+    if whole:
+        yield from references.check(root)
+    for rule in (schedules.check, broker.check, traps.check, groups.check_names):
         yield from rule(root)
 
 
 def check_values(root: Node, config: Config) -> Iterator[Problem]:
     """Rules about resolved values; `root` says where each of them was written."""
-    for rule in (values.check, policies.check, patterns.check, groups.check, usage.check):
+    for rule in (values.check, policies.check, patterns.check, groups.check):
         yield from rule(root, config)
+
+
+def check_usage(root: Node, config: Config) -> Iterator[Problem]:
+    """Rules about what is not there: whoever uses a name, serves a queue, has work. Only of a whole file."""
+    yield from usage.check(root, config)
 
 
 def check_limits(root: Node, config: Config) -> Iterator[Problem]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from fusiond.config.checks.walk import group_settings, names
-from fusiond.config.model import DEFAULT_QUEUE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +22,6 @@ def check(root: Node, config: Config) -> Iterator[Problem]:
     """Each group, and the defaults of groups, that does not do what it says."""
     yield from _of_children(root, config)
     yield from _orders(root, config)
-    yield from _idle(root, config)
     for _, settings in group_settings(root):
         yield from _variables(settings)
 
@@ -44,19 +42,6 @@ def _orders(root: Node, config: Config) -> Iterator[Problem]:
         if node is not None and "order" in node.keys and len(group.queues) == 1 and group.queues != ("*",):
             message = "order has no effect on a single queue"
             yield node.keys["order"].warning("ignored-key", message, "remove it")
-
-
-def _idle(root: Node, config: Config) -> Iterator[Problem]:
-    """A group that no task's job reaches. Where a queue of its own has no task, `unused-queue` has said so."""
-    filled = {task.queue for task in config.tasks.values()}
-    if not filled or DEFAULT_QUEUE in filled:
-        return
-    for name, group in config.workers.items():
-        if set(group.queues) == {DEFAULT_QUEUE}:
-            message = f"workers.{name} has nothing to do: no task is in queue {DEFAULT_QUEUE!r}"
-            yield root.nearest("workers", name, "queues").warning(
-                "idle-group", message, "serve other queues, or remove it"
-            )
 
 
 def _variables(settings: Node) -> Iterator[Problem]:

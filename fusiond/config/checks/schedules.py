@@ -22,6 +22,11 @@ _FIELDS: Final = "minute, hour, day of month, month, day of week"
 _CLOCK: Final = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])")
 # croniter takes H and R for "any value, drawn once": each daemon would tick at another time.
 _DRAWN: Final = re.compile(r"(?<![A-Za-z])[HhRr](?![A-Za-z])")
+#: plain texts of which croniter need not be asked: each field in its range, a day that every month has
+_SURE: Final = re.compile(
+    r"(\*|\*/[1-9]|\*/[1-5][0-9]|[1-5]?[0-9]) (\*|\*/[1-9]|\*/1[0-9]|\*/2[0-3]|1?[0-9]|2[0-3]) "
+    r"(\*|[1-9]|1[0-9]|2[0-8]) (\*|[1-9]|1[0-2]) (\*|[0-7]|1-5)"
+)
 #: any moment will do to see whether a text fires at all
 _FROM: Final = datetime(2026, 1, 1, tzinfo=UTC)
 _SHORTEST: Final = 1.0
@@ -43,9 +48,11 @@ def _schedule(node: Node | None) -> Iterator[Problem]:
         yield node.place.error(*found)
 
 
-@functools.cache
+@functools.lru_cache(maxsize=8192)
 def schedule_problem(text: str) -> tuple[str, str, str] | None:
     """Code, message and remedy of a cron text that cannot be used; None where it can."""
+    if _SURE.fullmatch(text):
+        return None
     from croniter import croniter  # slow to import, and many files have no cron text
     from croniter.croniter import CroniterBadDateError
 
@@ -120,7 +127,7 @@ def _timezone(node: Node | None) -> Iterator[Problem]:
     yield node.place.error("unknown-timezone", f"time zone {node.raw!r} does not exist", remedy)
 
 
-@functools.cache
+@functools.lru_cache(maxsize=1024)
 def _zone_exists(name: str) -> bool:
     if name == "UTC":
         return True

@@ -23,6 +23,7 @@ def check(root: Node, config: Config) -> Iterator[Problem]:
         yield root.keys["tasks"].warning("no-workers", message, "add workers: {main: {queues: [default]}}")
         return
     yield from _queues(root, config)
+    yield from _idle(root, config)
 
 
 def _policies(root: Node) -> Iterator[Problem]:
@@ -52,3 +53,16 @@ def _queues(root: Node, config: Config) -> Iterator[Problem]:
 def _first_task(root: Node, config: Config, queue: str) -> Place:
     name = next(task.name for task in config.tasks.values() if task.queue == queue)
     return root.nearest("tasks", name)
+
+
+def _idle(root: Node, config: Config) -> Iterator[Problem]:
+    """A group that no task's job reaches. Where a queue of its own has no task, `unused-queue` has said so."""
+    filled = {task.queue for task in config.tasks.values()}
+    if not filled or DEFAULT_QUEUE in filled:
+        return
+    for name, group in config.workers.items():
+        if set(group.queues) == {DEFAULT_QUEUE}:
+            message = f"workers.{name} has nothing to do: no task is in queue {DEFAULT_QUEUE!r}"
+            yield root.nearest("workers", name, "queues").warning(
+                "idle-group", message, "serve other queues, or remove it"
+            )
