@@ -209,7 +209,7 @@ class ForkServer:
                 # What its job orphans stays its own until it ends, then comes to the server: whatever the server
                 # adopts is a dead job's. A child that lives on must not gather the dead, it does not reap.
                 self._prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-            self._control.close()
+            os.close(self._control.fileno())
             for other in socks:
                 if other != sock:
                     os.close(other)
