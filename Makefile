@@ -27,6 +27,9 @@ types: $(VENV)/.dev
 bench: $(VENV)/.dev     ## our own figures, printed as measured
 	$(BIN)/python -m benchmarks
 
+chaos: $(VENV)/.dev     ## kills under load, every job accounted for; `python -m tests.chaos --help` for more
+	$(BIN)/python -m tests.chaos
+
 bench-peers: $(VENV)/.dev  ## other job runners beside it, in an environment of their own
 	$(BIN)/python -m benchmarks.peers
 
