@@ -17,7 +17,6 @@ import os
 import select
 import signal
 import time
-from collections import deque
 from contextlib import suppress
 from pathlib import Path
 from subprocess import TimeoutExpired
@@ -38,7 +37,8 @@ if TYPE_CHECKING:
 MOST_RESTARTS: Final = 5
 #: s between the probe's own word about where it hangs, and its end
 _LAST_WORDS: Final = 0.5
-_LINES: Final = 40
+#: bytes that are kept of what was printed. Not lines: faulthandler writes them piece by piece
+_MOST_PRINTED: Final = 4000
 _HERE: Final = str(Path(__file__).parent)
 
 
@@ -75,7 +75,7 @@ class _Probe:
         self._paths = list(dict.fromkeys(task.run for task in tasks))
         self._exceptions = list(dict.fromkeys(named))
         self._trying: str | None = None
-        self._printed: deque[str] = deque(maxlen=_LINES)
+        self._printed = b""
         self._probed = Probed(self._group.name, frozenset(task.name for task in tasks))
 
     def run(self) -> Probed:
@@ -102,7 +102,9 @@ class _Probe:
         finally:
             status = _end(launched, kill=hangs)
         if self._trying is None and (self._paths or self._exceptions):
-            self._probed.failed = " ".join(self._printed).strip() or f"{self._group.python} ended with status {status}"
+            self._probed.failed = (
+                " ".join(self._lines())[-300:].strip() or f"{self._group.python} ended with status {status}"
+            )
             return True
         if self._trying is not None:
             self._blame(self._trying, None if hangs else status)
@@ -110,7 +112,7 @@ class _Probe:
 
     def _start(self) -> Launched:
         self._trying = None
-        self._printed.clear()
+        self._printed = b""
         setup = {
             "directory": os.path.realpath(self._group.directory),
             "umask": self._group.umask,
@@ -142,17 +144,20 @@ class _Probe:
         return True
 
     def _read_output(self, launched: Launched) -> bool:
-        """Keep the last lines of what was printed; False at its end."""
+        """Keep the last of what was printed; False at its end."""
         with suppress(BlockingIOError):
             while data := os.read(launched.output, 1 << 16):
-                self._printed.extend(data.decode(errors="replace").splitlines())
+                self._printed = (self._printed + data)[-_MOST_PRINTED:]
             return False
         return True
+
+    def _lines(self) -> list[str]:
+        return self._printed.decode(errors="replace").splitlines()
 
     def _take(self, packet: dict[str, Any]) -> None:
         if "trying" in packet:
             self._trying = packet["trying"]
-            self._printed.clear()
+            self._printed = b""
         elif "tried" in packet:
             self._answered(packet.pop("tried"), packet)
 
@@ -173,7 +178,7 @@ class _Probe:
         """The path at which the probe hung (None) or died, and all others of its module, which would do the same."""
         hung = status is None
         verb = f"does not end within {self._patience:g} s" if status is None else f"ended the process {_how(status)}"
-        module, detail = path.rpartition(".")[0], "\n".join(line for line in self._printed if not _is_machinery(line))
+        module, detail = path.rpartition(".")[0], "\n".join(line for line in self._lines() if not _is_machinery(line))
         reason = "import-timeout" if hung else "import-crash"
         for other in [each for each in self._paths if each.rpartition(".")[0] == module]:
             self._paths.remove(other)
