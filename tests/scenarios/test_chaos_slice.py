@@ -1,4 +1,4 @@
-"""A slice of `make chaos`: a calm, a storm, and two of the bugs that the harness must find."""
+"""A slice of `make chaos`: a calm, a storm, and one of the bugs that the harness must find."""
 
 import pytest
 
@@ -25,8 +25,7 @@ def test_no_job_comes_to_harm_in_a_storm():
     assert len(ledger.faults) > 20
 
 
-@pytest.mark.parametrize("bug", ["a crash that is a success", "a rescue that drops"])
-def test_a_seeded_bug_is_found(bug):
-    """The verdict can fail."""
-    ledger = carry_out(Plan(jobs=200, seconds=8, faults=40, edits=tuple(BUGS[bug])))
+def test_a_seeded_bug_is_found():
+    """The verdict can fail. This bug shows at any kill of a busy child; `--bugs` hunts for those that need their moment."""
+    ledger = carry_out(Plan(jobs=200, seconds=8, faults=40, edits=tuple(BUGS["a crash that is a success"])))
     assert verdict.judge(ledger) != []
