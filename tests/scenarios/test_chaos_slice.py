@@ -26,6 +26,6 @@ def test_no_job_comes_to_harm_in_a_storm():
 
 
 def test_a_seeded_bug_is_found():
-    """The verdict can fail. This bug shows at any kill of a busy child; `--bugs` hunts for those that need their moment."""
+    """The verdict can fail. This bug shows at any kill of a busy child; `--bugs` hunts for the others."""
     ledger = carry_out(Plan(jobs=200, seconds=8, faults=40, edits=tuple(BUGS["a crash that is a success"])))
     assert verdict.judge(ledger) != []
