@@ -58,7 +58,12 @@ class Daemon(Supervisor):  # type: ignore[misc] # supervisor has no types
         self._announced = self._ending_said = False
         self.fleet = Fleet(options, lambda: self.process_groups, accepted, places)
         self.reloads = Reloads(
-            self.fleet, state=places.state, notify=notify, foreign=options.foreign, on_accepted=self._on_accepted
+            self.fleet,
+            state=places.state,
+            notify=notify,
+            foreign=options.foreign,
+            standby=options.standby,
+            on_accepted=self._on_accepted,
         )
         self.rehearsals = Rehearsals(self.fleet, options.foreign)
         self.watcher = Watcher(directories, options.waker.wake, options.get_socket_map())

@@ -28,8 +28,8 @@ from supervisor.states import getProcessStateDescription
 
 from fusiond.program import LINK, NAME, TAIL
 from fusiond.supervise.link import Link
-from fusiond.supervise.options import Launch
 from fusiond.supervise.programs import REDIS, Program
+from fusiond.supervise.standby import Launch
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,9 +5,11 @@ import sys
 from pathlib import Path
 
 from fusiond import cli
-from fusiond.supervise import programs
+from fusiond.supervise import programs, standby
 
 programs.SETTLE = 1.0
+# It becomes a worker, and the stand-in is none.
+standby.Standby.prepare = lambda _: None
 programs.WORKER_MODULE = programs.SCHEDULER_MODULE = "standin_program"
 
 if __name__ == "__main__":
