@@ -60,13 +60,14 @@ class Storm:
         wrong = {"a key": "procesess: 1, ", "a user": "user: nobody-of-that-name, "}.get(mistake, "")
         run = {"a module": "missing.task", "a dying module": "dying.task"}.get(mistake)
         groups = [
-            f"main: {{{wrong}queues: [default, holds], processes: {main}, isolation: process, environment: {{COLOUR: '{self.colour}'}}}}",
+            f"main: {{{wrong}queues: [default, holds], processes: {main}, isolation: process,"
+            f" environment: {{COLOUR: '{self.colour}'}}}}",
             f"side: {{queues: [default], processes: {side}, environment: {{COLOUR: '{self.colour // 3}'}}}}",
             *(["extra: {queues: [default]}"] if self.extra else []),
         ]
         wrong = f"  wrong: {{run: {run}}}\n" if run else ""
         body = self.story.body("\n  ".join(groups), tasks=wrong, more="queues: {holds: {}}\n")
-        return body.replace("{run: stories.hold}", "{run: stories.hold, queue: holds}")
+        return body.replace("{run: stories.hold}", "{run: stories.hold, queue: holds, timeout: 2h}")
 
     def load(self):
         """Keep some jobs waiting until the storm is over."""
@@ -176,6 +177,12 @@ def storm(reloads, seed):
         story.stop()
     finally:
         story.close()
+    # The first main has ended with its job: dispatcher, fork server and children.
+    assert end.processes < warm.processes, (warm, end)
+    assert end.descriptors <= warm.descriptors, (warm, end)
+    assert end.memory < warm.memory + GROWTH, (warm, end)
+    assert blown.results["refused"] == reloads // 10
+    assert blown.draining >= reloads // 10
     return blown, warm, end
 
 
