@@ -60,8 +60,10 @@ class Storm:
         wrong = {"a key": "procesess: 1, ", "a user": "user: nobody-of-that-name, "}.get(mistake, "")
         run = {"a module": "missing.task", "a dying module": "dying.task"}.get(mistake)
         groups = [
-            f"main: {{{wrong}queues: [default, holds], processes: {main}, isolation: process,"
-            f" environment: {{COLOUR: '{self.colour}'}}}}",
+            (
+                f"main: {{{wrong}queues: [default, holds], processes: {main}, isolation: process,"
+                f" environment: {{COLOUR: '{self.colour}'}}}}"
+            ),
             f"side: {{queues: [default], processes: {side}, environment: {{COLOUR: '{self.colour // 3}'}}}}",
             *(["extra: {queues: [default]}"] if self.extra else []),
         ]

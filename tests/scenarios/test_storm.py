@@ -4,7 +4,7 @@ import pytest
 
 from tests.reload_storm import WARM, storm
 
-RELOADS = WARM + 20
+RELOADS = WARM + 40
 
 
 @pytest.mark.timeout(240)
