@@ -122,8 +122,9 @@ class Child:
         if not self._page.begin(job.serial, time.monotonic_ns()):
             self._keep(wire.OutcomeMessage(job.serial, wire.RETURNED, False, 0.0, b""))
             return
-        # The mark by which the dispatcher knows whose lines follow, whoever writes them.
-        os.write(self.out, b"\0%x\n" % job.serial)
+        if not self._fork:
+            # The mark by which the dispatcher knows whose lines follow, whoever writes them.
+            os.write(self.out, b"\0%x\n" % job.serial)
         kind, retry, payload = self._outcome(job)
         duration = time.monotonic() - began
         (self._quick.add if duration < REPORT_WITHIN / 5 else self._quick.discard)(job.task)

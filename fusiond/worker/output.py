@@ -1,8 +1,9 @@
 """
 What a child prints, as lines with the job's id.
 
-A child writes a mark, NUL and the job's serial in hex, before each job; whatever stands between two marks was printed
-during the first one's job, by Python, by a library in C or by a program that the job started.
+A child that is reused writes a mark, NUL and the job's serial in hex, before each job; whatever stands between two
+marks was printed during the first one's job, by Python, by a library in C or by a program that the job started. What a
+child of one job prints is that job's.
 """
 
 from __future__ import annotations

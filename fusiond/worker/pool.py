@@ -338,6 +338,8 @@ class Pool:
 
     def hand(self, pending: deque[Attempt]) -> None:
         """Hand out what is pending, as far as there is room; the rest stays."""
+        if not pending:
+            return
         free = self.group.processes - self.left - self.running
         takers = self._takers()
         for at, slot in enumerate(takers):
@@ -351,6 +353,9 @@ class Pool:
             if batch:
                 slot.hand(batch, self._table_frame if slot.table != self._table else None, self._loop)
                 slot.table = self._table
+                if self._forks:
+                    # All that this child prints is this job's; it writes no marks.
+                    slot.printing = batch[0]
         if not self._watching and self.running:
             self._watching = True
             self._loop.call_later(WATCH, self._watch)
