@@ -129,7 +129,7 @@ class Dispatcher:
             self._ending.set()
             self.on_back(list(self._pending))
             self._pending.clear()
-            self.pool.take_all_back()
+            self.pool.watch.take_all_back()
             self._wake.set()
 
     def stop_cold(self) -> None:
@@ -154,7 +154,7 @@ class Dispatcher:
         for attempt in gone:
             self._pending.remove(attempt)
         self.on_back(gone)
-        self.pool.watch()
+        self.pool.watch.look()
 
     # -- the loop -----------------------------------------------------------------------------------------------------
 

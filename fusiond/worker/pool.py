@@ -4,7 +4,7 @@ A group's children: how many, what each may take, and when one must go.
 1. fork     children into slots, ahead of the jobs; again when one dies, more slowly when they die at birth. It is
             ready when the first ones have said that they serve, or one has not
 2. hand     pending attempts: as many to one child as fit into about 5 ms of work by recent run times
-3. watch    hard timeouts, leases, cancels; jobs stuck behind a long one are taken back and go elsewhere
+3. watch    what runs (watch.py)
 4. report   how each attempt ended, and what a death means for each that its child held
 
 Knows processes and sockets. No Redis: whether an attempt is settled, retried or released is its host's to say.
@@ -24,6 +24,7 @@ from fusiond.worker.children import ForkServer
 from fusiond.worker.launch import launch, table
 from fusiond.worker.runtimes import BATCH, DEPTH, RunTimes
 from fusiond.worker.slots import Attempt, Doom, Slot, State
+from fusiond.worker.watch import Watch
 
 if TYPE_CHECKING:
     from collections import deque
@@ -35,10 +36,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 job_log = logging.getLogger("fusiond.job")
 
-#: s; how often running jobs are looked at, and how long a job may wait behind a running one
-WATCH, STUCK = 0.1, 0.05
-#: s; from taking a job back to the look at the child's mark (see wire.py)
-TAKE_BACK = 0.002
 #: children of isolation `fork` that stand ready beyond the group's processes, at most
 AHEAD = 4
 #: reads for what a dead child has sent; more than a socket holds, and few where a stray of its sends on
@@ -63,7 +60,7 @@ class Pool:
         self._server_ready, self._server_started, self._server_deaths = False, 0.0, 0
         self._times = RunTimes()
         self._table, self._table_frame = 0, b""
-        self._watching = False
+        self.watch = Watch(self.slots, self.kill, self._kill_hostile, host.on_back)
         #: first children that have not said yet that they serve, and what the fork server said of the tasks
         self._asked: set[int] = set()
         self._problems: dict[str, list[str]] | None = None
@@ -356,9 +353,7 @@ class Pool:
                 if self._forks:
                     # All that this child prints is this job's; it writes no marks.
                     slot.printing = batch[0]
-        if not self._watching and self.running:
-            self._watching = True
-            self._loop.call_later(WATCH, self._watch)
+        self.watch.keep_on()
 
     def _batch(self, slot: Slot, pending: deque[Attempt], share: int) -> list[Attempt]:
         """The next attempts for this child: one where jobs are long or unknown, many where they are short."""
@@ -422,60 +417,6 @@ class Pool:
         self._times.note(attempt.task, outcome.duration)
         self._host.on_outcome(attempt, outcome)
         return None
-
-    # -- watching what runs -------------------------------------------------------------------------------------------
-
-    def watch(self) -> None:
-        """Look at once at what should not run on: a cancel or a lost lease was heard of."""
-        now = time.monotonic_ns()
-        for slot in list(self.slots.values()):
-            if slot.outstanding and slot.state == State.READY:
-                self._look_at(slot, now)
-
-    def _watch(self) -> None:
-        self.watch()
-        self._watching = self.running > 0
-        if self._watching:
-            self._loop.call_later(WATCH, self._watch)
-
-    def _look_at(self, slot: Slot, now: int) -> None:
-        running = slot.running()
-        ran = slot.ran(now)
-        if running:
-            doom = running[1].doom(now, ran)
-            if doom:
-                self.kill(slot, doom)
-                return
-        elif slot.outstanding and slot.handed <= now:
-            slot.broken = "it has not begun what it was handed"
-        if slot.broken:
-            self._kill_hostile(slot)
-            return
-        stuck = ran > STUCK
-        back = [
-            serial
-            for serial in slot.waiting()
-            if stuck or (attempt := slot.outstanding[serial]).canceled or attempt.lost or attempt.lease <= now
-        ]
-        if back:
-            self.take_back(slot, back)
-
-    def take_back(self, slot: Slot, serials: list[int]) -> None:
-        """Forbid these to begin; those that then have not begun are given back to the host."""
-        for serial in serials:
-            slot.page.allow(serial, 0)
-        self._loop.call_later(TAKE_BACK, self._taken_back, slot, serials)
-
-    def _taken_back(self, slot: Slot, serials: list[int]) -> None:
-        begun = slot.begun() if slot.number in self.slots else math.inf
-        back = [attempt for serial in serials if serial > begun and (attempt := slot.end(serial))]
-        if back:
-            self._host.on_back(back)
-
-    def take_all_back(self) -> None:
-        """Forbid every job that has not begun."""
-        for slot in self.slots.values():
-            self.take_back(slot, slot.waiting())
 
 
 def _pause(deaths: int) -> float:
