@@ -42,7 +42,8 @@ def test_explain_is_for_people(place):
     lines = fusiond("cron", "explain", "often", "--next", "2", cwd=place).out.splitlines()
     assert len(lines) == 2
     assert "UTC" in lines[0]
-    assert " in " in lines[0]
+    # The first may be due this very second.
+    assert " in " in lines[1]
 
 
 def test_an_unknown_entry_is_named_with_the_nearest(place):
