@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 
-from fusiond.config.model import Broker, Config, Logging
+from fusiond.config.model import Broker, Config, Logging, WorkerGroup
+
+# What is compiled is known by its source's size and whole second: a file that is saved twice in one, at the same size,
+# would run as it was before.
+_NO_BYTECODE = {"PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def development(config: Config, *, root: bool) -> Config:
@@ -15,13 +19,18 @@ def development(config: Config, *, root: bool) -> Config:
         config: what the file says.
         root: whether the daemon may become other users; else each group runs as its own.
     """
-    workers = {
-        name: dataclasses.replace(group, processes=min(group.processes, 1), user=group.user if root else None)
-        for name, group in config.workers.items()
-    }
     return dataclasses.replace(
         config,
         broker=Broker(namespace=config.broker.namespace),
-        workers=workers,
+        workers={name: _small(group, root=root) for name, group in config.workers.items()},
         logging=Logging(level=config.logging.level),
+    )
+
+
+def _small(group: WorkerGroup, *, root: bool) -> WorkerGroup:
+    return dataclasses.replace(
+        group,
+        processes=min(group.processes, 1),
+        user=group.user if root else None,
+        environment={**_NO_BYTECODE, **group.environment},
     )
