@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 #: ms: a burst has ended when nothing came for STEP, or after DEBOUNCE
 DEBOUNCE, STEP = 100, 50
+#: ms between two looks at whether the directories are still the same
+LOOK = 500
 #: seconds until a directory that is gone is looked for again
 PATIENCE = 5.0
 #: set to anything but one of NO, it says that the kernel does not tell; the name is watchfiles' own
@@ -58,11 +60,15 @@ class Polling:
                 # watchfiles would wait for nothing, for ever.
                 self._stop.wait(PATIENCE)
                 continue
+            settled = False
             with contextlib.suppress(FileNotFoundError):
-                for _ in watchfiles.watch(
+                for changes in watchfiles.watch(
                     *sorted(watch), watch_filter=None, debounce=DEBOUNCE, step=STEP, stop_event=self._stop,
-                    recursive=False, raise_interrupt=False,
+                    recursive=False, raise_interrupt=False, rust_timeout=LOOK, yield_on_timeout=True,
                 ):  # fmt: skip
-                    self._fire()
+                    # Once more when the watch surely stands: it takes what it finds at its begin for nothing new.
+                    if changes or not settled:
+                        self._fire()
+                    settled = True
                     if self._places() != watch:
                         break
