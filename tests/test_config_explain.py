@@ -7,7 +7,7 @@ import pytest
 from fusiond.config import explain
 from fusiond.config.load import load
 from fusiond.config.model import CronEntry, Queue, RetryPolicy, Task, WorkerGroup
-from fusiond.config.secrets import hidden, is_secret
+from fusiond.config.secrets import hidden, is_secret, names_secret
 
 FILE = """\
 version: 1
@@ -215,6 +215,28 @@ def test_names_of_secrets(name):
     """Whatever their form is."""
     assert is_secret(name)
     assert hidden(name, "x") == hidden(name, 1) == "***"
+
+
+def test_a_value_that_looks_like_a_secret_is_hidden_whatever_its_name():
+    """A token of a well-known service, a private key, the password of a URL."""
+    assert hidden("X", "ghp_" + "a" * 36) == hidden("X", ["-----BEGIN RSA PRIVATE KEY-----"])[0] == "***"
+    assert hidden("X", {"y": "postgres://u:hunter2@h/db"}) == {"y": "postgres://u:***@h/db"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["PGPASSWORD", "DB_PASS", "API_KEY", "TOKEN_2", "tokens", "STRIPE_SECRET", "db-pwd", "aws_secret_access_key"],
+)
+def test_what_is_surely_a_secret_is_hidden_too(name):
+    """What the linter complains of in clear is never shown by `explain`: one list of words serves both."""
+    assert names_secret(name)
+    assert is_secret(name)
+
+
+@pytest.mark.parametrize("name", ["TOKEN_TTL", "TOKENIZER", "PASSWORD_FILE", "key", "cache_key", "MONKEY", "COMPASS"])
+def test_a_name_that_is_about_a_secret_holds_none(name):
+    """The linter does not cry wolf."""
+    assert not names_secret(name)
 
 
 @pytest.mark.parametrize("name", ["DJANGO_SETTINGS_MODULE", "PATH", "AUTHOR", "KEYBOARD", "COMPASS_DIR", "REGION"])

@@ -1,10 +1,13 @@
 """
-What is never shown of a value, whoever asks: `***` stands for it.
+What is a secret, and what is never shown of a value, whoever asks: `***` stands for it.
 
 1. by its name     PGPASSWORD, api_key, STRIPE_SECRET, auth_token, SENTRY_DSN
-2. by its form     the password of a URL
+2. by its form     the password of a URL, a private key, a token of a well-known service
 3. by its source   what a `${VAR}` held: the reference is shown as it was written, or the value where it can only be a
                    number, a duration or a switch
+
+One list of words serves both questions: hiding takes them wherever they stand, since too much hidden costs a look into
+the file; complaining of a secret in clear takes a name that ends in one, since nobody reads a linter that cries wolf.
 """
 
 from __future__ import annotations
@@ -15,17 +18,33 @@ from typing import Any, Final
 from fusiond.config.problems import mask
 
 HIDDEN: Final = "***"
-# Too much hidden costs a look into the file; too little cannot be taken back.
-_NAME: Final = re.compile(
-    r"pass(word|wd|phrase|code|$)|pwd|secret|token|credential|signature|private|salt|dsn|auth(?!ors?([^a-z]|$))"
-    r"|(api|access|secret|signing|encryption|master|account)[_.-]?key|(^|[_.-])key$|cookie|webhook_url",
-    re.IGNORECASE,
+_WORDS: Final = (
+    r"pass(?:word|wd|phrase|code)|pwd|secret|token|credential|(?<![a-z])pass(?![a-z])"
+    r"|(?:api|access|secret|signing|encryption|private|master|account)[_.-]?key"
+)
+_ENDS: Final = re.compile(rf"(?:{_WORDS})s?(?:[_.-]?[0-9]+)?$", re.IGNORECASE)
+_HAS: Final = re.compile(
+    rf"{_WORDS}|pass$|signature|private|salt|dsn|auth(?!ors?([^a-z]|$))|(^|[_.-])key$|cookie|webhook_url", re.IGNORECASE
+)
+_FORM: Final = re.compile(
+    r"-----BEGIN [A-Z ]*PRIVATE KEY|\bAKIA[0-9A-Z]{16}\b|\bgh[pousr]_[A-Za-z0-9]{30,}"
+    r"|\bglpat-[A-Za-z0-9_-]{16,}|\bsk_live_[A-Za-z0-9]{10,}|\bxox[abprs]-[A-Za-z0-9-]{10,}"
 )
 
 
 def is_secret(name: str) -> bool:
-    """Whether a value of this name is taken for a secret."""
-    return _NAME.search(name) is not None
+    """Whether a value of this name may be a secret, so that it is not shown."""
+    return _HAS.search(name) is not None
+
+
+def names_secret(name: str) -> bool:
+    """Whether a value of this name is hardly anything else than a secret: TOKEN is, TOKEN_TTL is not."""
+    return _ENDS.search(name) is not None
+
+
+def looks_secret(text: str) -> bool:
+    """Whether a text has the form of a secret, or holds one."""
+    return _FORM.search(text) is not None or mask(text) != text
 
 
 def hidden(name: str, value: Any) -> Any:
@@ -38,4 +57,6 @@ def hidden(name: str, value: Any) -> Any:
         return {key: hidden(key, item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [hidden(name, item) for item in value]
-    return mask(value) if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    return HIDDEN if _FORM.search(value) else mask(value)

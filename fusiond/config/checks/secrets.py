@@ -1,5 +1,5 @@
 """
-Secrets written in clear: found by their key, or by their form.
+Secrets written in clear: found by their key, or by their form, as `fusiond/config/secrets.py` knows them.
 
 1. find   them, in `environment` and in the arguments of cron entries; the broker's URL has a rule of its own
 2. hide   each in the lines that problems quote, so that a report that goes to a log does not carry it there
@@ -8,25 +8,16 @@ Secrets written in clear: found by their key, or by their form.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from fusiond.config.checks.walk import group_settings, named
+from fusiond.config.secrets import HIDDEN, looks_secret, names_secret
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fusiond.config.nodes import Node, Place
     from fusiond.config.problems import Problem
-
-_KEY: Final = re.compile(
-    r"(^|[_.-])(password|passwd|passphrase|secret|token|api_?key|access_?key|secret_?key|private_?key)s?([_.-]?[0-9]*)$",
-    re.IGNORECASE,
-)
-_FORM: Final = re.compile(
-    r"://[^/\s:@]*:[^/\s@]+@|-----BEGIN [A-Z ]*PRIVATE KEY|\bAKIA[0-9A-Z]{16}\b|\bgh[pousr]_[A-Za-z0-9]{30,}"
-    r"|\bglpat-[A-Za-z0-9_-]{16,}|\bsk_live_[A-Za-z0-9]{10,}|\bxox[abprs]-[A-Za-z0-9-]{10,}"
-)
-HIDDEN: Final = "***"
 
 
 def check(root: Node) -> Iterator[Problem]:
@@ -48,7 +39,7 @@ def _is_secret(key: str, node: Node) -> bool:
     text = node.raw
     if "${" in text or not text or isinstance(node.value, bool) or node.value is None:
         return False
-    return _FORM.search(text) is not None or (_KEY.search(key) is not None and not text.startswith(("/", "~", ".")))
+    return looks_secret(text) or (names_secret(key) and not text.startswith(("/", "~", ".")))
 
 
 def _candidates(root: Node) -> Iterator[tuple[str, Node]]:
