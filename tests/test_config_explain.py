@@ -7,7 +7,7 @@ import pytest
 from fusiond.config import explain
 from fusiond.config.load import load
 from fusiond.config.model import CronEntry, Queue, RetryPolicy, Task, WorkerGroup
-from fusiond.config.secrets import hidden, is_secret, names_secret
+from fusiond.config.secrets import hidden, is_secret, looks_secret, names_secret
 
 FILE = """\
 version: 1
@@ -221,6 +221,8 @@ def test_a_value_that_looks_like_a_secret_is_hidden_whatever_its_name():
     """A token of a well-known service, a private key, the password of a URL."""
     assert hidden("X", "ghp_" + "a" * 36) == hidden("X", ["-----BEGIN RSA PRIVATE KEY-----"])[0] == "***"
     assert hidden("X", {"y": "postgres://u:hunter2@h/db"}) == {"y": "postgres://u:***@h/db"}
+    assert looks_secret("postgres://u:hunter2@h/db")
+    assert not looks_secret("https://h:8443/users/@me")
 
 
 @pytest.mark.parametrize(

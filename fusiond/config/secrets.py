@@ -31,6 +31,9 @@ _FORM: Final = re.compile(
     r"|\bglpat-[A-Za-z0-9_-]{16,}|\bsk_live_[A-Za-z0-9]{10,}|\bxox[abprs]-[A-Za-z0-9-]{10,}"
 )
 
+# Narrower than what `mask` hides: `http://h:80/@me` is no secret in clear.
+_WITH_PASSWORD: Final = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
+
 
 def is_secret(name: str) -> bool:
     """Whether a value of this name may be a secret, so that it is not shown."""
@@ -44,7 +47,7 @@ def names_secret(name: str) -> bool:
 
 def looks_secret(text: str) -> bool:
     """Whether a text has the form of a secret, or holds one."""
-    return _FORM.search(text) is not None or mask(text) != text
+    return _FORM.search(text) is not None or _WITH_PASSWORD.search(text) is not None
 
 
 def hidden(name: str, value: Any) -> Any:
