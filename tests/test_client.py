@@ -192,14 +192,13 @@ def test_a_call_over_a_lost_connection_makes_one_job(client, redis_server, run, 
     """The reply was lost: the call is repeated with the same id."""
     client.enqueue("send")
     wire = client._connection._wire
-    sent = wire.send_packed_command
+    exchange = wire.exchange
 
-    def send_and_lose(*args, **kwargs):
-        sent(*args, **kwargs)
-        wire.read_response()
+    def exchange_and_lose(packed, count):
+        exchange(packed, count)
         raise ConnectionResetError
 
-    wire.send_packed_command = send_and_lose
+    wire.exchange = exchange_and_lose
     assert client.enqueue("send", "once").status() == "queued"
     assert run(broker.counts("sms")).queued == 2
 

@@ -1,12 +1,13 @@
 """
-From the file's `broker:` to what redis-py's connection classes take.
+From the file's `broker:` to a connection that is made.
 
-Only the connection classes of redis-py are used: they know TCP, TLS, unix sockets and log-in. Its clients, with their
-pools and retries, are not: a command is sent once, and whether to repeat it is the caller's to say.
+Only the connection classes of redis-py are used, and only to connect: they know TCP, TLS, unix sockets and log-in. Its
+clients, with their pools and retries, are not: a command is sent once, and whether to repeat it is the caller's to say.
 """
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ import redis.connection
 from redis.credentials import CredentialProvider
 
 from fusiond import paths
+from fusiond.broker.wire import AsyncWire, Wire
 from fusiond.errors import BrokerUnavailable
 
 if TYPE_CHECKING:
@@ -38,17 +40,26 @@ class Address:
     url: str
     options: dict[str, Any]
 
-    def open(self, timeout: float) -> redis.connection.Connection:
-        """A connection for threads, not yet made. `timeout`: seconds to wait for a reply."""
+    def open(self, seconds: float) -> Wire:
+        """A connection for threads. `seconds`: to wait for a reply. Raises RedisError, OSError or BrokerUnavailable."""
         options = _parse(self.url) | self.options
         kind = options.pop("connection_class", redis.connection.Connection)
-        return kind(**_without_tcp(kind, options), socket_timeout=timeout)  # type: ignore[no-any-return]
+        made = kind(**_without_tcp(kind, options), socket_timeout=seconds)
+        made.connect()
+        return Wire(made, seconds)
 
-    def open_async(self) -> redis.asyncio.connection.Connection:
-        """A connection for asyncio, not yet made; it waits for replies for ever."""
+    async def open_async(self, seconds: float) -> AsyncWire:
+        """A connection for asyncio, made within so many seconds. Raises as `open`."""
         options: dict[str, Any] = {**redis.asyncio.connection.parse_url(self.url), **self.options}
         kind = options.pop("connection_class", redis.asyncio.connection.Connection)
-        return kind(**_without_tcp(kind, options), socket_timeout=None)  # type: ignore[no-any-return]
+        made = kind(**_without_tcp(kind, options), socket_timeout=None)
+        try:
+            async with asyncio.timeout(seconds):
+                await made.connect()
+        except BaseException:
+            await made.disconnect(nowait=True)
+            raise
+        return AsyncWire(made)
 
 
 def address(settings: Broker, runtime: Path) -> Address:

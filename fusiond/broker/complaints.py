@@ -4,26 +4,31 @@ From what Redis, or the way to it, complains of to the errors that a caller can 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from hiredis import ReplyError
 
 from fusiond.errors import BrokerError, BrokerFull, BrokerUnavailable
 
 if TYPE_CHECKING:
-    from redis.exceptions import ResponseError
-
     from fusiond.broker.address import Address
 
 # A server in one of these states will, or may, do what was asked a little later.
 _PASSING = ("LOADING", "MASTERDOWN", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "MISCONF", "BUSY")
 
 
-def refused(error: ResponseError) -> BrokerError:
+def is_forgotten(reply: Any) -> bool:
+    """Whether the reply is that Redis does not know the script."""
+    return type(reply) is ReplyError and str(reply).startswith("NOSCRIPT")
+
+
+def refused(error: ReplyError) -> BrokerError:
     """The error of ours that Redis' own complaint amounts to."""
     text = str(error)
     # 6.2 puts a script's error into a sentence of its own, so the word may be anywhere
-    if "OOM command not allowed" in text or "OutOfMemory" in type(error).__name__ or "used memory >" in text:
+    if "OOM command not allowed" in text or "used memory >" in text:
         return BrokerFull("Redis is at its maxmemory and takes no new jobs; raise maxmemory or let the queues drain")
-    if any(word in text[:200] for word in _PASSING) or type(error).__name__ == "ReadOnlyError":
+    if any(word in text[:200] for word in _PASSING):
         return BrokerUnavailable(f"Redis cannot take commands now: {text}")
     return BrokerError(f"Redis refused: {text}")
 

@@ -20,14 +20,13 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
-import redis.asyncio.connection
-from hiredis import pack_command
-from redis.exceptions import NoScriptError, RedisError, ResponseError
+from hiredis import HiredisError, ReplyError, pack_command
+from redis.exceptions import RedisError
 
 from fusiond.broker import fitness
 from fusiond.broker.address import Address, address
-from fusiond.broker.call import Call, Plan
-from fusiond.broker.complaints import refused, unavailable
+from fusiond.broker.call import Call, Plan, as_is
+from fusiond.broker.complaints import is_forgotten, refused, unavailable
 from fusiond.broker.keys import Keys
 from fusiond.errors import BrokerError, BrokerUnavailable
 
@@ -36,11 +35,13 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    import redis.connection
-
+    from fusiond.broker.wire import AsyncWire, Wire
     from fusiond.config.model import Broker
 
 T = TypeVar("T")
+
+#: what redis-py, hiredis and the kernel raise
+_LOST = (RedisError, HiredisError, OSError)
 
 #: seconds that Redis may take to answer
 TIMEOUT = 5.0
@@ -63,7 +64,7 @@ class Connection:
         self.address, self._keys, self._repeats = address, keys, repeats
         self._lock = threading.Lock()
         self._pid = os.getpid()
-        self._wire: redis.connection.Connection | None = None
+        self._wire: Wire | None = None
 
     def run(self, what: Call[T] | Plan[T]) -> T:
         """
@@ -76,7 +77,7 @@ class Connection:
         if not isinstance(what, Call):
             return self._follow(what)
         reply = self._exchange((what,))[0]
-        if type(reply) is NoScriptError:
+        if is_forgotten(reply):
             reply = self._exchange((what.in_full(),))[0]
         return cast("T", meaning(what, reply))
 
@@ -129,12 +130,11 @@ class Connection:
             return self._try(packed, len(calls))
 
     def _try(self, packed: bytes, replies: int) -> list[Any]:
-        if self._wire is None:
-            self._wire = self.address.open(TIMEOUT)
         try:
-            self._wire.send_packed_command([packed], check_health=False)  # type: ignore[no-untyped-call]
-            return [_read(self._wire) for _ in range(replies)]
-        except (RedisError, OSError) as error:
+            if self._wire is None:
+                self._wire = self.address.open(TIMEOUT)
+            return self._wire.exchange(packed, replies)
+        except _LOST as error:
             self._drop()
             raise unavailable(self.address, error) from error
         except BaseException:
@@ -147,15 +147,8 @@ class Connection:
 
     def _drop(self) -> None:
         if self._wire is not None and self._pid == os.getpid():
-            self._wire.disconnect()  # type: ignore[no-untyped-call]
+            self._wire.close()
         self._wire = None
-
-
-def _read(wire: redis.connection.Connection) -> Any:
-    try:
-        return wire.read_response()
-    except ResponseError as error:
-        return error
 
 
 class AsyncConnection:
@@ -164,14 +157,14 @@ class AsyncConnection:
     def __init__(self, address: Address, keys: Keys, repeats: int = 0) -> None:
         self.address, self._keys, self._repeats = address, keys, repeats
         self._lock = asyncio.Lock()
-        self._wire: redis.asyncio.connection.Connection | None = None
+        self._wire: AsyncWire | None = None
 
     async def run(self, what: Call[T] | Plan[T]) -> T:
         """As `Connection.run`."""
         if not isinstance(what, Call):
             return await self._follow(what)
         reply = (await self._exchange((what,)))[0]
-        if type(reply) is NoScriptError:
+        if is_forgotten(reply):
             reply = (await self._exchange((what.in_full(),)))[0]
         return cast("T", meaning(what, reply))
 
@@ -195,7 +188,7 @@ class AsyncConnection:
 
     async def close(self) -> None:
         """End the connection; the next call would make a new one."""
-        await self._drop()
+        self._drop()
 
     async def __aenter__(self) -> Self:
         return self
@@ -229,30 +222,21 @@ class AsyncConnection:
             return await self._try(packed, len(calls))
 
     async def _try(self, packed: bytes, replies: int) -> list[Any]:
-        if self._wire is None:
-            self._wire = self.address.open_async()
         try:
-            async with asyncio.timeout(TIMEOUT):
-                await self._wire.send_packed_command([packed], check_health=False)
-                return [await _read_async(self._wire) for _ in range(replies)]
-        except (RedisError, OSError) as error:
-            await self._drop()
+            if self._wire is None or self._wire.ended:
+                self._wire = await self.address.open_async(TIMEOUT)
+            return await self._wire.exchange(packed, replies, TIMEOUT)
+        except _LOST as error:
+            self._drop()
             raise unavailable(self.address, error) from error
         except BaseException:
-            await self._drop()
+            self._drop()
             raise
 
-    async def _drop(self) -> None:
+    def _drop(self) -> None:
         wire, self._wire = self._wire, None
         if wire is not None:
-            await wire.disconnect(nowait=True)
-
-
-async def _read_async(wire: redis.asyncio.connection.Connection) -> Any:
-    try:
-        return await wire.read_response()
-    except ResponseError as error:
-        return error
+            wire.close()
 
 
 class Subscription:
@@ -260,16 +244,16 @@ class Subscription:
 
     def __init__(self, address: Address) -> None:
         self._address = address
-        self._wire = address.open_async()
+        self._wire: AsyncWire | None = None
 
     async def open(self, channels: Sequence[str]) -> None:
         """Subscribe, and wait until Redis has confirmed each channel."""
         try:
-            async with asyncio.timeout(TIMEOUT):
-                await self._wire.send_packed_command([_pack(("SUBSCRIBE", *channels))], check_health=False)
-                for _ in channels:
-                    await self._wire.read_response()
-        except (RedisError, OSError) as error:
+            self._wire = await self._address.open_async(TIMEOUT)
+            call = Call(("SUBSCRIBE", *channels), as_is)
+            for reply in await self._wire.exchange(packed_calls([call]), len(channels), TIMEOUT):
+                meaning(call, reply)
+        except _LOST as error:
             await self.close()
             raise unavailable(self._address, error) from error
         except BaseException:
@@ -282,15 +266,19 @@ class Subscription:
     async def __anext__(self) -> tuple[str, bytes]:
         """The next message. Raises BrokerUnavailable once the connection is lost; subscribe anew then."""
         try:
-            _kind, channel, message = await self._wire.read_response()
-        except (RedisError, OSError) as error:
+            if self._wire is None:
+                raise ConnectionError("the subscription is closed")
+            [(_kind, channel, message)] = await self._wire.replies(1)
+        except _LOST as error:
             await self.close()
             raise unavailable(self._address, error) from error
         return channel.decode(), message
 
     async def close(self) -> None:
         """End the connection."""
-        await self._wire.disconnect(nowait=True)
+        wire, self._wire = self._wire, None
+        if wire is not None:
+            wire.close()
 
 
 def packed_calls(calls: Sequence[Call[Any]]) -> bytes:
@@ -306,7 +294,7 @@ def _pack(words: tuple[Any, ...]) -> bytes:
 
 def forgotten(calls: Sequence[Call[Any]], replies: Sequence[Any]) -> list[int]:
     """Which Calls are to be repeated because Redis does not know their script."""
-    return [i for i, reply in enumerate(replies) if type(reply) is NoScriptError and calls[i].script]
+    return [i for i, reply in enumerate(replies) if is_forgotten(reply) and calls[i].script]
 
 
 def fill(replies: list[Any], places: list[int], again: list[Any]) -> None:
@@ -317,7 +305,7 @@ def fill(replies: list[Any], places: list[int], again: list[Any]) -> None:
 
 def meaning(call: Call[T], reply: Any) -> T:
     """What the reply says; raises what it complains of."""
-    if isinstance(reply, ResponseError):
+    if type(reply) is ReplyError:
         raise refused(reply) from reply
     return call.parse(reply)
 
@@ -325,7 +313,7 @@ def meaning(call: Call[T], reply: Any) -> T:
 def meanings(calls: Sequence[Call[Any]], replies: Sequence[Any]) -> list[Any]:
     """What the replies say, each complaint as an exception in its place."""
     return [
-        refused(reply) if isinstance(reply, ResponseError) else call.parse(reply)
+        refused(reply) if type(reply) is ReplyError else call.parse(reply)
         for call, reply in zip(calls, replies, strict=True)
     ]
 
