@@ -104,6 +104,8 @@ class JobRecord:
     log_tag: str = ""
     #: raw JSON, as the producer gave it
     meta: bytes | None = None
+    #: fields that another program has spoilt, a space between; they are left out above
+    broken: str = ""
 
     @property
     def name(self) -> str:

@@ -335,7 +335,7 @@ def test_queues_are_declared(run, broker):
 def publish(run, broker, daemon, content, queue, **more):
     return run(
         broker.publish_catalogue(
-            daemon, content, {"t": {"queue": queue}}, priorities={queue: 1}, queues=[queue], **more
+            daemon, content, {"t": {"queue": queue, "priority": 1}}, priorities={queue: 1}, queues=[queue], **more
         )
     )
 
@@ -357,5 +357,5 @@ def test_a_stale_catalogue_is_dropped_by_the_next_daemon_and_not_before(run, bro
     """While no daemon is up, producers may still enqueue."""
     publish(run, broker, "gone", "A", "a", ttl=-1)
     assert "t" in run(broker.catalogue()).tasks
-    run(broker.publish_catalogue("here", "B", {"u": {}}, priorities={}, queues=[]))
+    run(broker.publish_catalogue("here", "B", {"u": {"queue": "q", "priority": 1}}, priorities={}, queues=[]))
     assert set(run(broker.catalogue()).tasks) == {"u"}

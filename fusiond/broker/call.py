@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from fusiond.broker.script import Script, script
+from fusiond.errors import BrokerError
 
 T = TypeVar("T")
 
@@ -27,6 +28,13 @@ class Call(NamedTuple, Generic[T]):
     parse: Callable[[Any], T]
     #: what to fall back on where Redis has forgotten the script
     script: Script | None = None
+
+    def read(self, reply: Any) -> T:
+        """What the reply means. Raises BrokerError for one that no verb of ours has made: others write to Redis, too."""
+        try:
+            return self.parse(reply)
+        except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
+            raise BrokerError(f"what Redis holds cannot be read: {error!r}; has another program written it?") from error
 
     def in_full(self) -> Call[T]:
         """The same with the script's text in place of its digest."""

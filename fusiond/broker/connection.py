@@ -307,15 +307,19 @@ def meaning(call: Call[T], reply: Any) -> T:
     """What the reply says; raises what it complains of."""
     if type(reply) is ReplyError:
         raise refused(reply) from reply
-    return call.parse(reply)
+    return call.read(reply)
 
 
 def meanings(calls: Sequence[Call[Any]], replies: Sequence[Any]) -> list[Any]:
     """What the replies say, each complaint as an exception in its place."""
-    return [
-        refused(reply) if type(reply) is ReplyError else call.parse(reply)
-        for call, reply in zip(calls, replies, strict=True)
-    ]
+    return [_meaning_or_error(call, reply) for call, reply in zip(calls, replies, strict=True)]
+
+
+def _meaning_or_error(call: Call[Any], reply: Any) -> Any:
+    try:
+        return meaning(call, reply)
+    except BrokerError as error:
+        return error
 
 
 def raised(results: list[Any]) -> list[Any]:

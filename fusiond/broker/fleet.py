@@ -8,6 +8,7 @@ import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fusiond.broker.call import Call, Plan, as_is, nothing, plain, scripted
+from fusiond.broker.keys import is_name
 from fusiond.broker.records import Catalogue, Worker
 
 if TYPE_CHECKING:
@@ -49,11 +50,12 @@ class FleetVerbs:
         names = yield plain(as_is, "SMEMBERS", self.keys.workers)
         if not names:
             return []
-        found = yield [plain(_fields, "HGETALL", self.keys.worker(name.decode())) for name in names]
+        head = self.keys.worker("").encode()
+        found = yield [plain(_fields, "HGETALL", head + name) for name in names]
         silent = [name for name, fields in zip(names, found, strict=True) if not fields]
         if silent:
             yield plain(nothing, "SREM", self.keys.workers, *silent)
-        return sorted(Worker(name.decode(), fields) for name, fields in zip(names, found, strict=True) if fields)
+        return sorted(Worker(_text(name), fields) for name, fields in zip(names, found, strict=True) if fields)
 
     def publish_catalogue(
         self,
@@ -100,11 +102,13 @@ class _Entry(NamedTuple):
 
 
 def _entry(raw: bytes | None) -> _Entry | None:
-    if raw is None:
+    """None where there is none, or none that can be read: its daemon writes it anew."""
+    try:
+        head, _, body = (raw or b"").partition(b"\n")
+        _stale, generation, hash_ = head.split()
+        return _Entry(int(generation), hash_.decode(), body)
+    except ValueError:
         return None
-    head, _, body = raw.partition(b"\n")
-    _stale, generation, hash_ = head.split()
-    return _Entry(int(generation), hash_.decode(), body)
 
 
 def _catalogue(flat: list[bytes]) -> Catalogue:
@@ -112,12 +116,36 @@ def _catalogue(flat: list[bytes]) -> Catalogue:
     priorities: dict[str, int] = {}
     queues: set[str] = set()
     for entry in sorted(filter(None, map(_entry, flat[1::2]))):
-        body = json.loads(entry.body)
-        tasks |= body["tasks"]
-        priorities |= body["priorities"]
-        queues |= set(body["queues"])
+        said = _declared(entry.body)
+        if said is not None:
+            tasks |= said.tasks
+            priorities |= said.priorities
+            queues |= said.queues
     return Catalogue(tasks, priorities, frozenset(queues))
 
 
+def _declared(body: bytes) -> Catalogue | None:
+    """What one daemon declares; None for what no daemon has written."""
+    try:
+        said = json.loads(body)
+        tasks, priorities, queues = said["tasks"], said["priorities"], frozenset(said["queues"])
+        good = all(map(_is_task, tasks.values())) and all(map(_is_priority, priorities.values()))
+        return Catalogue(tasks, priorities, queues) if good and all(map(is_name, queues)) else None
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        return None
+
+
+def _is_task(said: dict[str, Any]) -> bool:
+    return is_name(said["queue"]) and _is_priority(said["priority"]) and 0 <= (said.get("expires") or 0) < 1e9
+
+
+def _is_priority(number: object) -> bool:
+    return isinstance(number, int) and 0 <= number <= 255
+
+
 def _fields(flat: Any) -> dict[str, str]:
-    return {name.decode(): value.decode(errors="replace") for name, value in zip(flat[::2], flat[1::2], strict=True)}
+    return {_text(name): _text(value) for name, value in zip(flat[::2], flat[1::2], strict=True)}
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode(errors="replace")

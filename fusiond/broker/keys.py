@@ -84,7 +84,12 @@ class Keys:
         return f"{self.namespace}:worker:{name}"
 
 
+def is_name(name: str) -> bool:
+    """Whether a queue or namespace can have this name."""
+    return _NAME.fullmatch(name) is not None
+
+
 def _checked(name: str, what: str) -> str:
-    if not _NAME.fullmatch(name):
+    if not is_name(name):
         raise ValueError(f"{what} {name!r}: use 1 to 255 letters, digits and _.:@-")
     return name

@@ -1,14 +1,18 @@
 """
 Look-ups: one job, pages of jobs, counts, what is broken. None of them changes anything.
+
+Whoever can write to Redis can put anything there by hand: what cannot be read of it is left out and named, and never
+raises.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING, Any
 
 from fusiond.broker.call import Call, plain, scripted
-from fusiond.broker.keys import BAND
+from fusiond.broker.keys import BAND, is_name
 from fusiond.broker.records import Broken, Counts, JobOutcome
 from fusiond.job import JobRecord, JobStatus
 
@@ -35,7 +39,7 @@ class LookUps:
 
         def parse(reply: Any) -> list[JobRecord]:
             parts = iter(reply)
-            return [_record(queue, id.decode(), status, *rest) for id, *rest in zip(parts, parts, parts, strict=True)]  # noqa: A001
+            return [_record(queue, _text(id), status, *rest) for id, *rest in zip(parts, parts, parts, strict=True)]  # noqa: A001
 
         return scripted("jobs", self.keys.root(queue), (status, start, count), parse)
 
@@ -48,8 +52,10 @@ class LookUps:
         return scripted("counts", self.keys.root(queue), (), _counts)
 
     def queues(self) -> Call[list[str]]:
-        """The names of all queues that were ever declared."""
-        return plain(lambda names: sorted(name.decode() for name in names), "SMEMBERS", self.keys.queues)
+        """The names of all queues that were ever declared; what can be no name is passed over."""
+        return plain(
+            lambda names: sorted(name for name in map(_text, names) if is_name(name)), "SMEMBERS", self.keys.queues
+        )
 
     def broken(self, queue: str, *, start: int = 0, count: int = 100) -> Call[list[Broken]]:
         """The bodies that could not be read, newest first."""
@@ -63,28 +69,86 @@ class LookUps:
 
 
 def _record(queue: str, id: str, status: str, place: bytes, flat: list[bytes]) -> JobRecord:  # noqa: A002
-    fields = {name.decode(): value for name, value in zip(flat[::2], flat[1::2], strict=True)}
-    header = json.loads(fields.get("header", b"{}"))
-    score = place if status == JobStatus.QUEUED else fields.get("score")
+    job = _Hash(flat)
+    header = job.header()
+    score = _whole(place) if status == JobStatus.QUEUED else job.score()
     return JobRecord(
         queue=queue,
         id=id,
         status=JobStatus(status),
-        task=fields.get("task", b"").decode(errors="replace"),
-        args=fields.get("args", b""),
-        priority=None if score is None else 255 - int(float(score)) // BAND,
-        due_at=int(float(place)) if status == JobStatus.SCHEDULED else None,
-        **{name: int(fields[name]) for name in _NUMBERS if name in fields},
-        last_outcome=fields.get("last_outcome", b"").decode(),
-        result=fields.get("result"),
-        error=fields.get("error"),
-        key=header.get("key", ""),
-        log_tag=header.get("log_tag", ""),
+        task=_text(job.fields.get("task", b"")),
+        args=job.fields.get("args", b""),
+        priority=None if score is None else 255 - score // BAND,
+        due_at=_whole(place) if status == JobStatus.SCHEDULED else None,
+        **{name: number for name in _NUMBERS if (number := job.number(name)) is not None},
+        last_outcome=_text(job.fields.get("last_outcome", b"")),
+        result=job.fields.get("result"),
+        error=job.fields.get("error"),
+        key=str(header.get("key", "")),
+        log_tag=str(header.get("log_tag", "")),
         meta=json.dumps(header["meta"]).encode() if "meta" in header else None,
+        broken=" ".join(job.broken),
     )
 
 
 _NUMBERS = ("created_at", "started_at", "ended_at", "expires_at", "attempts", "crashes", "rescues")
+
+
+class _Hash:
+    """A job's hash, and the names of what in it cannot be read."""
+
+    def __init__(self, flat: list[bytes]) -> None:
+        self.fields = {_text(name): value for name, value in zip(flat[::2], flat[1::2], strict=True)}
+        self.broken = [name for name in ("task", "args") if name not in self.fields]
+
+    def number(self, name: str) -> int | None:
+        """A whole number; None where there is none."""
+        raw = self.fields.get(name)
+        if raw is None:
+            return None
+        # Beyond 2**53 Redis itself does not count exactly, and our times and sums would overflow.
+        if raw.removeprefix(b"-").isdigit() and len(raw) <= _DIGITS:
+            return int(raw)
+        self.broken.append(name)
+        return None
+
+    def score(self) -> int | None:
+        """The place that the job had in its row."""
+        raw = self.fields.get("score")
+        found = None if raw is None else _whole(raw)
+        if raw is not None and found is None:
+            self.broken.append("score")
+        return found
+
+    def header(self) -> dict[str, Any]:
+        """What travels with the job to its child."""
+        raw = self.fields.get("header")
+        if raw is None:
+            return {}
+        try:
+            found = json.loads(raw)
+        except (ValueError, RecursionError):
+            found = None
+        if isinstance(found, dict):
+            return found
+        self.broken.append("header")
+        return {}
+
+
+_DIGITS = 16
+
+
+def _whole(raw: bytes) -> int | None:
+    """A score as a whole number; None for what is none: a score may be infinite."""
+    try:
+        number = float(raw)
+    except ValueError:
+        return None
+    return int(number) if math.isfinite(number) and abs(number) < 2**53 else None
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode(errors="backslashreplace")
 
 
 def _outcome(reply: Any) -> JobOutcome | None:
@@ -117,4 +181,4 @@ def _counts(reply: list[int]) -> Counts:
 def _broken(entry: bytes) -> Broken:
     head, _, raw = entry.partition(b"\n")
     at, _, reason = head.partition(b" ")
-    return Broken(int(at), reason.decode(errors="replace"), raw)
+    return Broken(_whole(at) or 0, _text(reason), raw)
