@@ -14,7 +14,7 @@ from fusiond.worker import launch
 ROOT = Path(__file__).parent.parent / "fusiond"
 #: from the ground up; a room imports from floors below its own only
 FLOORS = [
-    {"errors", "job", "logs", "paths", "program"},
+    {"errors", "failpoints", "job", "logs", "paths", "program"},
     {"config"},
     {"broker"},
     {"options"},
@@ -183,7 +183,7 @@ def test_there_are_no_circles(found):
     assert circles(found) == []
 
 
-@pytest.mark.parametrize("module", sorted(CHILD_SIDE))
+@pytest.mark.parametrize("module", sorted({*CHILD_SIDE, "fusiond.failpoints"}))
 def test_what_runs_under_another_interpreter_parses_as_3_9(module):
     """The fork server and its children run on every CPython from 3.9 up."""
     ast.parse(sources()[module], feature_version=(3, 9))

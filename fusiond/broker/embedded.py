@@ -272,6 +272,19 @@ def serve(options: argparse.Namespace, link: Link, watch: Watch) -> int:
     return 1
 
 
+def arm() -> None:
+    """Arm this program's failpoints, where there are any; the package is not to be found, so by their file's path."""
+    if "FUSIOND_FAILPOINTS" in os.environ:
+        from importlib import util
+
+        spec = util.spec_from_file_location("failpoints", Path(__file__).parent.parent / "failpoints.py")
+        assert spec is not None  # noqa: S101 - it is beside us
+        assert spec.loader is not None  # noqa: S101
+        failpoints = util.module_from_spec(spec)
+        spec.loader.exec_module(failpoints)
+        failpoints.arm(failpoints.REDIS, find=lambda _: sys.modules[__name__])
+
+
 def main(arguments: Sequence[str]) -> int:
     """The program. Exit 0: it was told to end · 1: the server died · 78: it cannot be run as things are."""
     parser = argparse.ArgumentParser(description="Run a Redis of our own.")
@@ -281,6 +294,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--server", required=True, help="path of redis-server or valkey-server")
     options = parser.parse_args(arguments)
     os.umask(0o077)
+    arm()
     link = Link()
     watch = Watch(link)
     try:

@@ -25,7 +25,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fusiond import logs, paths
+from fusiond import failpoints, logs, paths
 from fusiond.config import diff, history
 from fusiond.config import snapshot as snapshots
 from fusiond.config.snapshot import Snapshot, read_snapshot
@@ -66,6 +66,7 @@ def run(config_path: Path, *, only: Sequence[str] = (), last_good: bool = False,
     Raises:
         FusionError: it cannot start here; says what to do.
     """
+    _arm()
     notify = Notify()
     source = config_path.absolute()
     try:
@@ -88,6 +89,14 @@ def run(config_path: Path, *, only: Sequence[str] = (), last_good: bool = False,
         daemon.main()
     logs.stop()
     return OK
+
+
+def _arm() -> None:
+    """The failpoints of this process; of the others', whether they mean anything. Raises FusionError."""
+    try:
+        failpoints.arm(failpoints.SUPERVISOR)
+    except ValueError as error:
+        raise FusionError(str(error)) from None
 
 
 def _read(source: Path, *, development: bool) -> tuple[Config, tuple[str, ...], Print]:

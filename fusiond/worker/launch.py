@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fusiond import failpoints
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -30,6 +32,8 @@ _HERE = Path(__file__).parent
 #: the files of each program in the order in which they import one another; the last one's main is run
 FORK_SERVER = ("wire", "task", "payload", "child", "forkserver")
 PROBE = ("task", "probe")
+#: the last of a fork server's where failpoints are armed
+_ARMED = "failpoints"
 
 # Runs in the group's interpreter. A package of a private name, so that our `task` shadows no module of the user's.
 _BOOT = """
@@ -61,7 +65,10 @@ class Launched:
 
 def launch(config: Config, group: WorkerGroup) -> Launched:
     """Start the fork server of a group. Raises as `start`."""
-    return start(group, FORK_SERVER, _setup(config, group))
+    setup, armed = _setup(config, group), failpoints.handed_on()
+    if armed:
+        return start(group, (*FORK_SERVER, _ARMED), {**setup, _ARMED: armed})
+    return start(group, FORK_SERVER, setup)
 
 
 def start(group: WorkerGroup, sources: tuple[str, ...], setup: dict[str, Any]) -> Launched:
@@ -193,7 +200,8 @@ def _setup(config: Config, group: WorkerGroup) -> dict[str, Any]:
 
 def _bundle(sources: tuple[str, ...], setup: dict[str, Any]) -> int:
     """A descriptor of sources and set-up, at its beginning."""
-    texts = [(part, str(_HERE / f"{part}.py"), (_HERE / f"{part}.py").read_text()) for part in sources]
+    paths = {part: (_HERE.parent if part == _ARMED else _HERE) / f"{part}.py" for part in sources}
+    texts = [(part, str(path), path.read_text()) for part, path in paths.items()]
     return memory_file("fusiond-bundle", json.dumps({"sources": texts, "setup": setup}).encode())
 
 
