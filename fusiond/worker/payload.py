@@ -31,25 +31,22 @@ class TaskFailed(Exception):  # noqa: N818 - what the job did, not what went wro
         super().__init__(message)
 
 
-def _decode(raw: bytes) -> Any:
-    """JSON out of UTF-8; the scanner in C alone, where nothing stands around the value. Raises ValueError."""
-    text = raw.decode()
-    try:
-        value, end = _scan(text, 0)
-    except StopIteration:
-        end = -1
-    return value if end == len(text) else json.loads(text)
-
-
 def arguments(raw: bytes) -> tuple[list[Any], dict[str, Any], dict[str, Any]]:
     """Args, kwargs, and the other keys of an object that came through the inbox, out of raw JSON."""
     rest: dict[str, Any] = {}
     try:
-        value = _decode(raw)
+        text = raw.decode()
+        try:
+            # The scanner in C alone, where nothing stands around the value.
+            value, end = _scan(text, 0)
+        except StopIteration:
+            end = -1
+        if end != len(text):
+            value = json.loads(text)
         if isinstance(value, dict):
             rest, value = value, [value.get("args", []), value.get("kwargs", {})]
         args, kwargs = value
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise TaskFailed("BAD_ARGUMENTS", f"the arguments are not JSON of [args, kwargs]: {error}") from None
     if not isinstance(args, list) or not isinstance(kwargs, dict):
         raise TaskFailed("BAD_ARGUMENTS", "args must be a list and kwargs an object")

@@ -1,7 +1,7 @@
 -- What cannot be read is kept raw in ns:{q}:broken as "<ms> <reason>\n<raw>", newest first, and counted in conf `broken`.
 local BROKEN_KEPT = 1000
 local function broken(reason, raw)
-  redis.call('LPUSH', ROOT .. ':broken', now .. ' ' .. reason .. '\n' .. raw)
+  redis.call('LPUSH', ROOT .. ':broken', now .. ' ' .. reason:gsub('%c', '?') .. '\n' .. raw)
   redis.call('LTRIM', ROOT .. ':broken', 0, BROKEN_KEPT - 1)
   redis.call('HINCRBY', CONF, 'broken', 1)
 end

@@ -30,10 +30,24 @@ local function id_of_key(task, key)
   return 'k-' .. table.concat(out)
 end
 
+-- is_utf8(value): each good character of several bytes becomes a blank; a byte that is left is none
+local SEVERAL = {
+  '[\194-\223][\128-\191]', '\224[\160-\191][\128-\191]', '[\225-\239][\128-\191][\128-\191]',
+  '\240[\144-\191][\128-\191][\128-\191]', '[\241-\243][\128-\191][\128-\191][\128-\191]', '\244[\128-\143][\128-\191][\128-\191]',
+}
+local SURROGATE = '\237[\160-\191]'
+local function is_utf8(value)
+  if not value:find('[\128-\255]') then return true end
+  if value:find(SURROGATE) then return false end
+  for _, pattern in ipairs(SEVERAL) do value = value:gsub(pattern, ' ') end
+  return not value:find('[\128-\255]')
+end
+
 -- text(value, most), number(value, least, most): the value if it is one, nil if it is absent, an error otherwise
 local function text(name, value, most)
   if value == nil or value == cjson.null then return nil end
   if type(value) ~= 'string' or value == '' or #value > most then error(name .. ' is not a text of 1 to ' .. most .. ' bytes', 0) end
+  if not is_utf8(value) then error(name .. ' is not UTF-8', 0) end
   return value
 end
 local function number(name, value, least, most)
