@@ -30,7 +30,7 @@ class Call(NamedTuple, Generic[T]):
     script: Script | None = None
 
     def read(self, reply: Any) -> T:
-        """What the reply means. Raises BrokerError for one that no verb of ours has made: others write to Redis, too."""
+        """What the reply means. Raises BrokerError for one that no verb has made: others write to Redis, too."""
         try:
             return self.parse(reply)
         except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
