@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from fusiond import failpoints, logs, paths
 from fusiond.broker.broker import Broker
 from fusiond.broker.connection import connect_async
+from fusiond.broker.outage import Outage
 from fusiond.config.snapshot import Snapshot, read_snapshot
 from fusiond.errors import BrokerError, BrokerUnavailable, BrokerUnfit, ConfigError
 from fusiond.schedule import declaring
@@ -74,7 +75,9 @@ class Scheduler:
         self._host = socket.gethostname()
         self._rand = random.Random()  # noqa: S311 - spreads load
         self._broker = Broker(settings.namespace)
-        self._connection = connect_async(settings, paths.runtime_directory(snapshot.config))
+        runtime = paths.runtime_directory(snapshot.config)
+        self._connection = connect_async(settings, runtime)
+        self._outage = Outage(connect_async(settings, runtime))
         self._ticker = Ticker(self._broker, self._connection)
         self._ticker.set_config(snapshot.config)
         self._sweeper = Sweeper(self._broker, self._connection, self._rand)
@@ -99,7 +102,7 @@ class Scheduler:
                     log.error("%s - trying again for as long as it takes", error)  # noqa: TRY400 - one sentence
                 failures += 1
                 self._lose_redis()
-                await self._wait(pause(failures, self._rand))
+                await self._outage.wait(pause(failures, self._rand), self._changed)
             else:
                 if failures:
                     log.info("Redis is back after %.0f s", time.monotonic() - lost_at)

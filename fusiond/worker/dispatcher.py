@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from fusiond.broker.broker import Broker
     from fusiond.broker.connection import AsyncConnection
+    from fusiond.broker.outage import Outage
     from fusiond.broker.records import Outcome
     from fusiond.config.model import Config, RetryPolicy, Task, WorkerGroup
     from fusiond.worker.exchange import Claimed
@@ -48,7 +49,7 @@ POLL = 5.0
 PENDING = 0.2
 #: s; a job of a task that this file does not have goes back for so long, and fails when its age is above the grace
 UNKNOWN_DELAY, UNKNOWN_GRACE = 5.0, 3600.0
-#: s; until outcomes that Redis refused are offered again
+#: s; until Redis is asked again for what it has refused
 REFUSED = 1.0
 #: jobs asked for in one call
 _CLAIM = 512
@@ -69,11 +70,18 @@ class Dispatcher:
     """One group's dispatcher. It is the host of its pool."""
 
     def __init__(
-        self, name: str, config: Config, group: WorkerGroup, broker: Broker, connection: AsyncConnection
+        self,
+        name: str,
+        config: Config,
+        group: WorkerGroup,
+        broker: Broker,
+        connection: AsyncConnection,
+        *,
+        outage: Outage,
     ) -> None:
         """`name`: of this dispatcher, `host.pid`; `connection`: for claims and settles alone."""
         self.name, self.config, self.group = name, config, group
-        self._broker, self._connection = broker, connection
+        self._broker, self._connection, self._outage = broker, connection, outage
         self.phase = Phase.HELD
         self.pool = Pool(config, group, self)
         self.queues = _queues(config, group)
@@ -81,6 +89,7 @@ class Dispatcher:
         self._exchange = Exchange(name, broker, connection)
         self._pending: deque[Attempt] = deque()
         self._stale: asyncio.TimerHandle | None = None
+        self._ask_again: asyncio.TimerHandle | None = None
         self._wake = asyncio.Event()
         self._ending = asyncio.Event()
         self._due: dict[str, asyncio.TimerHandle] = {}
@@ -194,13 +203,10 @@ class Dispatcher:
         return left > 0
 
     async def _sleep(self, seconds: float) -> None:
-        """Wait; not for long on the way to the end, however far away Redis seems."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self._ending.wait()
-                await asyncio.sleep(min(seconds, 0.5))
-        except TimeoutError:
-            return
+        """Wait until Redis is back; not for long on the way to the end, however far away it seems."""
+        await self._outage.wait(seconds, self._ending)
+        if self._ending.is_set():
+            await asyncio.sleep(min(seconds, 0.5))
 
     def _drained(self) -> bool:
         return not (self.pool.running or self._pending or self._side) and self._exchange.done()
@@ -216,10 +222,14 @@ class Dispatcher:
             self.queues.dry(queue)
         for claimed in await self._exchange.run(shares):
             self._claimed(claimed)
-        if self._exchange.refused:
-            asyncio.get_running_loop().call_later(REFUSED, self._wake.set)
+        if self._exchange.refused and self._ask_again is None:
+            self._ask_again = asyncio.get_running_loop().call_later(REFUSED, self._after_refusal)
         self.pool.hand(self._pending)
         self._release_later()
+
+    def _after_refusal(self) -> None:
+        self._ask_again = None
+        self.open()
 
     def _want(self) -> int:
         if self.phase != Phase.SERVING:

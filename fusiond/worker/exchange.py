@@ -13,7 +13,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fusiond.errors import BrokerError
+from fusiond.errors import BrokerError, BrokerUnavailable
 from fusiond.job import new_token
 from fusiond.worker.leases import LEASE_MS
 
@@ -33,6 +33,8 @@ MAX_RESCUES = 25
 PACE = 0.002
 #: outcomes in one call
 _SETTLE = 500
+#: s; a refusal that lasts is said again only then
+_SAY_AGAIN = 60.0
 
 
 class Claimed(NamedTuple):
@@ -65,10 +67,12 @@ class Exchange:
         self.counts = {"finished": 0, "failed": 0, "retry": 0, "released": 0, "canceled": 0}
         #: monotonic ns of the last request
         self.sent = 0
-        #: Redis answered, and refused outcomes: they are kept
+        #: Redis answered, and refused: outcomes are kept; what it will do later is to be asked again
         self.refused = False
         self._outcomes: dict[str, list[Outcome]] = {}
         self._unanswered: _Request | None = None
+        #: what is refused, as it was said → monotonic s
+        self._said: dict[str, float] = {}
 
     def settle(self, queue: str, outcome: Outcome) -> None:
         """Take the outcome along on the next round trip."""
@@ -105,7 +109,11 @@ class Exchange:
         for (queue, batch), reply in zip(request.settles, replies, strict=False):
             self._settled(queue, batch, reply)
         answers = zip(request.claims, replies[len(request.settles) :], strict=True)
-        return [Claimed(*claim, reply) for claim, reply in answers if _is_claim(claim[0], reply)]
+        claimed = [Claimed(*claim, reply) for claim, reply in answers if self._is_claim(claim[0], reply)]
+        if self._said and not any(isinstance(reply, BrokerError) for reply in replies):
+            self._said.clear()
+            log.info("Redis takes commands again")
+        return claimed
 
     def _request(self, shares: Iterable[tuple[str, int]]) -> _Request:
         taken, self._outcomes = self._outcomes, {}
@@ -124,7 +132,7 @@ class Exchange:
 
     def _settled(self, queue: str, batch: list[Outcome], reply: list[int] | BrokerError) -> None:
         if isinstance(reply, BrokerError):
-            log.error("queue '%s': outcomes are kept and tried again: %s", queue, reply)
+            self._complain(f"queue '{queue}': outcomes are kept and tried again: {reply}")
             self._outcomes.setdefault(queue, [])[:0] = batch
             self.refused = True
             return
@@ -135,12 +143,19 @@ class Exchange:
                 fields = {"job": _text(outcome.id), "queue": queue}
                 log.warning("an outcome came too late: the lease was lost", extra=fields)
 
+    def _is_claim(self, queue: str, reply: Claim | BrokerError) -> bool:
+        if isinstance(reply, BrokerError):
+            self._complain(f"queue '{queue}': no jobs can be claimed: {reply}")
+            self.refused |= isinstance(reply, BrokerUnavailable)
+            return False
+        return True
 
-def _is_claim(queue: str, reply: Claim | BrokerError) -> bool:
-    if isinstance(reply, BrokerError):
-        log.error("queue '%s': no jobs can be claimed: %s", queue, reply)
-        return False
-    return True
+    def _complain(self, sentence: str) -> None:
+        """Not at each of the many times that it is refused."""
+        now = time.monotonic()
+        if now - self._said.get(sentence, -_SAY_AGAIN) >= _SAY_AGAIN:
+            self._said[sentence] = now
+            log.error("%s", sentence)
 
 
 def _text(value: bytes | str) -> str:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from fusiond import failpoints, logs, paths
 from fusiond.broker.broker import Broker
 from fusiond.broker.connection import connect_async
+from fusiond.broker.outage import Outage
 from fusiond.config.snapshot import Snapshot, read_snapshot
 from fusiond.errors import BrokerError, BrokerUnavailable, FusionError
 from fusiond.program import EX_CONFIG
@@ -94,9 +95,11 @@ class Program:
         settings = snapshot.config.broker
         self._broker = Broker(settings.namespace)
         self._name = f"{socket.gethostname()}.{os.getpid()}"
-        self._claims, self._leases, self._talk = (connect_async(settings, runtime) for _ in range(3))
-        self._dispatcher = Dispatcher(self._name, snapshot.config, group, self._broker, self._claims)
-        self._keeper = Leases(self._broker, self._leases, self._dispatcher.held, self._dispatcher.on_leases_changed)
+        self._claims, self._leases, self._talk, asking = (connect_async(settings, runtime) for _ in range(4))
+        self._outage = Outage(asking)
+        dispatcher = Dispatcher(self._name, snapshot.config, group, self._broker, self._claims, outage=self._outage)
+        self._dispatcher = dispatcher
+        self._keeper = Leases(self._broker, self._leases, self._outage, dispatcher.held, dispatcher.on_leases_changed)
         self._beside: list[asyncio.Task[None]] = []
         self._born = time.time()
         self._listening: asyncio.Task[None]
@@ -174,7 +177,7 @@ class Program:
                 failures += 1
                 if failures == 1:
                     log.error("%s", error)  # noqa: TRY400 - a sentence, not a traceback
-                await asyncio.sleep(pause(failures))
+                await self._outage.wait(pause(failures))
             else:
                 return
 
@@ -190,7 +193,7 @@ class Program:
                 await self._hear_wakes(subscription)
             except BrokerError:
                 failures += 1
-                await asyncio.sleep(pause(failures))
+                await self._outage.wait(pause(failures))
 
     async def _hear_wakes(self, subscription: Subscription) -> None:
         """Until the connection is lost. Raises BrokerUnavailable."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from fusiond.broker.broker import Broker
     from fusiond.broker.connection import AsyncConnection
+    from fusiond.broker.outage import Outage
     from fusiond.worker.slots import Attempt
 
 log = logging.getLogger(__name__)
@@ -29,8 +30,8 @@ LEASE, RENEW, MARGIN = 15.0, 5.0, 2.0
 LEASE_MS = int(LEASE * 1000)
 #: attempts in one call
 _BATCH = 500
-#: s; the first and the longest pause while Redis is away
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
+#: s; the first and the longest pause while Redis is away; of who has leases to lose, the longest
+_FIRST_PAUSE, _LONGEST_PAUSE, _SHORT_PAUSE = 0.5, 30.0, 1.0
 _LOST, _CANCEL = 0, 2
 
 
@@ -51,11 +52,13 @@ class Leases:
         self,
         broker: Broker,
         connection: AsyncConnection,
+        outage: Outage,
         held: Callable[[], Iterable[Attempt]],
         on_change: Callable[[], None],
     ) -> None:
         """`on_change`: called when an attempt turned out lost or canceled, which is marked on it."""
-        self._broker, self._connection, self._held, self._on_change = broker, connection, held, on_change
+        self._broker, self._connection, self._outage = broker, connection, outage
+        self._held, self._on_change = held, on_change
         self._at_once = asyncio.Event()
 
     def renew_soon(self) -> None:
@@ -66,12 +69,10 @@ class Leases:
         """For ever."""
         failures = 0
         while True:
-            wait = pause(failures, RENEW) if failures else RENEW
-            try:
-                async with asyncio.timeout(wait):
-                    await self._at_once.wait()
-            except TimeoutError:
-                pass
+            if failures:
+                await self._outage.wait(pause(failures, _SHORT_PAUSE))
+            else:
+                await self._until_due()
             self._at_once.clear()
             try:
                 await self.renew_once()
@@ -79,6 +80,13 @@ class Leases:
             except BrokerError as error:
                 failures += 1
                 log.debug("leases are not renewed: %s", error)
+
+    async def _until_due(self) -> None:
+        try:
+            async with asyncio.timeout(RENEW):
+                await self._at_once.wait()
+        except TimeoutError:
+            return
 
     async def renew_once(self) -> None:
         """Renew all that is held. Raises BrokerError."""

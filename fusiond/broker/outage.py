@@ -1,0 +1,81 @@
+"""
+Notice that Redis is back, for all parts of a program that wait for it.
+
+1. ask    PING, about once a second, over a connection of its own, for as long as anybody waits. To where nobody
+          listens that costs next to nothing; a server that hangs has one question to answer when it goes on
+2. tell   everybody who waits, at an answer that follows a failure or was long in coming
+
+What fails although Redis answers is not helped by asking sooner: then the caller's own pause, which grows, holds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from typing import TYPE_CHECKING
+
+from fusiond.broker.call import nothing, plain
+from fusiond.errors import BrokerError
+
+if TYPE_CHECKING:
+    from fusiond.broker.connection import AsyncConnection
+
+#: s; between two questions, ± a quarter, so that many programs do not come back at once
+PACE = 1.0
+#: s; an answer that took longer is one of a server that was away
+_LONG = 0.5
+
+
+class Outage:
+    """One program's wait for Redis."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        """`connection`: for nothing else."""
+        self._connection = connection
+        self._back = asyncio.Event()
+        self._waiting = 0
+        self._asking: asyncio.Task[None] | None = None
+
+    async def wait(self, seconds: float, interrupt: asyncio.Event | None = None) -> None:
+        """Until Redis has come back, `seconds` are over, or `interrupt` is set."""
+        self._waiting += 1
+        self._asking = self._asking or asyncio.ensure_future(self._ask())
+        events = [self._back] if interrupt is None else [self._back, interrupt]
+        waits = [asyncio.ensure_future(event.wait()) for event in events]
+        try:
+            await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+            self._waiting -= 1
+            if not self._waiting:
+                self._asking.cancel()
+                self._asking = None
+
+    async def _ask(self) -> None:
+        """Until cancelled."""
+        away = False
+        try:
+            while True:
+                asked = time.monotonic()
+                answers = await self._answers()
+                if answers and (away or time.monotonic() - asked > _LONG):
+                    self._tell()
+                away = not answers
+                await asyncio.sleep(PACE * random.uniform(0.75, 1.25))  # noqa: S311
+        finally:
+            await self._connection.close()
+
+    async def _answers(self) -> bool:
+        """Whether Redis does; one that is loading, or busy, says so instead."""
+        try:
+            await self._connection.run(plain(nothing, "PING"))
+        except BrokerError:
+            return False
+        return True
+
+    def _tell(self) -> None:
+        """Who waits from now on waits for the next return."""
+        back, self._back = self._back, asyncio.Event()
+        back.set()

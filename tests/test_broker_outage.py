@@ -1,0 +1,64 @@
+"""Waiting for Redis: who waits is told at its first answer, and asks little meanwhile."""
+
+import asyncio
+import os
+import signal
+import time
+
+import pytest
+
+from fusiond.broker import outage
+from fusiond.broker.connection import connect_async
+from fusiond.broker.outage import Outage
+
+
+@pytest.fixture
+def waits(broker_settings, tmp_path):
+    """`waits(during, count)`: how long `count` waits of 20 s take while `during()` is done after a second."""
+
+    def measure(during, count=3, seconds=20.0):
+        async def main():
+            async with connect_async(broker_settings, tmp_path) as connection:
+                wait = Outage(connection)
+                waiting = [asyncio.ensure_future(wait.wait(seconds)) for _ in range(count)]
+                await asyncio.sleep(1.0)
+                during()
+                began = time.monotonic()
+                await asyncio.gather(*waiting)
+                return time.monotonic() - began
+
+        return asyncio.run(main())
+
+    return measure
+
+
+def test_a_server_that_is_started_again_is_noticed(redis_server, waits):
+    """All who wait go on within a pace and a quarter of the return."""
+    redis_server.kill()
+    assert waits(redis_server.start) < outage.PACE * 1.25 + 0.5
+
+
+def test_a_server_that_goes_on_is_noticed(redis_server, waits):
+    """The question that a stopped server has had is answered at once."""
+    os.kill(redis_server.process.pid, signal.SIGSTOP)
+    assert waits(lambda: os.kill(redis_server.process.pid, signal.SIGCONT)) < 0.5
+
+
+def test_a_server_that_answers_all_along_shortens_no_pause(redis_server, waits):
+    """What fails although Redis answers is not tried again sooner for that."""
+    assert waits(lambda: None, seconds=3.0) > 1.8
+
+
+def test_an_interrupt_ends_a_wait(redis_server, broker_settings, tmp_path):
+    """Who is told to end does not wait."""
+    redis_server.kill()
+
+    async def main():
+        interrupt = asyncio.Event()
+        async with connect_async(broker_settings, tmp_path) as connection:
+            waiting = asyncio.ensure_future(Outage(connection).wait(20.0, interrupt))
+            await asyncio.sleep(0.1)
+            interrupt.set()
+            await asyncio.wait_for(waiting, 1.0)
+
+    asyncio.run(main())
