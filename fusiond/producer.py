@@ -21,6 +21,7 @@ from fusiond.broker.durability import CONFIRM_MS, Durability, confirmation
 from fusiond.broker.records import Catalogue, NewJob, Stored, check_id
 from fusiond.config.suggest import did_you_mean, listed
 from fusiond.errors import (
+    BrokerError,
     BrokerUnavailable,
     EnqueueError,
     JobCanceled,
@@ -261,13 +262,23 @@ def refuse(queue: str, jobs: Sequence[NewJob], replies: Sequence[Stored], stored
 def returned(place: Place, outcome: JobOutcome) -> Any:
     """What an ended job returned; raises what it ended with."""
     if outcome.status is JobStatus.FINISHED:
-        return json.loads(outcome.result or b"null")
+        return _read(place, outcome.result or b"null")
     if outcome.status is JobStatus.CANCELED:
         raise JobCanceled(f"{place.queue}/{place.id} was canceled")
-    error = json.loads(outcome.error or b"{}")
-    raise JobFailed(
-        error.get("code", "EXCEPTION"), error.get("type", ""), error.get("message", ""), error.get("traceback", "")
-    )
+    error = _read(place, outcome.error or b"{}")
+    code, kind, message, traceback = map(error.get if isinstance(error, dict) else {}.get, _ERROR)
+    raise JobFailed(str(code or "EXCEPTION"), str(kind or ""), str(message or ""), str(traceback or ""))
+
+
+_ERROR = ("code", "type", "message", "traceback")
+
+
+def _read(place: Place, raw: bytes) -> Any:
+    """What a job has left. Raises BrokerError where that is no JSON, which no worker of ours has written."""
+    try:
+        return json.loads(raw)
+    except (ValueError, RecursionError):
+        raise BrokerError(f"{place.queue}/{place.id} has ended, and what it left is no JSON") from None
 
 
 def _triple(job: tuple[Any, ...]) -> _Triple:

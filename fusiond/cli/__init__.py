@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 #: in the order of the help
-FAMILIES = ("daemon", "validate", "plan", "explain", "history", "status", "enqueue", "job", "queue", "cron", "call")
+FAMILIES = ("daemon", "validate", "plan", "explain", "history", "status", "enqueue", "job", "queue", "cron", "fsck", "call")
 
 _EPILOG = """\
 [daemon] asks the daemon of this host over its control socket; [broker] asks Redis itself, from any host.
@@ -109,7 +109,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         status = _run(argv)
         sys.stdout.flush()
     except FusionError as error:
-        print(f"fusiond: {error}", file=sys.stderr)
+        from fusiond.cli.table import legible
+
+        print(f"fusiond: {legible(str(error))}", file=sys.stderr)
         return status_of(error)
     except UnicodeEncodeError as error:
         # Python hands over bytes of the command line that are no text as lone surrogates.

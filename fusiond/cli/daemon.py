@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from fusiond import paths
 from fusiond.cli import source
 from fusiond.cli.exits import OK, REFUSED
+from fusiond.cli.table import legible
 
 if TYPE_CHECKING:
     import argparse
@@ -93,5 +94,5 @@ def _reload(options: argparse.Namespace) -> int:
         # Where its daemon is, only the file could say; and it would be refused.
         print(as_text(loaded.problems), file=sys.stderr)
         return REFUSED
-    print(json.dumps(outcome, indent=2) if options.json else outcome["summary"])
+    print(json.dumps(outcome, indent=2) if options.json else legible(outcome["summary"]))
     return REFUSED if outcome["result"] == "refused" else OK

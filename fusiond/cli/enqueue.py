@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from fusiond.cli import source, words
 from fusiond.cli.exits import OK, REFUSED, UsageError
 from fusiond.cli.progress import Progress
-from fusiond.cli.table import count, print_json
+from fusiond.cli.table import count, json_text, legible, print_json
 from fusiond.errors import JobFailed
 
 if TYPE_CHECKING:
@@ -92,11 +92,11 @@ def _wait(desk: Desk, producer: Producer, place: Place, options: argparse.Namesp
         result = desk.run(producer.result(place, options.wait))
     except JobFailed as failure:
         if failure.traceback:
-            print(failure.traceback.rstrip(), file=sys.stderr)
+            print(legible(failure.traceback.rstrip()), file=sys.stderr)
         raise JobFailed(
             failure.code, failure.type, f"{failure.message} (fusiond job show {place.queue}/{place.id})"
         ) from failure
-    print(json.dumps(result, ensure_ascii=False))
+    print(json_text(result))
     return OK
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from fusiond.cli import source
 from fusiond.cli.exits import OK, REFUSED, UsageError
-from fusiond.cli.table import plain, print_json, table, when
+from fusiond.cli.table import legible, plain, print_json, table, when
 
 if TYPE_CHECKING:
     import argparse
@@ -112,5 +112,5 @@ def _rollback(options: argparse.Namespace) -> int:
     if options.json:
         print_json(outcome)
     else:
-        print(outcome["summary"])
+        print(legible(outcome["summary"]))
     return REFUSED if outcome["result"] == "refused" else OK

@@ -135,6 +135,11 @@ def _notes(program: dict[str, Any]) -> Iterator[str]:
         yield program["reason"]
 
 
+def _born(said: str, now: float) -> str:
+    """Epoch ms; a worker's record may be written by others, too."""
+    return when(int(said), now) if said.isascii() and said.isdigit() and len(said) < 16 else ""
+
+
 def _workers(workers: list[Worker]) -> str:
     now = time.time() * 1000
     rows = (
@@ -144,7 +149,7 @@ def _workers(workers: list[Worker]) -> str:
             said.get("state", ""),
             f"{said.get('running', '0')}/{said.get('processes', '?')}",
             said.get("queues", ""),
-            when(int(said["born"]), now) if said.get("born", "").isdigit() else "",
+            _born(said.get("born", ""), now),
             said.get("jobs", ""),
         )
         for worker in workers

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from fusiond.cli import source
 from fusiond.cli.exits import CHANGES, OK, REFUSED
-from fusiond.cli.table import paint, print_json
+from fusiond.cli.table import legible, paint, print_json
 
 if TYPE_CHECKING:
     import argparse
@@ -94,7 +94,7 @@ def _refused(found: Comparison, options: argparse.Namespace) -> int:
     if options.json:
         print_json({"file": found.file, "against": found.against, "refused": True, "problems": found.problems})
     else:
-        print(f"{found.file}: a reload would be refused\n{found.reason}")
+        print(f"{found.file}: a reload would be refused\n{legible(found.reason)}")
     return REFUSED
 
 

@@ -55,6 +55,7 @@ def page(record: JobRecord, now_ms: float) -> str:
             ("ended", when(record.ended_at, now_ms)),
             ("result", record.result and record.result.decode(errors="replace")),
             ("error" if record.status is JobStatus.FAILED else "last error", _error(record.error)),
+            ("broken", record.broken),
         ]
     )
 
@@ -69,6 +70,8 @@ def row(record: JobRecord, now_ms: float) -> tuple[object, ...]:
         JobStatus.CANCELED: record.ended_at,
     }
     detail = _error(record.error).partition("\n")[0] if record.error else signature(record)
+    if record.broken:
+        detail = f"broken: {record.broken}"
     moment = when(moments.get(record.status, record.created_at), now_ms)
     return record.name, record.task, record.status.value, record.attempts, moment, plain(detail, 60)
 
@@ -99,5 +102,5 @@ def _parsed(raw: bytes | None) -> Any:
         return None
     try:
         return json.loads(raw)
-    except ValueError:
+    except (ValueError, RecursionError):
         return raw.decode(errors="replace")

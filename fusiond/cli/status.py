@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from fusiond.cli import source
 from fusiond.cli.exits import AWAY, OK
-from fusiond.cli.table import print_json
+from fusiond.cli.table import legible, print_json
 
 if TYPE_CHECKING:
     import argparse
@@ -45,7 +45,7 @@ def _status(options: argparse.Namespace) -> int:
         else:
             print(look.page())
         for sentence in look.errors.values():
-            print(f"fusiond: {sentence}", file=sys.stderr)
+            print(f"fusiond: {legible(sentence)}", file=sys.stderr)
         if not options.watch:
             return AWAY if look.errors else OK
         sys.stdout.flush()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import unicodedata
 from typing import TYPE_CHECKING, Any, Final, Literal, TextIO
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 Colour = Literal["red", "green", "yellow", "blue", "dim", "bold"]
 _CODES: Final[dict[Colour, str]] = {"red": "31", "green": "32", "yellow": "33", "blue": "34", "dim": "2", "bold": "1"}
+_UNUSUAL: Final = re.compile(r"[^\x00-\x7e]")
 _UNITS: Final = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
 #: the colour of each word that is a state of a job, a worker or a program
 _STATES: Final[dict[str, Colour]] = {
@@ -53,6 +55,11 @@ def plain(text: str, most: int | None = None) -> str:
     return line if most is None or len(line) <= most else line[: most - 1] + "…"
 
 
+def legible(text: str) -> str:
+    """The same of each of its lines: what another wrote, of which the lines are to be kept."""
+    return "\n".join(map(plain, text.split("\n")))
+
+
 def table(
     headings: Sequence[str], rows: Iterable[Sequence[object]], right: str = "", states: str = "status state"
 ) -> str:
@@ -87,7 +94,7 @@ def fields(pairs: Iterable[tuple[str, object]]) -> str:
 
     The value of `status` or `state` has its colour.
     """
-    shown = [(name, _lines(_cell(value))) for name, value in pairs if value not in (None, "")]
+    shown = [(name, legible(_cell(value).rstrip("\n"))) for name, value in pairs if value not in (None, "")]
     width = max((len(name) for name, _ in shown), default=0)
 
     def line(name: str, value: str) -> str:
@@ -130,7 +137,20 @@ def count(number: int, noun: str) -> str:
 
 def print_json(value: Any) -> None:
     """One document for programs: indented, in UTF-8, keys as they come."""
-    print(json.dumps(value, ensure_ascii=False, indent=2))
+    print(json_text(value, indent=2))
+
+
+def json_text(value: Any, indent: int | None = None) -> str:
+    """JSON in UTF-8; DEL, C1 and what has no shape are escaped as well: it may end on a terminal after all."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    return text if text.isascii() and "\x7f" not in text else _UNUSUAL.sub(_escaped, text)
+
+
+def _escaped(match: re.Match[str]) -> str:
+    found = match[0]
+    if found == "\x7f":
+        return "\\u007f"  # which JSON itself has no need to escape
+    return found if found.isprintable() else json.dumps(found)[1:-1]
 
 
 def _cell(value: object) -> str:
@@ -139,10 +159,6 @@ def _cell(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _lines(text: str) -> str:
-    return "\n".join(map(plain, text.rstrip("\n").split("\n")))
 
 
 def _width(text: str) -> int:
