@@ -76,8 +76,18 @@ class Producer:
         self, options: Options, task: str | Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
     ) -> Plan[Place]:
         """Store one job. The plan raises an EnqueueError, and nothing is stored, if it cannot be."""
-        [(queue, job)] = yield from self._made(options, [(task, args, kwargs)])
-        yield from self._stored(queue, [job])
+        if time.monotonic() - self._read_at > CATALOGUE_AGE:
+            yield from self._read_catalogue()
+        try:
+            queue, job = self._make(options, task, args, kwargs)
+        except UnknownTask:
+            # it may have been added since
+            yield from self._read_catalogue()
+            queue, job = self._make(options, task, args, kwargs)
+        call = self._broker.enqueue(queue, (job,))
+        replies = (yield call) if self._durability == "memory" else (yield from self._confirmed(call))
+        if replies[0] != "stored":
+            refuse(queue, (job,), replies, "")
         return Place(queue, job.id)
 
     def enqueue_many(self, options: Options, jobs: Iterable[tuple[Any, ...]]) -> Plan[list[Place]]:
