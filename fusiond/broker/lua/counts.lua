@@ -23,7 +23,10 @@ local function oldest()
     if #first == 0 then break end
     local ready = since(first[1])
     if ready and (not least or ready < least) then least = ready end
-    from = later(first[2], BAND)
+    local following = later(first[2], BAND)
+    -- by hand a score can be infinite: there is no priority behind that one
+    if not (following > tonumber(first[2])) then break end
+    from = following
   end
   return least and math.max(now - least, 0) or -1
 end
