@@ -27,6 +27,8 @@ Moment = datetime | str | float
 MOST_ARGUMENTS = 1024 * 1024
 #: seconds, 10 years
 LONGEST = 10 * 365 * 86400
+#: epoch seconds, in the year 5138; and bytes of a key, a log tag: both as of what is pushed to an inbox
+LATEST, LONGEST_TEXT = 1e11, 255
 
 # What holds itself is a RecursionError all the same; to look for it beforehand is a third of the time.
 _encode = json.JSONEncoder(check_circular=False, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
@@ -75,15 +77,28 @@ def encoded(task: str, args: Sequence[Any], kwargs: dict[str, Any]) -> bytes:
 def encoded_meta(meta: dict[str, Any]) -> bytes:
     """The meta as JSON. Raises EnqueueError."""
     try:
-        return _encode(meta).encode()
+        found = _encode(meta).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise EnqueueError(f"meta is not JSON: {error}") from None
+    if len(found) > MOST_ARGUMENTS or not isinstance(meta, dict):
+        raise EnqueueError(
+            f"meta: {type(meta).__name__} of {len(found)} bytes as JSON; a dict of {MOST_ARGUMENTS} at most"
+        )
+    return found
 
 
 def encoded_timeout(timeout: Duration) -> bytes:
     """The soft and the hard timeout as JSON, seconds."""
     soft = duration("timeout", timeout)
     return _encode({"soft": soft, "hard": soft + HARD_AFTER_SOFT}).encode()
+
+
+def shown(given: object) -> str:
+    """What was given, for a sentence about it; an object may fail to describe itself, a number be too long to."""
+    try:
+        return f"{given!r:.200}"
+    except Exception:  # noqa: BLE001 - whatever a caller's class raises
+        return f"a {type(given).__name__}"
 
 
 def duration(what: str, given: Duration) -> float:
@@ -96,10 +111,17 @@ def duration(what: str, given: Duration) -> float:
         except ValueError as error:
             raise EnqueueError(f"{what}: {error}") from None
     else:
-        found = float(given)
+        found = _number(what, given)
     if not 0 <= found < LONGEST:
-        raise EnqueueError(f"{what}: {given!r} is not between 0 and 10 years")
+        raise EnqueueError(f"{what}: {shown(given)} is not between 0 and 10 years")
     return found
+
+
+def _number(what: str, given: object) -> float:
+    try:
+        return float(given)  # type: ignore[arg-type]  # whatever it is, it says so
+    except (TypeError, ValueError, OverflowError):
+        raise EnqueueError(f"{what}: {shown(given)} is no number of seconds") from None
 
 
 def moment(what: str, given: Moment) -> float:
@@ -108,17 +130,34 @@ def moment(what: str, given: Moment) -> float:
         try:
             given = datetime.fromisoformat(given)
         except ValueError:
-            raise EnqueueError(f"{what}: {given!r} is no time such as 2030-01-31T02:00+01:00") from None
+            raise EnqueueError(f"{what}: {shown(given)} is no time such as 2030-01-31T02:00+01:00") from None
     if isinstance(given, datetime):
         if given.tzinfo is None:
             raise EnqueueError(f"{what}: {given} has no time zone; use datetime.now(UTC) or .astimezone()")
-        return given.timestamp()
-    return float(given)
+        given = given.timestamp()
+    found = _number(what, given)
+    if not -LATEST <= found <= LATEST:
+        raise EnqueueError(f"{what}: {shown(given)} is no time in epoch seconds")
+    return found
+
+
+def text(what: str, given: object) -> str | None:
+    """The text itself, or None. Raises EnqueueError where it is none, or Redis could not keep it as one."""
+    if given is None:
+        return None
+    try:
+        if isinstance(given, str) and 0 < len(given.encode()) <= LONGEST_TEXT:
+            return given
+    except UnicodeEncodeError:
+        pass  # a lone surrogate
+    raise EnqueueError(f"{what}: {shown(given)} is not a text of 1 to {LONGEST_TEXT} bytes in UTF-8")
 
 
 def dotted_path(function: Callable[..., Any]) -> str:
     """What a task's `run` says of this function."""
-    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
+    module = name = None
+    if callable(function):
+        module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
     if not isinstance(module, str) or not isinstance(name, str):
-        raise UnknownTask(f"{function!r} is no function that a task can name; pass the task's name")
+        raise UnknownTask(f"{shown(function)} is no function that a task can name; pass the task's name")
     return f"{module}.{name}"

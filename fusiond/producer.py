@@ -33,7 +33,17 @@ from fusiond.errors import (
     UnknownTask,
 )
 from fusiond.job import JobStatus, id_of_key, new_id
-from fusiond.options import NO_OPTIONS, dotted_path, duration, encoded, encoded_meta, encoded_timeout, moment
+from fusiond.options import (
+    NO_OPTIONS,
+    dotted_path,
+    duration,
+    encoded,
+    encoded_meta,
+    encoded_timeout,
+    moment,
+    shown,
+    text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -170,9 +180,9 @@ class Producer:
             delay_ms=None if options.delay is None else round(duration("delay", options.delay) * 1000),
             at_ms=None if options.at is None else round(moment("at", options.at) * 1000),
             expires_ms=None if expires is None else round(expires * 1000),
-            key=options.key,
+            key=text("key", options.key),
             meta=None if options.meta is None else encoded_meta(options.meta),
-            log_tag=options.log_tag,
+            log_tag=text("log_tag", options.log_tag),
             timeout=None if options.timeout is None else encoded_timeout(options.timeout),
         )
 
@@ -198,12 +208,12 @@ class Producer:
         if not tasks:
             raise UnknownTask(f"no daemon has declared any task under {self._broker.keys.namespace!r}; is one running?")
         remedy = did_you_mean(str(task), tasks) or f"there are {listed(tasks)}"
-        raise UnknownTask(f"task {task!r} is in no daemon's file; {remedy}")
+        raise UnknownTask(f"task {shown(task)} is in no daemon's file; {remedy}")
 
     def _queue(self, options: Options, declared: dict[str, Any]) -> str:
         if options.queue is None:
             return str(declared["queue"])
-        if options.queue not in self._catalogue.queues:
+        if text("queue", options.queue) not in self._catalogue.queues:
             remedy = did_you_mean(options.queue, self._catalogue.queues)
             remedy = remedy or f"there are {listed(self._catalogue.queues)}"
             raise EnqueueError(f"queue {options.queue!r} is in no daemon's file; {remedy}")
@@ -214,22 +224,22 @@ class Producer:
         if given is None:
             return int(declared["priority"])
         number = self._catalogue.priorities.get(given) if isinstance(given, str) else given
-        if number is None or not 0 <= number <= 255:
+        if not isinstance(number, int) or not 0 <= number <= 255:
             names = listed(self._catalogue.priorities)
-            raise EnqueueError(f"priority {given!r} is neither one of {names} nor a number from 0 to 255")
-        return number
+            raise EnqueueError(f"priority {shown(given)} is neither one of {names} nor a number from 0 to 255")
+        return int(number)  # of a subclass, a bool: hiredis takes no other
 
     @staticmethod
     def _id(options: Options, name: str) -> str:
         if options.key is not None:
             if options.id is not None:
                 raise EnqueueError("id and key exclude each other: the id is made of the key")
-            return id_of_key(name, options.key)
+            return id_of_key(name, text("key", options.key) or "")
         if options.id is None:
             return new_id()
         try:
             return check_id(options.id)
-        except ValueError as error:
+        except (ValueError, TypeError) as error:
             raise EnqueueError(str(error)) from None
 
     def _stored(self, queue: str, jobs: Sequence[NewJob], before: int = 0, of: int = 1) -> Plan[None]:
@@ -291,6 +301,11 @@ def _read(place: Place, raw: bytes) -> Any:
         raise BrokerError(f"{place.queue}/{place.id} has ended, and what it left is no JSON") from None
 
 
-def _triple(job: tuple[Any, ...]) -> _Triple:
-    """(task, args, kwargs) of a tuple that may leave out the last two."""
-    return job if len(job) == 3 else (*job, *((), {})[len(job) - 1 :])
+def _triple(job: Any) -> _Triple:
+    """(task, args, kwargs) of a tuple that may leave out the last two. Raises EnqueueError."""
+    if isinstance(job, (tuple, list)) and 1 <= len(job) <= 3:
+        given: list[Any] = [*job, *((), {})[len(job) - 1 :]]
+        task, args, kwargs = given
+        if isinstance(args, (tuple, list)) and isinstance(kwargs, dict):
+            return task, args, kwargs
+    raise EnqueueError(f"enqueue_many: {shown(job)} is not (task, [argument, …], {{name: argument, …}})")

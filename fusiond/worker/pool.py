@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from fusiond.worker import wire
 from fusiond.worker.children import ForkServer
 from fusiond.worker.launch import launch, table
-from fusiond.worker.runtimes import BATCH, DEPTH, RunTimes
+from fusiond.worker.runtimes import BATCH, BATCH_BYTES, DEPTH, RunTimes
 from fusiond.worker.slots import Attempt, Doom, Slot, State
 from fusiond.worker.watch import Watch
 
@@ -358,12 +358,13 @@ class Pool:
     def _batch(self, slot: Slot, pending: deque[Attempt], share: int) -> list[Attempt]:
         """The next attempts for this child: one where jobs are long or unknown, many where they are short."""
         batch: list[Attempt] = []
-        work = slot.work
+        work, size = slot.work, 0
         most = 1 if self._forks else min(share, 2 * DEPTH - len(slot.outstanding))
         while pending and len(batch) < most:
             attempt = pending[0]
             cost = self._times.expected(attempt.task)
-            if (batch or slot.outstanding) and work + cost > BATCH:
+            size += len(attempt.args) + len(attempt.header)
+            if ((batch or slot.outstanding) and work + cost > BATCH) or (batch and size > BATCH_BYTES):
                 break
             work += cost
             attempt.cost, attempt.hard = cost, self._hard_timeout(attempt)

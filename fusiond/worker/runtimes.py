@@ -13,6 +13,8 @@ import math
 BATCH = 0.005
 #: jobs that one child may be handed at once; the page's ring must hold two batches
 DEPTH = 64
+#: bytes of arguments that one child may be handed at once, unless one job alone has more: far below a frame's limit
+BATCH_BYTES = 1 << 20
 #: how much the newest run time weighs in a mean
 _WEIGHT = 0.2
 
