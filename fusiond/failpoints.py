@@ -71,8 +71,8 @@ STEPS = {
     # a child
     "receive": Step(CHILD, "worker.child", "Child._batch"),
     "begin": Step(CHILD, "worker.wire", "Page.begin"),
-    "task": Step(CHILD, "worker.child", "Child._call"),
-    "report": Step(CHILD, "worker.child", "Child._report"),
+    "task": Step(CHILD, "worker.run", "run"),
+    "report": Step(CHILD, "worker.run", "write_all"),
     # the scheduler
     "publish": Step(SCHEDULER, "schedule.scheduler", "Scheduler._publish"),
     "configure": Step(SCHEDULER, "schedule.scheduler", "Scheduler._configure"),

@@ -32,6 +32,9 @@ TABLE, JOBS, OUTCOMES = b"T", b"J", b"O"
 _FRAME = struct.Struct("<cI")
 _JOB = struct.Struct("<QIHHII")
 _OUTCOME = struct.Struct("<QBBdI")
+#: the head of a frame and of its only job, or outcome, together
+_ONE_JOB = struct.Struct("<cIQIHHII")
+_ONE_OUTCOME = struct.Struct("<cIQBBdI")
 
 #: bytes; a longer frame is a broken or hostile peer
 MAX_FRAME = 64 << 20
@@ -117,6 +120,31 @@ def read_jobs(body: bytes) -> list[JobMessage]:
             raise WireError("a job is longer than its frame")
         jobs.append(JobMessage(serial, attempt, body[id_:task], body[task:header], body[header:args], body[args:at]))
     return jobs
+
+
+def one_job(data: bytes) -> tuple[int, int, bytes, bytes, bytes, bytes] | None:
+    """
+    The job of a frame that has just one; None: the data is something else than that whole frame.
+
+    JobMessage's fields as a plain tuple, for a fresh child: what that class needs besides would be copied for it.
+    """
+    if len(data) < _ONE_JOB.size:
+        return None
+    kind, length, serial, attempt, ids, tasks, headers, argses = _ONE_JOB.unpack_from(data)
+    task = _ONE_JOB.size + ids
+    header = task + tasks
+    args = header + headers
+    end = args + argses
+    if kind != JOBS or len(data) != end or length != end - _FRAME.size:
+        return None
+    return serial, attempt, data[_ONE_JOB.size : task], data[task:header], data[header:args], data[args:]
+
+
+def one_outcome(serial: int, kind: int, retry: bool, duration: float, payload: bytes) -> bytes:
+    """The OUTCOMES frame of one outcome."""
+    size = len(payload)
+    length = _ONE_OUTCOME.size - _FRAME.size + size
+    return _ONE_OUTCOME.pack(OUTCOMES, length, serial, kind, retry, duration, size) + payload
 
 
 def read_outcomes(body: bytes) -> Iterator[OutcomeMessage]:

@@ -262,7 +262,7 @@ def chatter_behind(path):
 
 
 def _child():
-    return sys.modules["_fusiond_worker.child"]._serving
+    return sys.modules["_fusiond_worker.run"].serving
 
 
 def _write(data):

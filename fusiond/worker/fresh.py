@@ -1,0 +1,101 @@
+"""
+A fresh child: wait for one job, run it, say how it ended, end.
+
+Its way to the job's function is short on purpose; see run.py for what a function more would cost each job.
+
+Standard library only, CPython 3.9 and later: it runs under the application's own interpreter.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from . import run, wire
+
+if TYPE_CHECKING:
+    from . import task
+
+
+class FreshChild:
+    """Made before the fork, alive after it."""
+
+    # Slots and bare descriptors: few objects, so few pages that are copied.
+    __slots__ = ("_deadline", "_page", "_pid", "_streams", "_tasks", "out")
+
+    def __init__(self, out: int, page: wire.Page, tasks: task.Tasks) -> None:
+        """
+        A child that has not begun.
+
+        Args:
+            out: descriptor of the output pipe; task code has the same pipe as 1 and 2.
+            page: the slot's.
+            tasks: the table.
+        """
+        self.out, self._page, self._tasks = out, page, tasks
+        #: monotonic seconds when the job's soft timeout is over
+        self._deadline: float | None = None
+        # They keep nothing back (see forkserver), so there is nothing to flush unless task code puts its own in place.
+        self._streams = sys.stdout, sys.stderr
+
+    def close(self) -> None:
+        """Give back pipe and page, in the fork server."""
+        os.close(self.out)
+        self._page.close()
+
+    def serve(self, fd: int) -> None:
+        """Run the job that comes on the socket; return when it has ended, or the dispatcher has closed the socket."""
+        run.serving, self._pid = self, os.getpid()
+        received = os.read(fd, 1 << 16)
+        job = wire.one_job(received) or self._receive(fd, received)
+        if job is None:
+            return
+        began = time.monotonic_ns()
+        if not self._page.begin(job[0], began):
+            run.write_all(fd, wire.one_outcome(job[0], wire.RETURNED, False, 0.0, b""))
+            return
+        kind, retry, payload = run.run(self, self._tasks, job)
+        run.write_all(fd, wire.one_outcome(job[0], kind, retry, (time.monotonic_ns() - began) / 1e9, payload))
+
+    def _receive(self, fd: int, received: bytes) -> wire.JobMessage | None:
+        """The job, where it came in parts, behind a table or a question, or is large; None: no more will come."""
+        buffer, at = received, 0
+        while received:
+            while found := wire.cut(buffer, at):
+                kind, start, at = found
+                if kind == wire.TABLE:
+                    self._tasks.replace(buffer[start:at])
+                elif start == at:
+                    run.write_all(fd, wire.outcomes_frame(()))
+                else:
+                    return wire.read_jobs(buffer[start:at])[0]
+            received = os.read(fd, 1 << 16)
+            buffer += received
+        return None
+
+    def begin(self, id_: bytes, soft: float) -> None:
+        """Let the job know its id, and the alarm ring at its soft timeout."""
+        os.environ["FUSION_JOB_ID"] = id_.decode()
+        self._deadline = time.monotonic() + soft
+        signal.setitimer(signal.ITIMER_REAL, max(soft, 1e-6))
+
+    def end(self) -> None:
+        """A fork of the job's that came back up to here must not speak for its parent."""
+        self._deadline = None
+        if os.getpid() != self._pid:
+            os._exit(1)
+        if sys.stdout is not self._streams[0] or sys.stderr is not self._streams[1]:
+            run.flush()
+
+    def on_alarm(self) -> None:
+        """Raise SoftTimeout in the task; an alarm of the task's own may have rung before."""
+        if self._deadline is None:
+            return
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            self._deadline = None
+            raise run.SoftTimeout
+        signal.setitimer(signal.ITIMER_REAL, left)
