@@ -7,7 +7,7 @@ import inspect
 
 import pytest
 from supervisor import http, options, poller, process, rpcinterface, states, supervisord, xmlrpc
-from supervisor.medusa import asyncore_25
+from supervisor.medusa import asyncore_25, xmlrpc_handler
 
 LOGGER = "logger_object"
 
@@ -50,8 +50,17 @@ def source(function):
         (supervisord.Supervisor, "ordered_stop_groups_phase_1", ["self"]),
         (rpcinterface.SupervisorNamespaceRPCInterface, "__init__", ["self", "supervisord"]),
         (http.supervisor_af_unix_http_server, "__init__", ["self", "socketname", "sockchmod", "sockchown", LOGGER]),
+        (http.deferring_http_channel, "__init__", ["self", "server", "conn", "addr"]),
+        (http.deferring_http_channel, "readable", ["self"]),
+        (http.deferring_http_channel, "collect_incoming_data", ["self", "data"]),
+        (http.deferring_http_channel, "set_terminator", ["self", "term"]),
+        (http.deferring_http_channel, "found_terminator", ["self"]),
+        (http.deferring_http_channel, "handle_error", ["self"]),
+        (http.deferring_http_channel, "close_when_done", ["self"]),
+        (http.deferring_http_channel, "discard_buffers", ["self"]),
         (http.logtail_handler, "__init__", ["self", "supervisord"]),
         (xmlrpc.supervisor_xmlrpc_handler, "__init__", ["self", "supervisord", "subinterfaces"]),
+        (xmlrpc.supervisor_xmlrpc_handler, "continue_request", ["self", "data", "request"]),
         (xmlrpc.SystemNamespaceRPCInterface, "__init__", ["self", "namespaces"]),
     ],
 )  # fmt: skip
@@ -132,6 +141,14 @@ def test_a_function_is_a_deferred_answer():
 def test_verbs_are_looked_up_as_methods_of_the_face():
     """A bound method set on an instance counts: that is how the table of verbs is made."""
     assert "isinstance(func, types.MethodType)" in source(xmlrpc.traverse)
+
+
+def test_a_server_makes_a_channel_of_its_class_for_each_connection():
+    """And a channel says when it was used last, and whether it defers an answer."""
+    assert "self.channel_class (self, conn, addr)" in source(http.supervisor_af_unix_http_server.handle_accept)
+    assert "self.last_used = " in source(http.deferring_http_channel.recv)
+    assert http.deferring_http_channel.delay == 0
+    assert "set_terminator (cl)" in source(xmlrpc_handler.collector)
 
 
 def test_the_verbs_of_the_table_exist():

@@ -25,9 +25,10 @@ from supervisor.http import LogWrapper, logtail_handler, supervisor_af_unix_http
 from supervisor.loggers import LevelsByName
 from supervisor.options import ServerOptions
 from supervisor.poller import PollPoller
-from supervisor.xmlrpc import SystemNamespaceRPCInterface, supervisor_xmlrpc_handler
+from supervisor.xmlrpc import SystemNamespaceRPCInterface
 
 from fusiond.errors import FusionError
+from fusiond.supervise.channel import Channel, Handler
 from fusiond.supervise.standby import Launch, Standby, detach, start
 
 if TYPE_CHECKING:
@@ -123,10 +124,11 @@ class Options(ServerOptions):  # type: ignore[misc] # supervisor has no types
             )
         finally:
             os.umask(before)
+        server.channel_class = Channel
         faces = self.faces(supervisord)
         faces.append(("system", SystemNamespaceRPCInterface(faces)))
         server.install_handler(logtail_handler(supervisord))
-        server.install_handler(supervisor_xmlrpc_handler(supervisord, faces))
+        server.install_handler(Handler(supervisord, faces))
         return [({"family": server.family, "file": str(self.control)}, server)]
 
 

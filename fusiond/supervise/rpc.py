@@ -39,6 +39,8 @@ VERBS = (
     "tailProcessStdoutLog",
 )
 # fmt: on
+#: characters of an argument
+LONGEST = 10_000
 #: seconds between two looks at whether a reload has ended
 DEFERRED = 0.01
 
@@ -82,7 +84,7 @@ class FusionFace:
         @param string code      groups to replace for their code has changed, a space between; *: each; empty: none
         @return string outcome  JSON: result, generation, changes, problems, reason, …
         """
-        return self._outcome_of(self._reloads.ask(who, frozenset(code.split())))
+        return self._outcome_of(self._reloads.ask(_text(who), frozenset(_text(code).split())))
 
     def rollback(self, generation: str = "", who: str = "fusiond rollback") -> Callable[[], Any]:
         """Take what ran as an earlier generation, through the same transaction; answered when it has ended.
@@ -91,9 +93,9 @@ class FusionFace:
         @param string who         who asks, for the log and the history
         @return string outcome    JSON, as of reload
         """
-        if generation and not (generation.isascii() and generation.isdecimal() and len(generation) < 10):
+        if _text(generation) and not (generation.isascii() and generation.isdecimal() and len(generation) < 10):
             raise RPCError(Faults.INCORRECT_PARAMETERS, f"{generation!r} is not a generation's number")
-        return self._outcome_of(self._reloads.ask_back(who, int(generation or 0)))
+        return self._outcome_of(self._reloads.ask_back(_text(who), int(generation or 0)))
 
     def plan(self) -> Callable[[], Any]:
         """What a reload would do; answered when the file was read.
@@ -147,6 +149,13 @@ class FusionFace:
         answer.delay = DEFERRED  # type: ignore[attr-defined] # supervisor's way to defer
         answer.rpcinterface = self  # type: ignore[attr-defined]
         return answer
+
+
+def _text(given: object) -> str:
+    """An argument, which can be of any type that XML-RPC has. Raises RPCError."""
+    if not isinstance(given, str) or len(given) > LONGEST:
+        raise RPCError(Faults.INCORRECT_PARAMETERS, f"an argument is no text of at most {LONGEST} characters")
+    return given
 
 
 def _describe(process: Process, wanted: bool) -> dict[str, Any]:
