@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 #: in the order of the help
-FAMILIES = ("daemon", "validate", "plan", "explain", "history", "status", "enqueue", "job", "queue", "cron", "fsck", "call")
+FAMILIES = ("daemon", "validate", "plan", "explain", "history", "status", "enqueue", "job", "queue", "cron", "call")
 
 _EPILOG = """\
 [daemon] asks the daemon of this host over its control socket; [broker] asks Redis itself, from any host.
