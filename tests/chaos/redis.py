@@ -1,0 +1,360 @@
+"""
+`python -m tests.chaos.redis`: every way in which Redis fails, under load, and the verdict; status 1 where a job came to
+harm, or where jobs were begun again too late.
+
+    killed       kill -9, started again on its file (AOF everysec)
+    stopped      SIGSTOP for longer than a lease
+    cut          connections end before a request, between request and reply, within a reply; replies late or swallowed
+    flushed      SCRIPT FLUSH
+    full         maxmemory is reached, later lifted
+    readonly     a replica takes over (FAILOVER) and gives back: READONLY
+    loading      kill -9, and a start that takes seconds: LOADING
+    misconf      a snapshot fails, so writes are refused: MISCONF
+    busy         a script runs for longer than a lease: BUSY
+    clock        its clock goes an hour forth, and back
+
+The server is the harness' own; the daemon under test has a lease of 3 s, and logs its steps.
+"""
+
+import argparse
+import contextlib
+import dataclasses
+import random
+import sys
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from fusiond.errors import BrokerError
+from tests.chaos import ledger, verdict
+from tests.chaos.faults import Fault
+from tests.chaos.load import Load, Mix
+from tests.chaos.package import LEASE, LOGGED, SHORTER
+from tests.chaos.plant import REDIS, Plant
+from tests.chaos.proxy import AFTER, BEFORE, LATE, NEVER, WITHIN, Proxy
+from tests.chaos.server import Server, free_port, has_compiler
+from tests.running import until
+
+#: s; from Redis' return until a job begins
+BACK = 2.0
+#: jobs per second, and acknowledged between two faults
+RATE, BETWEEN = 60, 20
+MIX = Mix(short=0.3, long=0.02, long_seconds=LEASE + 1.0)
+
+
+class Outside(Plant):
+    """A daemon whose Redis is the harness' own, behind a proxy where one is given."""
+
+    def __init__(self, server, edits, proxy=None):
+        super().__init__(edits)
+        self.server, self.proxy = server, proxy
+        self.url = (proxy or server).url
+        text = self.file.read_text().replace("url: embedded", f"url: '{self.url}'")
+        # a clock that goes an hour forth drops what was to be kept for one
+        self.file.write_text(text.replace("result_ttl: 1h", "result_ttl: 1d"))
+
+    def connect(self):
+        """The harness asks past the proxy."""
+        return self.server.connect()
+
+
+class Site:
+    """What a fault is done to, and where it is noted."""
+
+    def __init__(self, plant, server, other, proxy, rand):
+        """`other`: a replica, where there is one."""
+        self.plant, self.server, self.other, self.proxy, self.rand = plant, server, other, proxy, rand
+        self.faults = []
+        #: s of each fault from the return until a job began
+        self.back = []
+
+    @contextlib.contextmanager
+    def away(self):
+        """Note how long Redis does not work, and how soon a job begins when it does again."""
+        at = time.time()
+        yield
+        now = time.time()
+        self.faults.append(Fault(REDIS, 0, at, now - at))
+        began = until(lambda: self._began_after(now), self.plant.text)
+        self.back.append(began - now)
+
+    def _began_after(self, at):
+        # Whole lines alone: the last may be in the writing.
+        with self.plant.runs.open("rb") as file:
+            file.seek(max(0, file.seek(0, 2) - 20_000))
+            lines = file.read().decode().split("\n")[1:-1]
+        times = [float(line.rpartition(" ")[2]) for line in lines if line.startswith("begin")]
+        return next((each for each in times if each > at), None)
+
+    def nap(self, least, most):
+        """Let it last."""
+        time.sleep(self.rand.uniform(least, most))
+
+    def more(self, count=BETWEEN):
+        """Wait until so many more jobs were acknowledged."""
+        load = self.plant.load
+        goal = len(load.acks) + count
+        until(lambda: load.failure or len(load.acks) >= goal, timeout=60)
+        load.check()
+
+
+def killed(site):
+    with site.away():
+        site.server.kill()
+        site.nap(0.0, 0.5)
+        site.server.start()
+        until(site.server.answers)
+
+
+def stopped(site):
+    with site.away():
+        site.server.stop()
+        site.nap(LEASE + 0.5, LEASE + 2.0)
+        site.server.resume()
+
+
+#: probability of each for a request or a reply
+CUTS = {BEFORE: 0.02, AFTER: 0.02, WITHIN: 0.02, LATE: 0.01, NEVER: 0.002}
+
+
+def cut(site):
+    """Some of each, then every connection. A swallowed reply costs its waiter 5 s, so it is noted as such."""
+    before = site.proxy.done.total()
+    swallowed = site.proxy.done[NEVER]
+    at = time.time()
+    site.proxy.chances = CUTS
+    until(lambda: site.proxy.done.total() >= before + 5)
+    site.proxy.chances = {}
+    site.proxy.cut_all()
+    if site.proxy.done[NEVER] > swallowed:
+        site.faults.append(Fault(REDIS, 0, at, time.time() - at + 5.0))
+
+
+def flushed(site):
+    site.server.ask("SCRIPT", "FLUSH")
+
+
+def full(site):
+    """Claims, settles and renewals go on; producers are refused, and none of what they repeat is lost."""
+    site.server.set("maxmemory", "1mb")
+    acknowledged = len(site.plant.load.acks)
+    site.nap(1.0, LEASE + 1.0)
+    assert len(site.plant.load.acks) <= acknowledged + 1, "enqueued above maxmemory"
+    site.server.set("maxmemory", "0")
+
+
+def readonly(site):
+    with site.away():
+        fail_over(site.server, site.other)
+        site.nap(0.5, LEASE + 1.0)
+        fail_over(site.other, site.server)
+
+
+def fail_over(primary, replica):
+    """`replica` takes over, and `primary` replicates it."""
+    until(lambda: f"port={replica.port},state=online" in primary.ask("INFO", "replication").decode())
+    primary.ask("FAILOVER", "TO", "127.0.0.1", replica.port)
+    until(lambda: b"role:slave" in primary.ask("INFO", "replication"), primary.text)
+    until(lambda: b"master_link_status:up" in primary.ask("INFO", "replication"), primary.text)
+
+
+def loading(site):
+    site.server.ask("EVAL", PAD, 0, 20_000)
+    with site.away():
+        site.server.kill()
+        site.server.start(key_load_delay=100)  # µs a command
+        assert refuses(site.server, "LOADING")
+        until(site.server.answers)
+        site.server.set("key-load-delay", "0")
+
+
+#: commands for the file; every thousand of them it answers
+PAD = "for _ = 1, ARGV[1] do redis.call('INCR', 'pad') end redis.call('DEL', 'pad')"
+
+
+def misconf(site):
+    gone = site.server.directory / "gone"
+    with site.away():
+        gone.mkdir()
+        site.server.set("save", "3600 1")
+        site.server.set("dir", str(gone))
+        gone.rmdir()
+        snapshot(site.server)
+        until(lambda: refuses(site.server, "MISCONF"), site.server.text)
+        site.nap(0.5, LEASE + 1.0)
+        site.server.set("dir", str(site.server.directory))
+        snapshot(site.server)
+        until(lambda: not refuses(site.server, "MISCONF"), site.server.text)
+    site.server.set("save", "")
+
+
+def snapshot(server):
+    """Have one written, or fail."""
+    with contextlib.suppress(BrokerError):
+        server.ask("BGSAVE")
+    until(lambda: b"rdb_bgsave_in_progress:0" in server.ask("INFO", "persistence"))
+
+
+def refuses(server, word):
+    """Whether a write is answered so."""
+    try:
+        server.ask("DEL", "nothing")
+    except BrokerError as error:
+        return word in str(error)
+    return False
+
+
+def busy(site):
+    """Nobody is served meanwhile; 100 ms after its begin others are told so."""
+    site.server.set("busy-reply-threshold", "100")
+    with site.away():
+        with contextlib.suppress(BrokerError):  # no answer in time
+            site.server.ask("EVAL", LONG, 0, site.rand.uniform(1.0, LEASE + 1.0))
+        until(site.server.answers)
+
+
+#: in a script Redis' own clock stands still
+LONG = """
+local begin = os.clock()
+while os.clock() - begin < tonumber(ARGV[1]) do end
+"""
+
+
+def clock(site):
+    """Every lease seems to have expired; later none does for an hour, but for being renewed."""
+    for seconds in (3600, 0):
+        site.server.clock.shift(seconds)
+        site.faults.append(Fault(REDIS, 0, time.time(), LEASE))
+        site.more()
+
+
+class Scenario(NamedTuple):
+    """One way to fail."""
+
+    strike: Callable[[Site], None]
+    #: how often, in a long run
+    times: int
+    proxied: bool = False
+    replicated: bool = False
+    clocked: bool = False
+    mix: Mix = MIX
+    #: the code under test, of package.py
+    edits: tuple = (*SHORTER, *LOGGED)
+
+
+SCENARIOS = {
+    "killed": Scenario(killed, 50),
+    "stopped": Scenario(stopped, 50),
+    "cut": Scenario(cut, 60, proxied=True),
+    "flushed": Scenario(flushed, 100),
+    "full": Scenario(full, 10),
+    "readonly": Scenario(readonly, 10, replicated=True),
+    "loading": Scenario(loading, 10),
+    "misconf": Scenario(misconf, 10),
+    "busy": Scenario(busy, 10),
+    # what was to wait a second would wait an hour
+    "clock": Scenario(clock, 10, clocked=True, mix=MIX._replace(delayed=0.0)),
+}
+
+
+class Finding(NamedTuple):
+    """What came of a scenario."""
+
+    ledger: ledger.Ledger
+    violations: list
+    #: s
+    back: list
+    #: what the proxy did
+    done: dict
+    text: str
+
+
+def carry_out(scenario, times, seed=0):
+    """Strike so often under load, then peace; returns the Finding. AssertionError: the daemon does not come to rest."""
+    rand = random.Random(seed)
+    with contextlib.ExitStack() as stack:
+        plant, server, other, proxy = _build(stack, scenario, seed)
+        plant.start_up()
+        plant.load = load = Load(plant.client(), 10**6, rate=RATE, mix=scenario.mix, seed=seed)
+        site = Site(plant, server, other, proxy, rand)
+        load.start()
+        for _ in range(times):
+            site.more()
+            scenario.strike(site)
+        site.more()
+        load.stop()
+        ledger.settled(plant, load.acks)
+        found = ledger.read(plant, load.acks, site.faults)
+        plant.remember()
+        assert plant.stop() == 0
+        found.strays = plant.strays()
+        if scenario.clocked:
+            found = timeless(found)
+        return Finding(found, verdict.judge(found), site.back, dict(proxy.done) if proxy else {}, plant.text())
+
+
+def _build(stack, scenario, seed):
+    """The daemon, its server, a replica, a proxy; the last two only where the scenario wants them."""
+    place = Plant()  # for its directory alone
+    stack.callback(place.close)
+    port = free_port() if scenario.replicated else 0
+    server = Server(place.directory, clocked=scenario.clocked, port=port)
+    stack.callback(server.close)
+    server.start()
+    other = None
+    if scenario.replicated:
+        other = Server(place.directory, port=free_port(), name="other")
+        stack.callback(other.close)
+        other.start(replicaof=f"127.0.0.1 {port}")
+    proxy = Proxy(place.directory / "p.sock", server.path, seed) if scenario.proxied else None
+    if proxy:
+        stack.callback(proxy.close)
+    return stack.enter_context(Outside(server, scenario.edits, proxy)), server, other, proxy
+
+
+def timeless(found):
+    """Steps in their order alone, where Redis' clock says nothing."""
+    steps = {job: [step._replace(at=0.0) for step in each] for job, each in found.steps.items()}
+    return dataclasses.replace(found, steps=steps)
+
+
+def row(name, times, finding):
+    """A line of the table."""
+    runs = sum(len(each) for each in finding.ledger.runs.values())
+    jobs = len(finding.ledger.acks)
+    back = sorted(finding.back)
+    cells = [name, times, jobs, runs - jobs, len(finding.violations)]
+    cells += [f"{back[len(back) // 2]:.2f}", f"{back[-1]:.2f}"] if back else ["", ""]
+    return "| " + " | ".join(map(str, cells)) + " |"
+
+
+HEAD = (
+    "| fault | times | jobs | runs beyond one | violations | Redis back → a job begins, s: median | longest |\n"
+    "|---|---:|---:|---:|---:|---:|---:|"
+)
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos.redis", description=__doc__.split("\n\n")[0])
+    parser.add_argument("--only", nargs="*", choices=SCENARIOS, metavar="NAME", help=", ".join(SCENARIOS))
+    parser.add_argument("--times", type=int, help="how often each is done")
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    given = parser.parse_args()
+    print(f"seed {given.seed}\n\n{HEAD}", flush=True)
+    good = True
+    for name in given.only or SCENARIOS:
+        scenario = SCENARIOS[name]
+        if scenario.clocked and not has_compiler():
+            print(f"| {name} | left out: there is no gcc | | | | | |", flush=True)
+            continue
+        times = given.times or scenario.times
+        finding = carry_out(scenario, times, given.seed)
+        print(row(name, times, finding), flush=True)
+        for violation in finding.violations[:20]:
+            print(f"  ✗ {violation}", file=sys.stderr, flush=True)
+        good &= not finding.violations and max(finding.back, default=0.0) <= BACK
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

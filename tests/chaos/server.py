@@ -1,0 +1,175 @@
+"""A real Redis of the harness' own, which it can kill, stop, start with other options, and whose clock it can set."""
+
+import ctypes
+import mmap
+import os
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+
+from fusiond.broker.call import as_is, plain
+from fusiond.broker.connection import connect
+from fusiond.config import model
+from fusiond.errors import BrokerError
+from fusiond.supervise.server import find_server
+from tests.running import until
+
+PR_SET_PDEATHSIG = 1
+#: as the embedded one is run, and settings that a fault wants to change
+OPTIONS = {
+    "save": "",
+    "appendonly": "yes",
+    "appendfsync": "everysec",
+    "maxmemory-policy": "noeviction",
+    "hash-max-listpack-value": "512",
+    "auto-aof-rewrite-percentage": "0",
+    "enable-protected-configs": "yes",
+    "enable-debug-command": "yes",
+}
+
+#: shifts the wall clock of the process that loads it by the ns that the file in $CLOCK holds
+SHIM = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/time.h>
+#include <time.h>
+
+static volatile long long *shift;
+static int (*real)(clockid_t, struct timespec *);
+
+__attribute__((constructor)) static void begin(void) {
+  real = dlsym(RTLD_NEXT, "clock_gettime");
+  shift = mmap(0, 8, PROT_READ, MAP_SHARED, open(getenv("CLOCK"), O_RDONLY), 0);
+}
+
+int clock_gettime(clockid_t clock, struct timespec *at) {
+  if (!real) real = dlsym(RTLD_NEXT, "clock_gettime");
+  int failed = real(clock, at);
+  int wall = clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE;
+  if (!failed && shift && wall) at->tv_sec += *shift / 1000000000;
+  return failed;
+}
+
+int gettimeofday(struct timeval *at, void *zone) {
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  at->tv_sec = now.tv_sec;
+  at->tv_usec = now.tv_nsec / 1000;
+  return 0;
+}
+
+time_t time(time_t *at) {
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  if (at) *at = now.tv_sec;
+  return now.tv_sec;
+}
+"""
+
+
+class Clock:
+    """The clock of one server, set from outside while it runs; needs gcc."""
+
+    def __init__(self, directory):
+        source, self._library, self._file = (directory / name for name in ("clock.c", "clock.so", "clock"))
+        source.write_text(SHIM)
+        subprocess.run(["gcc", "-shared", "-fPIC", "-O1", "-o", self._library, source, "-ldl"], check=True)
+        self._file.write_bytes(bytes(8))
+        with self._file.open("r+b") as file:
+            self._map = mmap.mmap(file.fileno(), 8)
+        self.environment = {"LD_PRELOAD": str(self._library), "CLOCK": str(self._file)}
+
+    def shift(self, seconds):
+        """So many seconds off the truth."""
+        self._map[:] = struct.pack("q", int(seconds) * 10**9)
+
+
+def has_compiler():
+    """Whether there can be a Clock."""
+    return shutil.which("gcc") is not None
+
+
+class Server:
+    """On a unix socket in `directory`, its files there too; it dies with this process."""
+
+    def __init__(self, directory, *, clocked=False, port=0, name="redis"):
+        """`clocked`: its clock can be set · `port`: on loopback too, for replicas."""
+        self.directory = directory / name
+        self.directory.mkdir(parents=True)
+        self.path = self.directory / "r.sock"
+        self.url, self.port = f"unix://{self.path}", port
+        self.clock = Clock(self.directory) if clocked else None
+        self.process = None
+
+    def start(self, **options):
+        """Start it, or again; returns when it accepts connections, though it may be loading."""
+        words = [find_server(), "--port", str(self.port), "--unixsocket", str(self.path), "--dir", str(self.directory)]
+        for name, value in (OPTIONS | {each.replace("_", "-"): value for each, value in options.items()}).items():
+            words += [f"--{name}", str(value)]
+        with (self.directory / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                words, cwd=self.directory, stdout=log, stderr=log,
+                env={**os.environ, **(self.clock.environment if self.clock else {})},
+                preexec_fn=lambda: ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL),  # noqa: PLW1509
+            )  # fmt: skip
+        until(self._accepts, self.text)
+        return self
+
+    def _accepts(self):
+        assert self.process.poll() is None, self.text()
+        with socket.socket(socket.AF_UNIX) as door:
+            return door.connect_ex(str(self.path)) == 0
+
+    def text(self):
+        """Its log."""
+        return (self.directory / "log").read_text()
+
+    def kill(self):
+        """Kill -9."""
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self):
+        """SIGSTOP."""
+        self.process.send_signal(signal.SIGSTOP)
+
+    def resume(self):
+        """SIGCONT."""
+        self.process.send_signal(signal.SIGCONT)
+
+    def close(self):
+        """End it, in whatever state it is."""
+        if self.process and self.process.poll() is None:
+            self.kill()
+
+    def connect(self):
+        """Past every proxy."""
+        return connect(model.Broker(url=self.url), self.directory)
+
+    def ask(self, *words):
+        """One command, and its reply."""
+        with self.connect() as connection:
+            return connection.run(plain(as_is, *words))
+
+    def set(self, name, value):
+        """CONFIG SET."""
+        self.ask("CONFIG", "SET", name, value)
+
+    def answers(self):
+        """Whether it answers PING: not while it is gone, loading or busy."""
+        try:
+            return bool(self.ask("PING"))
+        except BrokerError:
+            return False
+
+
+def free_port():
+    """One of loopback that nobody has now."""
+    with socket.socket() as door:
+        door.bind(("127.0.0.1", 0))
+        return door.getsockname()[1]

@@ -1,0 +1,41 @@
+"""A slice of `python -m tests.chaos.redis`: each way in which Redis fails, once, under load. I1 to I8 hold."""
+
+import pytest
+
+from tests.chaos import redis
+from tests.chaos.bugs import BUGS
+from tests.chaos.package import LOGGED, SHORTER
+from tests.chaos.server import has_compiler
+
+pytestmark = pytest.mark.timeout(120)
+#: what each must have met, of the daemon's log; nothing where it does not notice
+NOTICED = {
+    "killed": "Redis is back",
+    "readonly": "READONLY",
+    "loading": "LOADING",
+    "misconf": "MISCONF",
+    "busy": "BUSY",
+}
+
+
+CLOCK = pytest.mark.skipif(not has_compiler(), reason="the clock is set by a small library, which gcc makes")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[CLOCK] * each.clocked) for name, each in redis.SCENARIOS.items()]
+)
+def test_no_job_comes_to_harm(name):
+    """No acknowledged job is lost or ends twice or runs again unexplained; jobs begin within 2 s of the return."""
+    scenario = redis.SCENARIOS[name]
+    finding = redis.carry_out(scenario, times=1)
+    print(redis.row(name, 1, finding), finding.done)
+    assert finding.violations == []
+    assert max(finding.back, default=0.0) <= redis.BACK
+    assert NOTICED.get(name, "") in finding.text
+
+
+@CLOCK
+def test_a_bug_is_found():
+    """The verdict can fail: without the fence, who has lost a lease to the clock settles under another's claim."""
+    scenario = redis.SCENARIOS["clock"]._replace(edits=(*SHORTER, *LOGGED, *BUGS["no fence"]))
+    assert redis.carry_out(scenario, times=2).violations != []
