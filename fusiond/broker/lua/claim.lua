@@ -11,7 +11,7 @@
 --       started   -> queue              its lease has expired: its old place, rescues + 1
 --       started   -> failed             LEASE_LOST, above max_rescues
 --       started   -> canceled           its lease has expired and a cancel was asked
---       queue     -> failed             EXPIRED
+--       queue     -> failed             EXPIRED, BAD_ARGUMENTS: larger than a child is handed
 --       queue     -> started            lease, token, attempt + 1
 --       queue | scheduled | started -> broken   no hash, or one that is no job's
 -- A repeat with the same nonce gives the same jobs again, leases renewed. Fewer than `want`: the caller is noted as waiting.
@@ -22,6 +22,8 @@ local lease, max_rescues = tonumber(ARGV[4]), tonumber(ARGV[5])
 local LAST = ROOT .. ':claim:' .. dispatcher
 local CHORES = 100                -- of each kind, at most, in one call
 local REPEATABLE = 60000          -- ms
+local LARGEST_BODY = 2097152      -- bytes, twice what a producer may give; whatever is larger somebody has put here by hand
+local LONGEST_ID = 1024           -- bytes, likewise
 
 -- at maxmemory a script passes whose first write frees memory (also: raises here if the key is no set, before any write)
 redis.call('ZREM', QUEUE, '')
@@ -32,7 +34,7 @@ local leases, ids = {}, {}
 -- give(id, h): the reply's part about one job; h as FIELDS
 local function give(id, h, attempts)
   given[last + 1], given[last + 2], given[last + 3], given[last + 4] = id, h[1], h[2], attempts
-  given[last + 5], given[last + 6], given[last + 7] = tonumber(h[4]) or 0, tonumber(h[5]) or 0, h[6] or ''
+  given[last + 5], given[last + 6], given[last + 7] = count(h[4]), count(h[5]), h[6] or ''
   last = last + 7
   ids[#ids + 1] = id
   leases[#leases + 1], leases[#leases + 2] = now + lease, id
@@ -54,7 +56,7 @@ local before = redis.call('GET', LAST)
 if before and before:sub(1, #nonce + 1) == nonce .. ' ' then
   for id in before:sub(#nonce + 2):gmatch('[^ ]+') do
     local h = redis.pcall('HMGET', JOB .. id, 'task', 'args', 'attempts', 'crashes', 'rescues', 'header', 'token')
-    if h[7] == nonce then give(id, h, tonumber(h[3])) end
+    if h[7] == nonce then give(id, h, count(h[3])) end
   end
   many('ZADD', STARTED, leases, 'XX')
   return reply(false, false)
@@ -70,11 +72,11 @@ if scheduled_due and scheduled_due <= now then
   local seq = redis.call('INCRBY', SEQ, #due) - #due
   for i, id in ipairs(due) do
     local h = redis.pcall('HMGET', JOB .. id, 'score', 'task')
-    if h.err or not tonumber(h[1]) or not h[2] then
+    if h.err or not finite(h[1]) or not h[2] then
       break_job(id)
     else
       redis.call('HSET', JOB .. id, 'queued_at', now)
-      ready[#ready + 1], ready[#ready + 2] = later(h[1], seq + i), id
+      ready[#ready + 1], ready[#ready + 2] = later(finite(h[1]), seq + i), id
     end
   end
   many('ZREM', SCHEDULED, due)
@@ -90,16 +92,17 @@ local function end_job(id, status, code, message, ttl, score)
 end
 local function rescue(id, ready)
   local h = redis.pcall('HMGET', JOB .. id, 'score', 'task', 'rescues', 'cancel')
-  if h.err or not tonumber(h[1]) or not h[2] then return break_job(id) end
-  local rescues = (tonumber(h[3]) or 0) + 1
+  local score = finite(not h.err and h[1])
+  if not score or not h[2] then return break_job(id) end
+  local rescues = count(h[3]) + 1
   if h[4] then
-    end_job(id, 'canceled', 'CANCELED', 'it was canceled while it ran', h[4], h[1])
+    end_job(id, 'canceled', 'CANCELED', 'it was canceled while it ran', h[4], score)
   elseif rescues > max_rescues then
     redis.call('HSET', JOB .. id, 'rescues', rescues)
-    end_job(id, 'failed', 'LEASE_LOST', 'the lease of ' .. rescues .. ' attempts expired', FAILED_KEPT, h[1])
+    end_job(id, 'failed', 'LEASE_LOST', 'the lease of ' .. rescues .. ' attempts expired', FAILED_KEPT, score)
   else
     redis.call('HSET', JOB .. id, 'token', '', 'rescues', rescues, 'last_outcome', 'rescued', 'queued_at', now)
-    ready[#ready + 1], ready[#ready + 2] = h[1], id
+    ready[#ready + 1], ready[#ready + 2] = score, id
   end
 end
 local expiry = first_due(STARTED)
@@ -115,11 +118,14 @@ end
 local function begin(id, score)
   local key = JOB .. id
   local h = redis.pcall('HMGET', key, 'task', 'args', 'attempts', 'crashes', 'rescues', 'header', 'expires_at')
-  if h.err or not h[1] or not h[2] then return break_job(id) end
-  if h[7] and not h[3] and tonumber(h[7]) <= now then
+  if h.err or not h[1] or not h[2] or #id > LONGEST_ID then return break_job(id) end
+  if #h[2] > LARGEST_BODY or #(h[6] or '') > LARGEST_BODY then
+    return end_job(id, 'failed', 'BAD_ARGUMENTS', 'its body is larger than ' .. LARGEST_BODY .. ' bytes', FAILED_KEPT, score)
+  end
+  if h[7] and not h[3] and (tonumber(h[7]) or math.huge) <= now then
     return end_job(id, 'failed', 'EXPIRED', 'it had not begun when it expired', FAILED_KEPT, score)
   end
-  local attempts = (tonumber(h[3]) or 0) + 1
+  local attempts = count(h[3]) + 1
   redis.call('HSET', key, 'score', score, 'started_at', now, 'attempts', attempts, 'token', nonce)
   give(id, h, attempts)
 end

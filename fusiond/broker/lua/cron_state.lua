@@ -11,7 +11,7 @@
 
 local CRON = ROOT .. ':cron:' .. ARGV[1]
 local state = redis.call('HMGET', CRON, 'last', 'first_seen', 'suspended', 'last_job')
-if not state[2] then
+if not tonumber(state[2]) then
   redis.call('HSET', CRON, 'first_seen', now)
   state[2] = now
 end

@@ -7,8 +7,13 @@
 -- touches meta
 
 local KEPT = 100
-local newest = tonumber(redis.call('HGET', KEYS[1], 'generation')) or 0
-local known = tonumber(redis.call('HGET', KEYS[1], 'generation:' .. ARGV[1]))
+-- number(text): a generation; nil for what is none, or is beyond counting
+local function number(text)
+  local found = tonumber(text)
+  return found and found >= 0 and found < 9007199254740992 and found or nil
+end
+local newest = number(redis.call('HGET', KEYS[1], 'generation')) or 0
+local known = number(redis.call('HGET', KEYS[1], 'generation:' .. ARGV[1]))
 local came_back = ARGV[2] ~= '' and ARGV[2] ~= ARGV[1]
 if known and (known == newest or not came_back) then return known end
 newest = newest + 1
@@ -16,7 +21,7 @@ redis.call('HSET', KEYS[1], 'generation', newest, 'generation:' .. ARGV[1], newe
 if redis.call('HLEN', KEYS[1]) > 2 * KEPT then
   local all = redis.call('HGETALL', KEYS[1])
   for i = 1, #all, 2 do
-    if all[i]:find('^generation:') and tonumber(all[i + 1]) <= newest - KEPT then redis.call('HDEL', KEYS[1], all[i]) end
+    if all[i]:find('^generation:') and (tonumber(all[i + 1]) or 0) <= newest - KEPT then redis.call('HDEL', KEYS[1], all[i]) end
   end
 end
 return newest

@@ -1,4 +1,4 @@
--- include: now queue many wake schedule ends
+-- include: now queue many score wake schedule ends
 --
 -- settle(queue, outcomes): ends attempts.
 --
@@ -65,14 +65,14 @@ local function release(key, id, token, delay, why, attempts, score)
   if delay > 0 then
     later_on[#later_on + 1], later_on[#later_on + 2] = now + delay, id
   else
-    ready[#ready + 1], ready[#ready + 2] = score, id
+    ready[#ready + 1], ready[#ready + 2] = finite(score) or 254 * BAND, id
   end
 end
 
 -- other_than_finished(): needs more of the hash, which the hot path does not read
 local function other_than_finished(key, id, token, kind, ms, payload, why, crashed)
   local h = redis.call('HMGET', key, 'crashes', 'attempts', 'score', 'cancel')
-  local crashes = crashed and (tonumber(h[1]) or 0) + 1 or nil
+  local crashes = crashed and count(h[1]) + 1 or nil
   if kind == 'failed' or kind == 'canceled' then
     stop(key, id, token, kind, ms, payload, why, crashes)
   elseif h[4] then
@@ -80,7 +80,7 @@ local function other_than_finished(key, id, token, kind, ms, payload, why, crash
   elseif kind == 'retry' then
     again(key, id, token, ms, payload, why, crashes)
   else
-    release(key, id, token, ms, why, tonumber(h[2]) or 1, h[3])
+    release(key, id, token, ms, why, math.max(count(h[2]), 1), h[3])
   end
 end
 

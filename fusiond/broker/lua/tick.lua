@@ -18,7 +18,7 @@ local state = redis.call('HMGET', CRON, 'last', 'first_seen', 'suspended', 'last
 local room = tonumber(redis.call('HGET', CONF, 'max_length')) or math.huge
 room = room - redis.call('ZCARD', QUEUE) - redis.call('ZCARD', SCHEDULED)
 
-if state[1] and due <= tonumber(state[1]) then return 'taken' end
+if due <= (tonumber(state[1]) or -1) then return 'taken' end
 
 -- running(id): whether that job has not ended; one that is gone has
 local function running(job)

@@ -4,7 +4,7 @@ local FAILED_KEPT = 2592000000    -- ms, 30 days, for a job that Redis itself fa
 local REGISTRY_KEPT = 1000000     -- jobs in one registry
 -- keep_until(ttl): the score of a job that ends now.
 local function keep_until(ttl)
-  return now + math.max(tonumber(ttl), REMEMBERED)
+  return now + math.max(tonumber(ttl) or 0, REMEMBERED)
 end
 -- failure(code, message): the error document of a job that Redis itself ends.
 local function failure(code, message)
@@ -17,7 +17,7 @@ local function too_many(key, limit)
   if excess <= 0 then return gone end
   for _, id in ipairs(redis.call('ZRANGE', key, 0, excess - 1)) do
     local ended = redis.pcall('HGET', JOB .. id, 'ended_at')
-    if type(ended) ~= 'string' or tonumber(ended) + REMEMBERED <= now then gone[#gone + 1] = id end
+    if type(ended) ~= 'string' or (tonumber(ended) or 0) + REMEMBERED <= now then gone[#gone + 1] = id end
   end
   return gone
 end

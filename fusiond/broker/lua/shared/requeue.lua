@@ -2,7 +2,7 @@
 -- (needs now, queue, score)
 local function requeue(id)
   local h = redis.pcall('HMGET', JOB .. id, 'score', 'task')
-  if h.err or not tonumber(h[1]) or not h[2] then
+  if h.err or not finite(h[1]) or not h[2] then
     return (not h.err and h[2] and redis.call('ZSCORE', QUEUE, id)) and 2 or 0
   end
   if redis.call('ZREM', ROOT .. ':failed', id) + redis.call('ZREM', ROOT .. ':canceled', id) == 0 then
@@ -10,6 +10,6 @@ local function requeue(id)
   end
   redis.call('HDEL', JOB .. id, 'attempts', 'crashes', 'rescues', 'ended_at', 'started_at', 'expires_at', 'cancel', 'result', 'token')
   redis.call('HSET', JOB .. id, 'last_outcome', 'requeued', 'queued_at', now)
-  redis.call('ZADD', QUEUE, later(h[1], redis.call('INCR', SEQ)), id)
+  redis.call('ZADD', QUEUE, later(finite(h[1]), redis.call('INCR', SEQ)), id)
   return 1
 end
