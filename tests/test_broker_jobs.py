@@ -6,7 +6,6 @@ import time
 import pytest
 
 from fusiond.broker.call import as_is, plain
-from fusiond.broker.fsck import fsck
 from fusiond.broker.records import NewJob, Outcome
 from fusiond.errors import BrokerFull
 from fusiond.job import JobStatus, new_id, new_token
@@ -63,7 +62,7 @@ def _consistent(request, run, broker):
     """Whatever a test did, each job is in one set and its hash agrees, unless garbage is its subject."""
     yield
     if "garbage" not in request.node.name:
-        assert run(fsck(broker.keys, "q")) == []
+        assert run(broker.check("q")) == []
 
 
 def ids(claim):
@@ -515,7 +514,7 @@ def test_garbage_in_place_of_a_job(redis, claim, enqueue, run, broker, how, wher
     assert entry.raw == {"missing": bad.encode(), "a string": b"x"}.get(how, entry.raw)
     assert redis("EXISTS", key) == 0
     assert run(broker.counts("q")).started == 1
-    assert run(fsck(broker.keys, "q")) == []
+    assert run(broker.check("q")) == []
 
 
 def test_garbage_is_no_attempt(redis, run, broker):

@@ -84,6 +84,11 @@ def verbs(b, job):
     yield "outcome", b.outcome("q", "a")
     yield "counts", b.counts("q")
     yield "broken", b.broken("q")
+    yield "inspect_keys", b.inspect_keys("q")
+    yield "mend_keys", b.mend_keys("q")
+    yield "inspect", b.inspect("q", "members", [b"a", b"none"])
+    yield "mend", b.mend("q", ["a", "none"])
+    yield "check", b.check("q")
 
 
 @pytest.mark.parametrize("path", sorted(_LUA.glob("*.lua")), ids=lambda path: path.stem)

@@ -14,7 +14,6 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from fusiond.broker.broker import Broker
 from fusiond.broker.call import as_is, plain
-from fusiond.broker.fsck import fsck
 from fusiond.broker.records import NewJob, Outcome
 from fusiond.job import JobStatus, new_token
 
@@ -283,7 +282,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @invariant()
     def fsck_is_clean(self):
-        assert self.run(fsck(self.broker.keys, "q")) == []
+        assert self.run(self.broker.check("q")) == []
 
 
 @pytest.mark.timeout(60)

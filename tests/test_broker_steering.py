@@ -7,7 +7,6 @@ import pytest
 
 from fusiond.broker import script
 from fusiond.broker.call import as_is, plain
-from fusiond.broker.fsck import fsck
 from fusiond.broker.records import NewJob, Outcome
 from fusiond.job import JobStatus, new_id, new_token
 
@@ -266,13 +265,13 @@ def test_sweep_finds_jobs_that_are_in_no_set(run, broker, enqueue, claim, fail, 
     redis("ZREM", "test:{q}:queue", queued)
     redis("SET", "test:{q}:job:junk", "x")
     redis("HSET", "test:{other}:job:theirs", "task", "x")
-    assert len(run(fsck(broker.keys, "q"))) == 4
+    assert len(run(broker.check("q"))) == 4
     cursor, adopted = None, 0
     while cursor != 0:
         swept = run(broker.sweep("q", cursor=cursor or 0))
         cursor, adopted = swept.cursor, adopted + swept.adopted
     assert adopted == 4
-    assert run(fsck(broker.keys, "q")) == []
+    assert run(broker.check("q")) == []
     _, jobs = claim(9)
     assert [(job.id.decode(), job.rescues) for job in jobs] == [(started, 1), (queued, 0)]
     assert run(broker.broken("q"))[0].raw == b"x"

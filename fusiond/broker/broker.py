@@ -5,19 +5,21 @@ The broker: one method per verb, none does I/O; what a method returns, a connect
     steering.py   cancel · requeue · requeue_all · suspend · configure · declare · sweep
                   tick · cron_state · suspend_cron
     looking.py    job · jobs · outcome · counts · queues · broken
+    fsck.py       check · inspect · inspect_keys · mend · mend_keys
     fleet.py      announce · withdraw · workers · publish_catalogue · catalogue
 """
 
 from __future__ import annotations
 
 from fusiond.broker.fleet import FleetVerbs
+from fusiond.broker.fsck import FsckVerbs
 from fusiond.broker.jobs import JobVerbs
 from fusiond.broker.keys import Keys
 from fusiond.broker.looking import LookUps
 from fusiond.broker.steering import SteeringVerbs
 
 
-class Broker(JobVerbs, SteeringVerbs, LookUps, FleetVerbs):
+class Broker(JobVerbs, SteeringVerbs, LookUps, FleetVerbs, FsckVerbs):
     """The verbs in one namespace."""
 
     __slots__ = ("keys",)

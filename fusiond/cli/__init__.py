@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 #: in the order of the help
-FAMILIES = ("daemon", "validate", "plan", "explain", "history", "status", "enqueue", "job", "queue", "cron", "call")
+FAMILIES = (
+    "daemon", "validate", "plan", "explain", "history", "status", "enqueue", "job", "queue", "cron", "fsck", "call",
+)  # fmt: skip
 
 _EPILOG = """\
 [daemon] asks the daemon of this host over its control socket; [broker] asks Redis itself, from any host.

@@ -59,7 +59,14 @@ class Progress:
 
     def note(self, text: str) -> None:
         """A line of its own; a bar is drawn anew below it."""
-        self._stream.write(f"{CLEAR if self._live else ''}{plain(text)}\n")
+        self.clear()
+        self._stream.write(f"{plain(text)}\n")
+
+    def clear(self) -> None:
+        """Make room for a line on another stream; a bar is drawn anew below it."""
+        if self._live:
+            self._stream.write(CLEAR)
+            self._stream.flush()
         self._drawn = 0.0
 
     def _write(self, *, last: bool) -> None:

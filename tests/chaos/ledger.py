@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from fusiond.broker.call import as_is, plain
-from fusiond.broker.fsck import fsck
 from tests.chaos.plant import QUEUES
 from tests.running import until
 
@@ -88,7 +87,7 @@ def read(plant, acks, faults):
             for at, words in log:
                 step = _step(at, words)
                 steps[step.id].append(step)
-            broken += connection.run(fsck(plant.broker.keys, queue))
+            broken += connection.run(plant.broker.check(queue))
         for ack in acks:
             records[ack.id] = connection.run(plant.broker.job(ack.queue, ack.id))
         keys = [key for key in connection.run(plain(as_is, "KEYS", "*")) if not _known(key.decode())]

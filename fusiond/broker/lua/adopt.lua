@@ -1,4 +1,4 @@
--- include: now queue score wake broken status ends
+-- include: now queue score wake broken status ends home
 --
 -- adopt(queue, ids): puts jobs that are in no set into one. No verb leaves such a job; a person with redis-cli may.
 --
@@ -7,7 +7,7 @@
 -- reply how many were in no set
 --
 -- moves (none) -> started     it has a token: an expired lease, which the next claim rescues
---       (none) -> finished    it has ended: to be dropped after a minute
+--       (none) -> finished | failed | canceled   it has ended
 --       (none) -> queue
 --       (none) -> broken      no hash, or one that is no job's
 -- touches queue scheduled started finished failed canceled deferred seq job broken conf wake
@@ -15,12 +15,13 @@
 redis.call('ZREM', QUEUE, '')
 
 local function adopt(id)
-  local h = redis.pcall('HMGET', JOB .. id, 'task', 'args', 'token', 'ended_at', 'score')
-  if h.err or not h[1] or not h[2] then return break_job(id) end
-  if h[4] then return redis.call('ZADD', ROOT .. ':finished', keep_until(0), id) end
-  if h[3] and h[3] ~= '' then return redis.call('ZADD', STARTED, now, id) end
-  local seq = redis.call('INCR', SEQ)
-  redis.call('ZADD', QUEUE, later(tonumber(h[5]) or 254 * BAND, seq), id)
+  local h = redis.pcall('HMGET', JOB .. id, 'task', 'score', 'token', 'ended_at', 'last_outcome')
+  if h.err or not h[1] or redis.call('HEXISTS', JOB .. id, 'args') == 0 then return break_job(id) end
+  local status = home(id, h[3], h[4], h[5])
+  local score = place_of(h[2])
+  -- a lost run without a place in the row cannot be rescued
+  if status == 'started' and not score then redis.call('HSET', JOB .. id, 'score', new_score(h[1])) end
+  bring_home(id, status, h[1], score)
 end
 
 local adopted = 0

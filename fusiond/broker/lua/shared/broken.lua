@@ -9,6 +9,7 @@ end
 local function break_job(id)
   local raw = redis.pcall('GET', JOB .. id)
   if type(raw) == 'table' then raw = redis.call('DUMP', JOB .. id) end
-  if raw then redis.call('UNLINK', JOB .. id) end
+  -- kept first: where that fails nothing is gone
   broken('job ' .. id .. (raw and ' is no job' or ' has no body'), raw or id)
+  if raw then redis.call('UNLINK', JOB .. id) end
 end

@@ -10,13 +10,6 @@ local NUMBERS = {
   'created_at', 'queued_at', 'started_at', 'ended_at', 'expires_at', 'attempts', 'crashes', 'rescues', 'cancel',
 }
 
-local function is_whole(text)
-  return #text <= 17 and text:find('^%-?%d+$')
-end
-local function is_score(text)
-  return is_whole(text) and tonumber(text) >= 0 and tonumber(text) < 256 * BAND
-end
-
 -- read(id): the hash, as far as it matters here; `state`: absent, other (than a job) or job
 local function read(id)
   local h = redis.pcall('HMGET', JOB .. id, 'task', 'token', 'score', 'last_outcome', unpack(NUMBERS))
@@ -67,7 +60,7 @@ local function disagreements(job, status, add)
   end
   if not job.created_at then odd[#odd + 1] = 'created_at' end
   if #odd > 0 then add('number', table.concat(odd, ' '), status) end
-  if job.score and not is_score(job.score) or HAS_SCORE[status] and not job.score then
+  if not place_of(job.score) and (job.score or HAS_SCORE[status]) then
     add('score', job.score or 'missing', status)
   end
   local place = job.place[status]

@@ -1,5 +1,13 @@
 -- Where a job belongs that is in no set. (needs now, queue, score, ends)
 local KEPT = 86400000             -- ms, 1 day: how long it was to be kept is not in the hash
+-- is_whole(text), place_of(text): whether it is a whole number; the score that it is, if a job can have it
+local function is_whole(text)
+  return #text <= 17 and text:find('^%-?%d+$')
+end
+local function place_of(text)
+  local score = text and is_whole(text) and tonumber(text)
+  return score and score >= 0 and score < 256 * BAND and score or nil
+end
 -- home(id, token, ended_at, last_outcome): the status that the hash speaks for. An error may be of an earlier attempt, a result is not.
 local function home(id, token, ended_at, last_outcome)
   if ended_at then

@@ -1,0 +1,23 @@
+-- include: now queue score status ends home finding
+--
+-- inspect(queue, what, ids): what is wrong with these jobs, each as it is at this moment.
+--
+-- KEYS  1 ns:{q}
+-- ARGV  1 keys: a scan has found their keys · members: a set holds them; those that have a key are passed over · then ids
+-- reply {id, kind, detail, status that is right, …}; the kinds are told in fsck.py
+--
+-- moves nothing
+-- touches queue scheduled started finished failed canceled deferred job
+
+local ids = {}
+for i = 2, #ARGV do
+  if ARGV[1] == 'keys' or redis.call('EXISTS', JOB .. ARGV[i]) == 0 then ids[#ids + 1] = ARGV[i] end
+end
+local replies, last = {}, 0
+for _, job in ipairs(#ids > 0 and look(ids) or {}) do
+  for _, found in ipairs(findings(job)) do
+    replies[last + 1], replies[last + 2], replies[last + 3], replies[last + 4] = job.id, found[1], found[2], found[3]
+    last = last + 4
+  end
+end
+return replies
