@@ -30,16 +30,16 @@ from tests.chaos import ledger, verdict
 from tests.chaos.faults import Fault
 from tests.chaos.load import Load, Mix
 from tests.chaos.package import LEASE, LOGGED, SHORTER
-from tests.chaos.plant import REDIS, Plant
+from tests.chaos.plant import QUEUES, REDIS, Plant
 from tests.chaos.proxy import AFTER, BEFORE, LATE, NEVER, WITHIN, Proxy
 from tests.chaos.server import Server, free_port, has_compiler
 from tests.running import until
 
 #: s; from Redis' return until a job begins
 BACK = 2.0
-#: jobs per second, and acknowledged between two faults
-RATE, BETWEEN = 60, 20
-MIX = Mix(short=0.3, long=0.02, long_seconds=LEASE + 1.0)
+#: jobs per second, acknowledged between two faults, and still waiting before the next
+RATE, BETWEEN, BACKLOG = 40, 20, 50
+MIX = Mix(short=0.3, long=0.01, long_seconds=LEASE + 1.0)
 
 
 class Outside(Plant):
@@ -280,10 +280,11 @@ def carry_out(scenario, times, seed=0):
         load.start()
         for _ in range(times):
             site.more()
+            until(lambda: waiting(plant) < BACKLOG, plant.text, timeout=180)
             scenario.strike(site)
         site.more()
         load.stop()
-        ledger.settled(plant, load.acks)
+        ledger.settled(plant, load.acks, timeout=180)
         found = ledger.read(plant, load.acks, site.faults)
         plant.remember()
         assert plant.stop() == 0
@@ -310,6 +311,11 @@ def _build(stack, scenario, seed):
     if proxy:
         stack.callback(proxy.close)
     return stack.enter_context(Outside(server, scenario.edits, proxy)), server, other, proxy
+
+
+def waiting(plant):
+    """Jobs in the queues: producers make up for the time in which Redis was away."""
+    return sum(plant.run(plant.broker.counts(queue)).queued for queue in QUEUES)
 
 
 def timeless(found):
