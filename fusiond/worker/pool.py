@@ -377,7 +377,7 @@ class Pool:
         if b'"timeout"' in attempt.header:
             try:
                 own = float(json.loads(attempt.header)["timeout"]["hard"])
-            except (ValueError, TypeError, LookupError):
+            except (ValueError, TypeError, LookupError, RecursionError):
                 return hard
             return own if own > 0 else hard
         return hard
