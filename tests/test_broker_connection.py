@@ -9,10 +9,10 @@ import threading
 import pytest
 
 from fusiond.broker import fitness
-from fusiond.broker.address import shown
 from fusiond.broker.call import Call, as_is, plain
 from fusiond.broker.connection import connect, connect_async
 from fusiond.broker.records import NewJob
+from fusiond.broker.settings import shown
 from fusiond.config import model
 from fusiond.errors import BrokerError, BrokerFull, BrokerUnavailable, BrokerUnfit
 
@@ -158,7 +158,7 @@ def test_a_cancelled_call_leaves_no_reply_for_the_next(broker_settings, tmp_path
 @pytest.mark.parametrize("kind", ["threads", "asyncio"])
 def test_a_server_that_does_not_answer_is_given_up(monkeypatch, tmp_path, kind):
     """After the time that a reply may take; the connection is not used again."""
-    monkeypatch.setattr("fusiond.broker.connection.TIMEOUT", 0.1)
+    monkeypatch.setattr("fusiond.broker.node.TIMEOUT", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         settings = model.Broker(url=f"redis://127.0.0.1:{silent.getsockname()[1]}")
 
@@ -173,7 +173,7 @@ def test_a_server_that_does_not_answer_is_given_up(monkeypatch, tmp_path, kind):
 def test_a_child_of_fork_has_a_connection_of_its_own(connection, run):
     """Parent and child never read each other's replies, though the parent's lock is held at the fork."""
     run(plain(as_is, "SET", "who", "parent"))
-    with connection._lock:
+    with connection.redis._lock:
         child = os.fork()
         if child == 0:
             good = all(connection.run(plain(as_is, "ECHO", f"c{n}")) == f"c{n}".encode() for n in range(200))

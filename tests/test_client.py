@@ -191,7 +191,7 @@ def test_a_key_makes_one_job_of_many_calls(client):
 def test_a_call_over_a_lost_connection_makes_one_job(client, redis_server, run, broker):
     """The reply was lost: the call is repeated with the same id."""
     client.enqueue("send")
-    wire = client._connection._wire
+    wire = client._connection.redis._wire
     exchange = wire.exchange
 
     def exchange_and_lose(packed, count):

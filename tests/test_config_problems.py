@@ -95,7 +95,9 @@ CASES = [
     *(
         ("bad-url", f"broker: {{url: '{url}'}}\n", f"'{url}'")
         for url in (
-            "localhost:6379", "redis+sentinel://h/x", "redis+cluster://h", "http://h", "redis://h:99999",
+            "localhost:6379", "redis+sentinel://h", "redis+sentinel://h/x/y", "redis+cluster://h/1", "sentinel://h/x",
+            "redis+cluster://h,", "redis+cluster://h,i:99999", "redis://h,i", "redis://[::1",
+            "http://h", "redis://h:99999",
             "redis://h:x", "redis://",
             "redis://h/db", "unix://", "embeded",
         )

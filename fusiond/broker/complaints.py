@@ -11,15 +11,25 @@ from hiredis import ReplyError
 from fusiond.errors import BrokerError, BrokerFull, BrokerUnavailable
 
 if TYPE_CHECKING:
-    from fusiond.broker.address import Address
+    from collections.abc import Sequence
 
+# Not the one to be asked, or not yet: another connection may lead to one that is.
+_ELSEWHERE = ("READONLY", "LOADING", "MASTERDOWN")
 # A server in one of these states will, or may, do what was asked a little later.
-_PASSING = ("LOADING", "MASTERDOWN", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "MISCONF", "BUSY")
+_PASSING = (*_ELSEWHERE, "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "MISCONF", "BUSY")
 
 
 def is_forgotten(reply: Any) -> bool:
     """Whether the reply is that Redis does not know the script."""
     return type(reply) is ReplyError and str(reply).startswith("NOSCRIPT")
+
+
+def elsewhere(replies: Sequence[Any]) -> BrokerUnavailable | None:
+    """The error of ours if the server, as a whole, says that it is not the one to be asked; all are to be repeated."""
+    for reply in replies:
+        if type(reply) is ReplyError and _begins(str(reply), _ELSEWHERE):
+            return BrokerUnavailable(f"Redis cannot take commands now: {reply}")
+    return None
 
 
 def refused(error: ReplyError) -> BrokerError:
@@ -28,14 +38,16 @@ def refused(error: ReplyError) -> BrokerError:
     # 6.2 puts a script's error into a sentence of its own, so the word may be anywhere
     if "OOM command not allowed" in text or "used memory >" in text:
         return BrokerFull("Redis is at its maxmemory and takes no new jobs; raise maxmemory or let the queues drain")
-    if any(word in text[:200] for word in _PASSING):
+    if _begins(text, _PASSING):
         return BrokerUnavailable(f"Redis cannot take commands now: {text}")
     return BrokerError(f"Redis refused: {text}")
 
 
-def unavailable(address: Address, error: Exception) -> BrokerUnavailable:
-    """The error of ours for a connection that did not come about or did not last."""
+def _begins(text: str, words: Sequence[str]) -> bool:
+    return any(word in text[:200] for word in words)
+
+
+def unavailable(shown: str, error: Exception) -> BrokerUnavailable:
+    """The error of ours for a connection to what is `shown` that did not come about or did not last."""
     reason = str(error).rstrip(".") or "no answer in time"
-    return BrokerUnavailable(
-        f"Redis at {address.shown} cannot be reached: {reason}; is it running, and is broker.url right?"
-    )
+    return BrokerUnavailable(f"Redis at {shown} cannot be reached: {reason}; is it running, and is broker.url right?")

@@ -19,13 +19,19 @@ if TYPE_CHECKING:
 OLDEST = (6, 2)
 
 
-def check(keys: Keys, address: str) -> Plan[None]:
-    """Raise BrokerUnfit with the remedy, or mark the layout as ours where there is none yet."""
-    info, layout = yield [info_call(), plain(as_is, "HGET", keys.meta, "layout")]
-    problem = unfit(info) or _other_layout(keys, layout)
+def judge(info: Mapping[str, str], address: str, *, cluster: bool) -> None:
+    """Raise BrokerUnfit with the remedy if the server that says this about itself cannot be worked with."""
+    problem = unfit(info) or _other_mode(info, cluster=cluster)
     if problem:
         raise BrokerUnfit(f"Redis at {address} {problem}")
-    if layout is None:
+
+
+def layout(keys: Keys, address: str) -> Plan[None]:
+    """Raise BrokerUnfit with the remedy, or mark the layout as ours where there is none yet."""
+    found = yield plain(as_is, "HGET", keys.meta, "layout")
+    if problem := _other_layout(keys, found):
+        raise BrokerUnfit(f"Redis at {address} {problem}")
+    if found is None:
         yield plain(nothing, "HSETNX", keys.meta, "layout", LAYOUT)
 
 
@@ -37,6 +43,15 @@ def unfit(info: Mapping[str, str]) -> str | None:
     policy = info.get("maxmemory_policy", "noeviction")
     if policy != "noeviction":
         return f"evicts keys ({policy}), so it would lose jobs; set `maxmemory-policy noeviction`"
+    return None
+
+
+def _other_mode(info: Mapping[str, str], *, cluster: bool) -> str | None:
+    mode = info.get("server_mode") or info.get("redis_mode")  # Valkey's word, Redis' word
+    if mode == "sentinel":
+        return "is a Sentinel; write redis+sentinel://host:26379/service in broker.url"
+    if mode == "cluster" and not cluster:
+        return "is a node of a Cluster; write redis+cluster:// in broker.url"
     return None
 
 

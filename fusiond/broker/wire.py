@@ -16,11 +16,15 @@ import ssl
 import struct
 from typing import TYPE_CHECKING, Any, cast
 
-from hiredis import Reader
+from hiredis import HiredisError, Reader
+from redis.exceptions import RedisError
 
 if TYPE_CHECKING:
     import redis.asyncio.connection
     import redis.connection
+
+#: what redis-py, hiredis and the kernel raise where a connection does not come about, or does not last
+LOST = (RedisError, HiredisError, OSError)
 
 #: bytes; kept, since memory for each reply anew costs more than the call that reads it
 _BUFFER = 65536

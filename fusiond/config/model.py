@@ -34,7 +34,7 @@ HARD_AFTER_SOFT = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """How to trust and be trusted over rediss://."""
+    """How to trust and be trusted over rediss://, rediss+sentinel://, rediss+cluster://."""
 
     ca_file: str | None = None
     cert_file: str | None = None
@@ -45,7 +45,7 @@ class Tls:
 class Broker:
     """Where the queues are."""
 
-    #: `embedded`, or redis:// rediss:// unix://
+    #: `embedded`, or redis:// rediss:// unix:// redis+sentinel:// redis+cluster://
     url: str = "embedded"
     #: the head of each key
     namespace: str = "fusion"

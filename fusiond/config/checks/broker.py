@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from urllib.parse import SplitResult, urlsplit
 
+from fusiond.config.endpoints import SCHEMES, BadUrl, endpoints
 from fusiond.config.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -13,9 +14,12 @@ if TYPE_CHECKING:
     from fusiond.config.nodes import Node
     from fusiond.config.problems import Problem
 
-SCHEMES: Final = ("redis", "rediss", "unix")
-_LATER: Final = {"redis+sentinel": "Sentinel", "redis+cluster": "Cluster", "sentinel": "Sentinel", "cluster": "Cluster"}
-_EXAMPLES: Final = "write embedded, redis://host:6379/0, rediss://host:6379/0 or unix:///path/redis.sock"
+_EXAMPLES: Final = (
+    "write embedded, redis://host:6379/0, rediss://host:6379/0, unix:///path/redis.sock, "
+    "redis+sentinel://host:26379/service or redis+cluster://host:6379"
+)
+#: words that stand alone elsewhere
+_SHORT: Final = {"sentinel": "redis+sentinel", "cluster": "redis+cluster"}
 
 
 def check(root: Node) -> Iterator[Problem]:
@@ -46,36 +50,33 @@ def url_problem(url: str) -> tuple[str, str] | None:
     if not separator:
         remedy = did_you_mean(url, ["embedded"]) or (f"write redis://{url}" if "@" not in url else _EXAMPLES)
         return "the URL has no scheme", remedy
-    if scheme in _LATER:
-        return f"{scheme}:// is not available yet: Redis {_LATER[scheme]} comes with a later release", "write redis://"
+    if scheme in _SHORT:
+        return f"{scheme}:// is not a broker", f"write {_SHORT[scheme]}://"
     if scheme not in SCHEMES:
         return f"{scheme[:30]}:// is not a broker", did_you_mean(scheme, SCHEMES) or _EXAMPLES
     return _address_problem(url)
 
 
 def _address_problem(url: str) -> tuple[str, str] | None:
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        return "the URL's host or port cannot be read", "write host:port, the port from 1 to 65535"
-    if parts.scheme == "unix":
-        if not parts.path.startswith("/") or parts.path == "/":
+    if url.startswith("unix://"):
+        path = urlsplit(url).path
+        if not path.startswith("/") or path == "/":
             return "the URL has no path of a socket", "write unix:///path/redis.sock, with three slashes"
         return None
-    if port == 0:
-        return "port 0 cannot be reached", "write the port from 1 to 65535"
-    if not parts.hostname:
-        return "the URL has no host", "write redis://host:6379/0"
-    database = parts.path.strip("/")
-    if database and not database.isdigit():
-        return f"the URL's database is {database[:30]!r}, not a number", "write redis://host:6379/0"
+    try:
+        endpoints(url)
+    except BadUrl as error:
+        return str(error), error.remedy
     return None
 
 
 def _companions(broker: Node, scheme: str) -> Iterator[Problem]:
     """Keys that the form of URL does not take."""
-    takes = {"password_file": ("redis", "rediss", "unix"), "socket_group": ("embedded",), "tls": ("rediss",)}
+    takes = {
+        "password_file": tuple(SCHEMES),
+        "socket_group": ("embedded",),
+        "tls": tuple(scheme for scheme in SCHEMES if scheme.startswith("rediss")),
+    }
     for key, schemes in takes.items():
         node = broker.get(key)
         if node is not None and node.value is not None and scheme not in schemes:

@@ -46,7 +46,7 @@ RULES = (
     Rule(
         "bad-url",
         "error",
-        "a broker that is none, or not available yet",
+        "a broker's address that leads to none",
         "broker: {url: «localhost:6379»}\n",
         "broker: {url: redis://localhost:6379}\n",
     ),

@@ -1,0 +1,146 @@
+"""
+The primary of a service that Sentinels watch, found anew for each connection.
+
+1. ask      one Sentinel after the other; the one that led to a primary is asked first the next time
+2. connect  to the server that it names
+3. check    with ROLE that this is a primary: a Sentinel may be late, or cut off from the others
+
+A server that has become a replica says READONLY or closes its connections: then the next connection begins at 1.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from hiredis import ReplyError, pack_command
+from redis.exceptions import AuthenticationError
+
+from fusiond.broker.wire import LOST
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Sequence
+
+    from fusiond.broker.address import Address
+    from fusiond.broker.wire import AsyncWire, Wire
+
+#: seconds that a Sentinel may take to connect and to answer: there are others
+PATIENCE = 1.0
+
+
+class _Question(NamedTuple):
+    """What is to be asked over a new connection."""
+
+    address: Address
+    packed: bytes
+    #: to connect, and to wait for the answer
+    seconds: float
+
+
+class Sentinel(NamedTuple):
+    """One Sentinel."""
+
+    #: with the user and password of the data servers
+    address: Address
+    #: without, for one that has none
+    anonymous: Address
+
+
+class SentinelAddress:
+    """Opens connections to a primary as `Address` does to one server."""
+
+    def __init__(
+        self, shown: str, service: str, sentinels: Sequence[Sentinel], server: Callable[[str, int], Address]
+    ) -> None:
+        """
+        The primary of a service.
+
+        Args:
+            shown: the URL without its password.
+            service: what the Sentinels call it.
+            sentinels: at least one.
+            server: makes the address of a data server of its host and port.
+        """
+        self.shown, self._service, self._server = shown, service, server
+        self._sentinels = list(sentinels)
+        self._which = _packed("SENTINEL", "GET-MASTER-ADDR-BY-NAME", service)
+
+    def open(self, seconds: float) -> Wire:
+        """As `Address.open`."""
+        search = self._search(seconds)
+        question: _Question | None = next(search)
+        while question is not None:
+            wire: Wire | None = None
+            try:
+                wire = question.address.open(question.seconds)
+                [answer] = wire.exchange(question.packed, 1)
+            except LOST as error:
+                answer = error
+            question = _following(search, answer, wire)
+        return cast("Wire", wire)
+
+    async def open_async(self, seconds: float) -> AsyncWire:
+        """As `Address.open_async`."""
+        search = self._search(seconds)
+        question: _Question | None = next(search)
+        while question is not None:
+            wire: AsyncWire | None = None
+            try:
+                wire = await question.address.open_async(question.seconds)
+                [answer] = await wire.exchange(question.packed, 1, question.seconds)
+            except LOST as error:
+                answer = error
+            except BaseException:
+                if wire is not None:
+                    wire.close()
+                raise
+            question = _following(search, answer, wire)
+        return cast("AsyncWire", wire)
+
+    def _search(self, seconds: float) -> Generator[_Question | None, Any, None]:
+        """Yields questions, is sent answers or what was raised; None: the connection of the last one is it."""
+        problems = []
+        for sentinel in tuple(self._sentinels):
+            found = yield _Question(sentinel.address, self._which, PATIENCE)
+            if isinstance(found, AuthenticationError):
+                found = yield _Question(sentinel.anonymous, self._which, PATIENCE)
+            if problem := self._not_found(found):
+                problems.append(f"{sentinel.anonymous.shown}: {problem}")
+                continue
+            primary = self._server(found[0].decode(), int(found[1]))
+            role = yield _Question(primary, _ROLE, seconds)
+            if isinstance(role, list) and role[0] == b"master":
+                self._sentinels.sort(key=lambda one: one is not sentinel)
+                yield None
+            problem = f"it is a {role[0].decode()}" if isinstance(role, list) else _text(role)
+            problems.append(f"{sentinel.anonymous.shown} names {primary.shown}: {problem}")
+        raise ConnectionError("; ".join(problems))
+
+    def _not_found(self, answer: Any) -> str:
+        if answer is None:
+            return f"knows no service {self._service!r}"
+        return "" if isinstance(answer, list) else _text(answer)
+
+
+def _following(search: Generator[_Question | None, Any, None], answer: Any, wire: Any) -> _Question | None:
+    """The next question; the connection of the last one is closed unless it is the one that was looked for."""
+    question = None
+    try:
+        question = search.send(answer)
+    except BaseException:
+        if wire is not None:
+            wire.close()
+        raise
+    if question is not None and wire is not None:
+        wire.close()
+    return question
+
+
+def _text(problem: Exception | ReplyError) -> str:
+    return str(problem).rstrip(".") or "no answer in time"
+
+
+def _packed(*words: str) -> bytes:
+    return cast("bytes", pack_command(cast("Any", words)))
+
+
+_ROLE = _packed("ROLE")
