@@ -17,10 +17,10 @@ import _signal  # type: ignore[import-not-found]
 import os
 import signal
 import time
-from typing import TYPE_CHECKING
 
 from . import run, wire
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from . import task
 

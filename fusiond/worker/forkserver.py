@@ -21,6 +21,7 @@ Standard library only, CPython 3.9 and later: it runs under the application's ow
 
 from __future__ import annotations
 
+import _socket
 import ctypes
 import gc
 import io
@@ -28,14 +29,18 @@ import json
 import os
 import select
 import signal
-import socket
+import struct
 import sys
-from typing import Any, Union
 
 from . import child, fresh, run, task, wire
 
-AnyChild = Union[child.Child, fresh.FreshChild]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Union
 
+    AnyChild = Union[child.Child, fresh.FreshChild]
+
+_INT = struct.Struct("i")
 # From <linux/prctl.h>.
 PR_SET_CHILD_SUBREAPER = 36
 #: bytes of a command, and descriptors, so forks, that come with one
@@ -53,7 +58,7 @@ def main(control: int, setup: dict[str, Any]) -> None:
         setup: group, directory, umask, fork, preload [task], table (of a TABLE frame).
     """
     _set_name(setup["group"])
-    sock = socket.socket(fileno=control)
+    sock = _socket.socket(fileno=control)
     os.set_inheritable(control, False)
     _set_streams(setup["fork"])
     if setup["umask"] is not None:
@@ -94,7 +99,7 @@ def rehearse(times: int = 20) -> None:
     body = wire.jobs_frame([wire.JobMessage(1, 1, b"", b"", b"", b"[[],{}]")])
     table: dict[str, Any] = {"tasks": {"": ["builtins.dict", 60.0, [], [], None]}, "max_jobs": None, "max_memory": None}
     tasks = task.Tasks(json.dumps(table).encode())
-    ours, theirs = socket.socketpair()
+    ours, theirs = _socket.socketpair()
     fd, nowhere = os.memfd_create("fusiond-rehearsal"), os.open(os.devnull, os.O_WRONLY)
     os.ftruncate(fd, wire.PAGE_BYTES)
     mapped = wire.Page(fd)
@@ -113,7 +118,7 @@ def rehearse(times: int = 20) -> None:
 class ForkServer:
     """The children of one group, by slot and by pid."""
 
-    def __init__(self, control: socket.socket, tasks: task.Tasks, fork: bool) -> None:
+    def __init__(self, control: _socket.socket, tasks: task.Tasks, fork: bool) -> None:
         self._control, self._tasks, self._fresh = control, tasks, fork
         self._ready: dict[int, AnyChild] = {}
         self._slots: dict[int, int] = {}
@@ -156,7 +161,7 @@ class ForkServer:
     def _command(self) -> bool:
         """Do what one packet asks; False: the dispatcher is gone."""
         try:
-            packet, fds, _flags, _address = socket.recv_fds(self._control, PACKET, AT_ONCE, socket.MSG_CMSG_CLOEXEC)
+            packet, fds = _receive(self._control)
         except ConnectionError:
             return False
         if not packet:
@@ -295,6 +300,13 @@ class ForkServer:
             self._control.send(text.encode())
         except OSError:
             pass  # the dispatcher is gone; its end of the socket says so next
+
+
+def _receive(control: _socket.socket) -> tuple[bytes, list[int]]:
+    """A packet, and descriptors that came with it. Not by the module socket: each child would have a copy of that."""
+    room = _socket.CMSG_LEN(AT_ONCE * _INT.size)
+    packet, messages, _flags, _address = control.recvmsg(PACKET, room, _socket.MSG_CMSG_CLOEXEC)
+    return packet, [fd for _, _, data in messages for (fd,) in _INT.iter_unpack(data)]
 
 
 def _set_streams(fresh: bool) -> None:

@@ -12,10 +12,10 @@ import os
 import signal
 import sys
 import time
-from typing import TYPE_CHECKING
 
 from . import run, wire
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from . import task
 

@@ -9,9 +9,12 @@ Standard library only, CPython 3.9 and later: it runs under the application's ow
 from __future__ import annotations
 
 import json
-from typing import Any, Callable
 
 from . import wire
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable
 
 #: characters; what is kept of a message and of a traceback (its end, where the error is)
 MAX_MESSAGE, MAX_TRACEBACK = 4096, 16384

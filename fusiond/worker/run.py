@@ -19,12 +19,26 @@ import signal
 import sys
 import time
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, Protocol
 
 from . import payload, task, wire
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
+    from typing import Any, Protocol
+
+    class Runner(Protocol):
+        """A child, as a run sees it."""
+
+        def begin(self, _id: bytes, soft: float, /) -> None:
+            """The function is about to be called; it has so many seconds."""
+
+        def end(self) -> None:
+            """The function has ended, however it did."""
+
+        def on_alarm(self) -> None:
+            """Runs between two byte codes of the task."""
+
 
 #: the child that this process is, once it serves
 serving: Runner | None = None
@@ -34,19 +48,6 @@ class SoftTimeout(BaseException):
     """The job's soft timeout is over: end, clean up, or be killed at the hard one."""
 
     __module__ = "fusiond"  # in a traceback the private package would only puzzle
-
-
-class Runner(Protocol):
-    """A child, as a run sees it."""
-
-    def begin(self, _id: bytes, soft: float, /) -> None:
-        """The function is about to be called; it has so many seconds."""
-
-    def end(self) -> None:
-        """The function has ended, however it did."""
-
-    def on_alarm(self) -> None:
-        """Runs between two byte codes of the task."""
 
 
 def run(runner: Runner, tasks: task.Tasks, job: tuple[int, int, bytes, bytes, bytes, bytes]) -> tuple[int, bool, bytes]:

@@ -13,10 +13,12 @@ import builtins
 import importlib
 import json
 import sys
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple
+from collections import namedtuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any, Callable
 
 
 class TaskError(Exception):
@@ -104,15 +106,10 @@ def _loaded(name: str) -> Any:
     return None
 
 
-class TaskRow(NamedTuple):
-    """What a child must know of a task."""
+class TaskRow(namedtuple("TaskRow", "run soft retry_on give_up_on pass_job")):
+    """What a child must know of a task: path, soft timeout in seconds, its policy's exception names, a keyword."""
 
-    run: str
-    #: s
-    soft: float
-    retry_on: tuple[str, ...]
-    give_up_on: tuple[str, ...]
-    pass_job: str | None
+    __slots__ = ()
 
 
 class Tasks:

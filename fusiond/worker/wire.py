@@ -22,8 +22,9 @@ from __future__ import annotations
 
 import mmap
 import struct
-from typing import TYPE_CHECKING, NamedTuple
+from collections import namedtuple
 
+TYPE_CHECKING = False  # of typing, which a fork server does without: half a megabyte that each child would copy
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -54,30 +55,26 @@ class WireError(Exception):
     """The peer does not keep to the protocol; nothing more that it says can be trusted."""
 
 
-class JobMessage(NamedTuple):
-    """One job on its way to a child."""
+class JobMessage(namedtuple("JobMessage", "serial attempt id task header args")):
+    """
+    One job on its way to a child.
 
-    serial: int
-    attempt: int
-    id: bytes
-    task: bytes
-    #: raw JSON of what only some jobs have (key, meta, timeout), or nothing
-    header: bytes
-    #: raw JSON, `[args, kwargs]` or an object that has both
-    args: bytes
+    id and task are bytes; header is raw JSON of what only some jobs have (key, meta, timeout), or nothing; args is raw
+    JSON, `[args, kwargs]` or an object that has both.
+    """
+
+    __slots__ = ()
 
 
-class OutcomeMessage(NamedTuple):
-    """How a job ended in its child: FINISHED, FAILED, or RETURNED when it was not begun."""
+class OutcomeMessage(namedtuple("OutcomeMessage", "serial kind retry duration payload")):
+    """
+    How a job ended in its child.
 
-    serial: int
-    kind: int
-    #: of a failure: whether the policy's exception names allow another attempt
-    retry: bool
-    #: s
-    duration: float
-    #: raw JSON: the result or the error
-    payload: bytes
+    kind is FINISHED, FAILED, or RETURNED when it was not begun; retry, of a failure, whether the policy's exception
+    names allow another attempt; duration in seconds; payload is raw JSON, the result or the error.
+    """
+
+    __slots__ = ()
 
 
 def frame(kind: bytes, body: bytes) -> bytes:
