@@ -56,6 +56,9 @@ def descendants(pid):
 class Running:
     """One daemon and its directory. Paths are short: a socket's may have 108 bytes."""
 
+    #: the Redis of every daemon whose file says `url: embedded`; None: each has its own
+    broker_url = None
+
     def __init__(self, command=REAL):
         self.command, self.verb = command, "run"
         self.directory = Path(tempfile.mkdtemp(prefix="fd-", dir="/tmp"))
@@ -63,6 +66,7 @@ class Running:
         self.app.mkdir()
         self.file, self.log = self.directory / "fusion.yaml", self.directory / "log"
         self.control = paths.control_socket(self.runtime)
+        self.url = self.broker_url or f"unix://{paths.redis_socket(self.runtime)}"
         self.process = None
         #: processes that are this daemon's own, found below it; nothing else is ever signalled at the end
         self.seen = set()
@@ -73,6 +77,8 @@ class Running:
 
     def write(self, body):
         """A new file, as an editor that renames writes it."""
+        if self.broker_url:
+            body = body.replace("{url: embedded}", f"{{url: '{self.broker_url}'}}")
         fresh = self.file.with_suffix(".tmp")
         fresh.write_text(self.head() + body)
         fresh.replace(self.file)
@@ -122,6 +128,11 @@ class Running:
 
     def names(self):
         return set(self.programs())
+
+    @property
+    def always(self):
+        """The programs that it runs whatever the file says."""
+        return {"scheduler"} if self.broker_url else {"redis", "scheduler"}
 
     def heard(self, name):
         """What a stand-in was told, oldest first."""

@@ -1,10 +1,10 @@
-"""A whole daemon for a story: supervisor, embedded Redis, scheduler, workers, and a small package of tasks."""
+"""A whole daemon for a story: supervisor, Redis, scheduler, workers, and a small package of tasks."""
 
 import pytest
 
-from fusiond import paths
 from fusiond.client import Client
 from fusiond.job import JobStatus
+from tests.replicas import RedisCluster
 from tests.running import Running, until
 
 TASKS = '''
@@ -49,7 +49,7 @@ class Story(Running):
         )
 
     def client(self):
-        return Client(f"unix://{paths.redis_socket(self.runtime)}")
+        return Client(self.url)
 
     def enqueue_notes(self, count, seconds=0.0):
         """So many jobs that leave a line for each run."""
@@ -75,6 +75,37 @@ class Story(Running):
         assert {job.status() for job in self.jobs} == {JobStatus.FINISHED}
         numbers = sorted(int(line.split()[0]) for line in self.runs.read_text().splitlines())
         assert numbers == list(range(len(self.jobs)))
+
+
+#: files and tests that kill, or name, the daemon's own Redis, so that they have no meaning with another
+OWN_REDIS = {
+    "test_dev.py", "test_redis_away.py", "test_redis_faults.py", "test_tour.py", "test_replicas.py",
+    "test_kill[wrapper]", "test_kill[redis]", "test_a_successor_finds_no_stray_and_starts_no_second_redis",
+    "test_no_job_comes_to_harm_in_a_storm", "test_kill_9_of_redis_loses_no_tick", "test_a_seeded_bug_is_found",
+}  # fmt: skip
+
+
+def pytest_addoption(parser):
+    parser.addoption("--broker", choices=["embedded", "cluster"], default="embedded", help="of the scenarios' daemons")
+
+
+@pytest.fixture(scope="session")
+def _cluster():
+    with RedisCluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture(autouse=True)
+def _broker(request, monkeypatch):
+    """With `--broker cluster` every daemon's Redis is a Cluster of this test process, empty for each test."""
+    if request.config.getoption("--broker", "embedded") == "embedded":
+        return
+    if OWN_REDIS & {request.node.path.name, request.node.name, request.node.originalname}:
+        pytest.skip("about the daemon's own Redis")
+    cluster = request.getfixturevalue("_cluster")
+    for node in cluster.primaries():
+        node.do("FLUSHALL")
+    monkeypatch.setattr(Running, "broker_url", cluster.url)
 
 
 @pytest.fixture

@@ -54,7 +54,7 @@ def test_a_release_is_switched_under_load(daemon, isolation):
     gate.touch()
     assert held.result(timeout=30) == 41
     daemon.assert_each_ran_once()
-    until(lambda: daemon.names() == {"redis", "scheduler", "worker:main@2"}, daemon.names)
+    until(lambda: daemon.names() == {*daemon.always, "worker:main@2"}, daemon.names)
 
 
 def test_code_that_does_not_load_is_refused(daemon):
@@ -80,7 +80,7 @@ def test_the_named_groups_alone_are_replaced(daemon):
     done = reload_code(daemon, "side", "other")
     assert (done.status, "2 replaced" in done.out) == (0, True), done
     assert daemon.pid("worker:main@1") == before["worker:main@1"]["pid"]
-    until(lambda: {"worker:main@1", "worker:side@2", "worker:other@2"} == daemon.names() - {"redis", "scheduler"})
+    until(lambda: {"worker:main@1", "worker:side@2", "worker:other@2"} == daemon.names() - daemon.always)
     done = reload_code(daemon, "sid")
     assert (done.status, "no group 'sid'; there are main, other, side" in done.out) == (1, True), done
 

@@ -31,7 +31,7 @@ class Cron:
         self.daemon, self.broker = running, Broker()
 
     def run(self, verb):
-        with connect(model.Broker(), self.daemon.runtime) as connection:
+        with connect(model.Broker(url=self.daemon.url), self.daemon.runtime) as connection:
             return connection.run(verb)
 
     def finished(self, entry="each"):
@@ -160,7 +160,7 @@ cron:
     every: 1s
     args: ["http://127.0.0.1:{server.server_port}/", {{n: 1}}]
     kwargs: {{secret_env: HOOK_SECRET, allow_private: true}}
-workers: {{main: {{queues: [default], environment: {{HOOK_SECRET: s3cret}}}}}}
+workers: {{main: {{queues: [default], environment: {{HOOK_SECRET: s3cret, FUSION_WEBHOOK_HOSTS: 127.0.0.1}}}}}}
 """)
         jobs = cron.wait_for(1) and cron.finished()
         server.shutdown()

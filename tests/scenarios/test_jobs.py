@@ -65,7 +65,7 @@ def start(redis_server):
     running = []
 
     def start(**options):
-        running.append(Daemon(redis_server.url, **options))
+        running.append(Daemon(Running.broker_url or redis_server.url, **options))
         return running[-1]
 
     yield start

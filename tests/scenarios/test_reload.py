@@ -82,7 +82,7 @@ def test_there_and_back_while_draining(daemon):
     daemon.let_go("b")
     assert (first.result(timeout=30), second.result(timeout=30)) == ("red", "blue")
     assert daemon.client().enqueue("colour").result(timeout=30) == "red"
-    until(lambda: daemon.names() == {"redis", "scheduler", "worker:main@3"}, daemon.names)
+    until(lambda: daemon.names() == {*daemon.always, "worker:main@3"}, daemon.names)
 
 
 def test_an_invalid_file_and_a_task_that_does_not_import_change_nothing(daemon):
