@@ -42,10 +42,11 @@ def read_tree(path: Path, environ: Mapping[str, str], data: bytes | None = None)
         data: the file's bytes where they did not come from `path`: standard input.
     """
     problems: list[Problem] = []
-    main = _read(path, environ, problems, data)
+    stats: dict[Path, os.stat_result] = {}
+    main = _read(path, environ, problems, stats, data)
     files = [Path(os.path.abspath(path))] if data is None else []  # noqa: PTH100 - resolve() would follow symlinks
     if main is None:
-        return Tree(None, (), tuple(problems), tuple(files))
+        return Tree(None, (), tuple(problems), tuple(files), stats=stats)
     roots = [main]
     total, whole = main.size, True
     for included in _included(main, path, problems):
@@ -55,7 +56,7 @@ def read_tree(path: Path, environ: Mapping[str, str], data: bytes | None = None)
             problems.append(place.error("too-many-values", message, "remove some of the files"))
             break
         files.append(Path(os.path.abspath(included)))  # noqa: PTH100
-        dropped_in = _read(included, environ, problems)
+        dropped_in = _read(included, environ, problems, stats)
         if dropped_in is not None:
             problems.extend(_nested(dropped_in))
             roots.append(dropped_in)
@@ -65,14 +66,22 @@ def read_tree(path: Path, environ: Mapping[str, str], data: bytes | None = None)
     patterns = (pattern for item, pattern in _patterns(main, path) if glob.has_magic(str(item.value)))
     globs = tuple(os.path.abspath(pattern) for pattern in patterns)  # noqa: PTH100
     unread = any(problem.code in _UNREAD for problem in problems)
-    return Tree(root, tuple(roots), tuple(problems), tuple(files), globs, is_whole=whole and not unread)
+    whole = whole and not unread
+    return Tree(root, tuple(roots), tuple(problems), tuple(files), globs, is_whole=whole, stats=stats)
 
 
-def _read(path: Path, environ: Mapping[str, str], problems: list[Problem], data: bytes | None = None) -> Node | None:
+def _read(
+    path: Path,
+    environ: Mapping[str, str],
+    problems: list[Problem],
+    stats: dict[Path, os.stat_result],
+    data: bytes | None = None,
+) -> Node | None:
+    place = Path(os.path.abspath(path))  # noqa: PTH100
     try:
-        content = _bytes(path) if data is None else data
-        directory = Path(os.path.abspath(path)).parent  # noqa: PTH100
-        root, found = compose(source_of(str(path), directory, content), environ)
+        if data is None:
+            data, stats[place] = _bytes(path)
+        root, found = compose(source_of(str(path), place.parent, data), environ)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         remedy = "check the path" if isinstance(error, FileNotFoundError) else "make it readable for this user"
@@ -85,12 +94,17 @@ def _read(path: Path, environ: Mapping[str, str], problems: list[Problem], data:
     return root
 
 
-def _bytes(path: Path) -> bytes:
-    """At most one byte more than is allowed: whatever the path is, it cannot fill the memory."""
+def _bytes(path: Path) -> tuple[bytes, os.stat_result]:
+    """
+    What was read, and of what: by the descriptor, since the path may lead elsewhere a moment later.
+
+    At most one byte more than is allowed: whatever the path is, it cannot fill the memory.
+    """
     with path.open("rb") as file:
-        if stat.S_ISDIR(os.fstat(file.fileno()).st_mode):
+        found = os.fstat(file.fileno())
+        if stat.S_ISDIR(found.st_mode):
             raise IsADirectoryError(21, "it is a directory")
-        return file.read(MAX_BYTES + 1)
+        return file.read(MAX_BYTES + 1), found
 
 
 def _included(main: Node, path: Path, problems: list[Problem]) -> Iterator[Path]:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from fusiond.config.problems import Problem, Severity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    import os
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
 #: characters of a line that a problem carries along
@@ -141,6 +142,8 @@ class Tree:
     globs: tuple[str, ...] = ()
     #: every file could be read, so that a name which is not here is nowhere
     is_whole: bool = False
+    #: owner and mode of each file that was read, as of when it was
+    stats: Mapping[Path, os.stat_result] = field(default_factory=dict)
 
     def untold(self, problems: Iterable[Problem]) -> Iterator[Problem]:
         """Those about other places than what reading has complained of: one mistake is one problem."""
