@@ -215,10 +215,20 @@ def make_private(directory: Path, *, open_to_others: bool = False) -> None:
                     " remove it, or set state_directory and runtime_directory"
                 )
         directory.chmod(0o711 if open_to_others else 0o700)
+        _refuse_planted(directory)
     except OSError as error:
         raise FusionError(
             f"{directory}: {error.strerror}; make it writable, or set state_directory and runtime_directory"
         ) from error
+
+
+def _refuse_planted(directory: Path) -> None:
+    """It may have been open to others before: what they have laid into it would be read as what we wrote."""
+    for entry in directory.iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            owner = entry.lstat().st_uid
+            if owner not in (os.geteuid(), 0):
+                raise FusionError(f"{entry} belongs to user {owner}: the daemon would take it for its own; remove it")
 
 
 @contextlib.contextmanager
