@@ -54,6 +54,12 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
 
+@pytest.fixture(autouse=True)
+def _operator(monkeypatch):
+    """An operator who allows each host, this machine included where a job asks for it."""
+    monkeypatch.setenv("FUSION_WEBHOOK_HOSTS", "*")
+
+
 @pytest.fixture
 def receiver():
     server = Receiver()
@@ -233,6 +239,16 @@ def test_one_private_address_among_public_ones_is_enough_to_refuse(monkeypatch):
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
     with pytest.raises(WebhookRefused, match=r"10\.0\.0\.1"):
         webhook("http://both.test/", 1)
+
+
+def test_a_job_cannot_allow_itself_what_is_not_public(receiver, monkeypatch):
+    """Without a word of the operator's `allow_private` counts for nothing: its arguments are the enqueuer's."""
+    monkeypatch.delenv("FUSION_WEBHOOK_HOSTS")
+    with pytest.raises(WebhookRefused, match="not a public address"):
+        webhook(receiver.url, 1, allow_private=True)
+    monkeypatch.setenv("FUSION_WEBHOOK_HOSTS", "127.0.0.1")
+    assert webhook(receiver.url, 1, allow_private=True)["status"] == 200
+    assert len(receiver.requests) == 1
 
 
 @pytest.mark.parametrize("by", ["argument", "operator"])

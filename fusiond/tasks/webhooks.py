@@ -81,7 +81,8 @@ def webhook(
         timeout: seconds for each step: connection, request, response.
         secret_file: signs with the content of this file; `whsec_…` is base64, as standardwebhooks.com has it.
         secret_env: signs with this environment variable.
-        allow_private: also call addresses that are not public: private, loopback, link-local.
+        allow_private: also call addresses that are not public: private, loopback, link-local. It counts only where
+            FUSION_WEBHOOK_HOSTS names the host: a job cannot allow itself what its operator has not.
         allow_hosts: patterns such as `*.example.com`; the host must match one.
         job: given by `pass_job: job`; its id goes along, so that the receiver knows a repetition.
 
@@ -99,7 +100,8 @@ def webhook(
     content = b"" if body is None else json.dumps(body, ensure_ascii=False).encode()
     sent = _headers(headers or {}, content) | _identity(job, content, _secret(secret_file, secret_env))
     request = _Request(method.upper(), content, sent)
-    return _judged(target, *_exchange(target, _resolve(target, allow_private=allow_private), request, timeout))
+    addresses = _resolve(target, allow_private=allow_private and HOSTS in os.environ)
+    return _judged(target, *_exchange(target, addresses, request, timeout))
 
 
 # --- what is asked
@@ -189,7 +191,10 @@ def _resolve(target: _Target, *, allow_private: bool) -> list[str]:
     addresses = [str(info[4][0]) for info in found]
     for address in addresses:
         if not allow_private and not is_public(address):
-            raise WebhookRefused(f"{target.host} is at {address}, which is not a public address; see allow_private")
+            raise WebhookRefused(
+                f"{target.host} is at {address}, which is not a public address;"
+                f" name it in {HOSTS} of the group's environment, and give allow_private"
+            )
     return addresses
 
 
