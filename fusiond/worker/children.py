@@ -229,10 +229,13 @@ def _wait(done: Callable[[], bool], deadline: float) -> None:
 
 
 def _no_children() -> bool:
-    """Kill each child, its group first, and reap what is dead; whether none is left."""
+    """Kill each child, its group first, and reap what is dead; whether none is left, as far as can be told."""
     pid = os.getpid()
-    with open(f"/proc/{pid}/task/{pid}/children") as file:  # noqa: PTH123
-        children = [int(word) for word in file.read().split()]
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children") as file:  # noqa: PTH123
+            children = [int(word) for word in file.read().split()]
+    except OSError:  # no descriptor is left
+        return False
     for child in children:
         for kill in (os.killpg, os.kill):
             try:

@@ -202,6 +202,8 @@ class ForkServer:
                 if pid == 0:
                     self._become_child(self._ready[slot], sock, socks)
             pids.append(pid)
+        for slot in slots[len(socks) :]:
+            self._say(f"unforked {slot} no descriptor was left for its socket")
         for slot, sock, pid in zip(slots, socks, pids):
             os.close(sock)
             if pid:

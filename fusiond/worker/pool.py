@@ -215,14 +215,18 @@ class Pool:
             return
         if not self._server or not self._server_ready or self.ending:
             return
-        theirs = slot.connect()
+        try:
+            theirs = slot.connect()
+        except OSError as error:
+            self.on_unforked(slot.number, error.strerror)
+            return
         slot.table, slot.forked = self._table, time.monotonic()
         self._server.fork(slot.number, theirs)
         self._loop.add_reader(slot.fileno(), self._hear, slot)
         self._host.on_room()
 
     def on_unforked(self, number: int, reason: str) -> None:
-        """No process was to be had; try again, later each time."""
+        """No process, or no socket for it, was to be had; try again, later each time."""
         slot = self.slots[number]
         log.warning("group '%s': no child can be forked (%s); trying again", self.group.name, reason)
         back = [attempt for serial in list(slot.outstanding) if (attempt := slot.end(serial))]
