@@ -201,15 +201,22 @@ class Sentinels(Servers):
         peers = (int(state[b"num-slaves"]), int(state[b"num-other-sentinels"]))
         return int(state[b"port"]) == primary.port and state[b"flags"] == b"master" and peers == (replicas, 2)
 
-    def fail_over(self):
-        """Kill the primary and wait for another; the dead one comes back as a replica. Returns seconds without one."""
+    def fail_over(self, *, stop=False):
+        """Kill the primary, or stop it, and wait for another; it comes back as a replica. Seconds without one."""
         old = self.primary()
         began = time.monotonic()
-        old.kill()
+        if stop:
+            old.process.send_signal(signal.SIGSTOP)
+        else:
+            old.kill()
         until(lambda: self.primary() is not old and self._is_primary(self.primary()))
         took = time.monotonic() - began
         # A Sentinel would take some ten seconds to make it one.
-        old.start("--replicaof", f"127.0.0.1 {self.primary().port}")
+        if stop:
+            old.process.send_signal(signal.SIGCONT)
+            old.do("REPLICAOF", "127.0.0.1", self.primary().port)
+        else:
+            old.start("--replicaof", f"127.0.0.1 {self.primary().port}")
         until(self.settled, "the old primary is no replica yet")
         return took
 

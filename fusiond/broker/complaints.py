@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 # Not the one to be asked, or not yet: another connection may lead to one that is.
-_ELSEWHERE = ("READONLY", "LOADING", "MASTERDOWN")
+_ELSEWHERE = ("READONLY", "LOADING", "MASTERDOWN", "UNBLOCKED")
 # A server in one of these states will, or may, do what was asked a little later.
 _PASSING = (*_ELSEWHERE, "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "MISCONF", "BUSY")
 
