@@ -132,6 +132,65 @@ def test_a_suspended_queue_gives_nothing_and_takes_everything(run, broker, enque
     assert len(claim()[1]) == 1
 
 
+def test_all_queues_means_those_still_to_come(run, broker):
+    """One that is declared later is suspended as the others, once; all are resumed, and the next is not suspended."""
+    run(broker.declare(["a", "b"]))
+    assert run(broker.suspend_all(on=True)) == {"a": True, "b": True}
+    run(broker.declare(["a", "q"]))
+    assert run(broker.counts("q")).suspended_by_operator
+    run(broker.suspend("q", by="operator", on=False))
+    run(broker.declare(["q"]))
+    assert not run(broker.counts("q")).suspended_by_operator
+    run(broker.suspend("b", by="file", on=True))
+    assert run(broker.suspend_all(on=False)) == {"a": False, "b": True, "q": False}
+    run(broker.declare(["c"]))
+    assert not run(broker.counts("c")).suspended_by_operator
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_whatever_is_done_between_two_steps_of_a_declaration_all_are_alike(run, broker, on):
+    """An operator who suspends or resumes all while a queue is being declared finds it as the others afterwards."""
+    steps = 0
+    while True:
+        run(plain(as_is, "FLUSHALL"))
+        run(broker.declare(["old"]))
+        run(broker.suspend_all(on=not on))
+        if not interrupted(run, broker.declare(["new"]), steps, broker.suspend_all(on=on)):
+            break
+        assert [run(broker.counts(name)).suspended_by_operator for name in ("old", "new")] == [on, on], steps
+        steps += 1
+    assert steps >= 2
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_whatever_is_declared_between_two_steps_of_an_operator_all_are_alike(run, broker, on):
+    """The same the other way round."""
+    steps = 0
+    while True:
+        run(plain(as_is, "FLUSHALL"))
+        run(broker.declare(["old"]))
+        run(broker.suspend_all(on=not on))
+        if not interrupted(run, broker.suspend_all(on=on), steps, broker.declare(["new"])):
+            break
+        assert [run(broker.counts(name)).suspended_by_operator for name in ("old", "new")] == [on, on], steps
+        steps += 1
+    assert steps >= 2
+
+
+def interrupted(run, plan, steps, other):
+    """Run a plan, and after so many of its steps the whole of another; False: it has not so many steps."""
+    done, reply = 0, None
+    try:
+        while True:
+            step = plan.send(reply)
+            if done == steps:
+                run(other)
+            reply = [run(call) for call in step] if isinstance(step, list) else run(step)
+            done += 1
+    except StopIteration:
+        return done > steps
+
+
 # Cron
 
 

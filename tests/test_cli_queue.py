@@ -46,6 +46,18 @@ def test_all_is_every_queue(desk):
     ]
 
 
+def test_all_is_queues_still_to_come_too(desk):
+    """One that a file adds later is suspended, until all are resumed."""
+    assert desk.fusiond("suspend", "--all").out.splitlines()[-1] == "queues still to come: suspended"
+    desk.run(desk.verbs.declare(["later"]))
+    assert desk.run(desk.verbs.counts("later")).suspended_by_operator
+    assert desk.fusiond("resume", "--all").out.splitlines() == [
+        "default: resumed", "later: resumed", "reports: resumed", "queues still to come: resumed",
+    ]  # fmt: skip
+    desk.run(desk.verbs.declare(["last"]))
+    assert not desk.run(desk.verbs.counts("last")).suspended_by_operator
+
+
 @pytest.mark.parametrize("words", [[], ["default", "--all"]])
 def test_which_queue_must_be_said(desk, words):
     """Neither nothing nor both: status 2."""

@@ -2,7 +2,7 @@
 The broker: one method per verb, none does I/O; what a method returns, a connection runs.
 
     jobs.py       enqueue · claim · renew · settle
-    steering.py   cancel · requeue · requeue_all · suspend · configure · declare · sweep
+    steering.py   cancel · requeue · requeue_all · suspend · suspend_all · configure · declare · sweep
                   tick · cron_state · suspend_cron
     looking.py    job · jobs · outcome · counts · queues · broken
     fsck.py       check · inspect · inspect_keys · mend · mend_keys

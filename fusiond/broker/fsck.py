@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from fusiond.broker.call import Call, Plan, as_is, nothing, plain, scripted
 from fusiond.broker.keys import is_name
+from fusiond.broker.steering import declaration
 from fusiond.job import JobStatus
 
 if TYPE_CHECKING:
@@ -178,10 +179,12 @@ class Fsck:
             seen |= {name.partition(b"}")[0] for name in names}
         known = yield plain(as_is, "SMEMBERS", keys.queues)
         head = f"{keys.namespace}:{{"
-        queues = {name.decode(errors="replace").removeprefix(head) for name in seen} - {name.decode() for name in known}
+        queues = {name.decode(errors="replace").removeprefix(head) for name in seen} - {
+            name.decode(errors="replace") for name in known
+        }
         strays = sorted(filter(is_name, queues))
         if strays and self._repair:
-            yield plain(nothing, "SADD", keys.queues, *strays)
+            yield from declaration(keys, strays)
         for queue in strays:
             self._tell(Finding(queue, "", "undeclared", "", outcome="repaired" if self._repair else "found"))
         return strays

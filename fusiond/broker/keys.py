@@ -21,7 +21,7 @@ Every key: the data model.
     ns:workers          SET     names of workers
     ns:worker:<name>    HASH    what a worker says about itself; with a TTL
     ns:catalog          HASH    daemon -> "<stale from, ms> <generation> <hash>\n<JSON>"
-    ns:meta             HASH    layout, generation, generation:<hash>
+    ns:meta             HASH    layout, generation, generation:<hash>, suspended: so is each queue that is new
 
 `{q}`, the queue's name in braces, is the hash tag of Redis Cluster: all that one verb touches is in one slot.
 

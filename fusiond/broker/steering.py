@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from fusiond.broker.call import Call, Plan, Word, as_is, nothing, plain, scripted
 from fusiond.broker.jobs import new_job_words
+from fusiond.broker.keys import is_name
 from fusiond.broker.records import CronState, NewJob, Swept
 
 if TYPE_CHECKING:
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 CANCELED_KEPT = 86_400_000
 #: keys that one sweep looks at
 SCANNED = 500
+
+#: field of ns:meta: queues still to come are suspended
+_MARK = "suspended"
 
 Canceled = Literal["canceled", "asked", "ended", "missing"]
 Ticked = Literal["enqueued", "skipped", "taken", "suspended"]
@@ -46,7 +50,15 @@ class SteeringVerbs:
 
     def suspend(self, queue: str, *, by: Literal["operator", "file"], on: bool) -> Call[bool]:
         """Have nothing claimed from the queue, or let it go on; whether it is suspended now, by either of the two."""
-        return scripted("suspend", self.keys.root(queue), (by, int(on)), bool)
+        return suspension(self.keys, queue, by=by, on=on)
+
+    def suspend_all(self, *, on: bool) -> Plan[dict[str, bool]]:
+        """As `suspend` by the operator, of all queues and of those still to come; each queue with whether it is now."""
+        # the mark before the list: whoever declares a queue between the two reads the mark after it is in the list
+        yield mark(self.keys, on=on)
+        names: list[str] = yield plain(_names, "SMEMBERS", self.keys.queues)
+        now = yield [suspension(self.keys, name, by="operator", on=on) for name in names]
+        return dict(zip(names, now, strict=True))
 
     def configure(
         self, queue: str, *, max_length: int | None, tasks: Mapping[str, tuple[int, int | None]]
@@ -64,9 +76,9 @@ class SteeringVerbs:
             words += (task, f"{priority} {'' if expires is None else expires}")
         return scripted("configure", self.keys.root(queue), words, nothing)
 
-    def declare(self, queues: Iterable[str]) -> Call[None]:
-        """Add names to the list of all queues, which may hold them already."""
-        return plain(nothing, "SADD", self.keys.queues, *queues)
+    def declare(self, queues: Iterable[str]) -> Plan[None]:
+        """Add names to the list of all queues, which may hold them already; a new one obeys `suspend_all`."""
+        return declaration(self.keys, list(queues))
 
     def tick(
         self, queue: str, entry: str, due_ms: int, job: NewJob | None, overlap: Literal["skip", "allow"]
@@ -119,6 +131,41 @@ class SteeringVerbs:
             return int(reply[0]), [key[len(head) :] for key in reply[1]]
 
         return plain(ids, "SCAN", cursor, "MATCH", head + b"*", "COUNT", SCANNED)
+
+
+def suspension(keys: Keys, queue: str, *, by: Literal["operator", "file"], on: bool) -> Call[bool]:
+    """See `SteeringVerbs.suspend`."""
+    return scripted("suspend", keys.root(queue), (by, int(on)), bool)
+
+
+def mark(keys: Keys, *, on: bool) -> Call[None]:
+    """Whether queues still to come are suspended by the operator."""
+    return plain(nothing, "HSET", keys.meta, _MARK, 1) if on else plain(nothing, "HDEL", keys.meta, _MARK)
+
+
+def declaration(keys: Keys, queues: list[str]) -> Plan[None]:
+    """See `SteeringVerbs.declare`."""
+    if not queues:
+        return
+    listed, wanted = yield [
+        plain(as_is, "SMISMEMBER", keys.queues, *queues),
+        plain(bool, "HEXISTS", keys.meta, _MARK),
+    ]
+    new = [name for name, there in zip(queues, listed, strict=True) if not there]
+    suspended = False
+    while new:
+        # before they are listed, so that none is claimed from unsuspended once it is known
+        if wanted != suspended:
+            yield [suspension(keys, name, by="operator", on=wanted) for name in new]
+            suspended = wanted
+        _, wanted = yield [plain(nothing, "SADD", keys.queues, *new), plain(bool, "HEXISTS", keys.meta, _MARK)]
+        if wanted == suspended:
+            return  # who changes the mark from now on finds them in the list
+
+
+def _names(reply: Iterable[bytes]) -> list[str]:
+    names = (name.decode(errors="replace") for name in reply)
+    return sorted(name for name in names if is_name(name))
 
 
 def _word(reply: bytes) -> Any:

@@ -30,7 +30,7 @@ def register(subparsers: Any) -> None:
     resume.set_defaults(handler=_suspend, on=False)
     for each in (suspend, resume):
         each.add_argument("queues", nargs="*", metavar="QUEUE")
-        each.add_argument("--all", action="store_true", help="every queue that there is")
+        each.add_argument("--all", action="store_true", help="every queue, and those still to come")
     for each in (listing, suspend, resume):
         source.add_broker_options(each)
         source.add_json_option(each)
@@ -50,13 +50,19 @@ def _suspend(options: argparse.Namespace) -> int:
     if options.all == bool(options.queues):
         raise UsageError("name queues, or give --all")
     with source.broker(options) as desk:
-        names = desk.queues(*options.queues)
-        now = desk.run_all([desk.verbs.suspend(name, by="operator", on=options.on) for name in names])
+        if options.all:
+            now = desk.run(desk.verbs.suspend_all(on=options.on))
+        else:
+            names = desk.queues(*options.queues)
+            calls = [desk.verbs.suspend(name, by="operator", on=options.on) for name in names]
+            now = dict(zip(names, desk.run_all(calls), strict=True))
     if options.json:
-        print_json([{"queue": name, "suspended": suspended} for name, suspended in zip(names, now, strict=True)])
+        print_json([{"queue": name, "suspended": suspended} for name, suspended in now.items()])
         return OK
-    for name, suspended in zip(names, now, strict=True):
+    for name, suspended in now.items():
         print(f"{name}: {outcome(on=options.on, suspended=suspended)}")
+    if options.all:
+        print(f"queues still to come: {outcome(on=options.on, suspended=options.on)}")
     return OK
 
 

@@ -30,8 +30,8 @@ def catalogue(broker: Broker, snapshot: Snapshot, host: str) -> Plan[int]:
 
 
 def configuration(broker: Broker, config: Config) -> list[Call[Any]]:
-    """Write each queue's settings."""
-    calls: list[Call[Any]] = [broker.declare(config.queues)]
+    """Write each queue's settings; the queues are declared before."""
+    calls: list[Call[Any]] = []
     for name, queue in config.queues.items():
         tasks = {task.name: (task.priority, _ms(task.expires)) for task in config.tasks.values() if task.queue == name}
         calls.append(broker.configure(name, max_length=queue.max_length, tasks=tasks))

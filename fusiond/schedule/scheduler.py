@@ -159,11 +159,20 @@ class Scheduler:
 
     async def _configure(self, snapshot: Snapshot) -> None:
         await self._connection.check()
+        await self._list(snapshot)
         for reply in await self._connection.run_many(declaring.configuration(self._broker, snapshot.config)):
             if isinstance(reply, BrokerUnavailable):
                 raise reply
             if isinstance(reply, BrokerError):
                 log.error("a queue's settings did not reach Redis: %s", reply)
+
+    async def _list(self, snapshot: Snapshot) -> None:
+        try:
+            await self._connection.run(self._broker.declare(snapshot.config.queues))
+        except BrokerUnavailable:
+            raise
+        except BrokerError as error:  # at maxmemory, say: those that are listed go on
+            log.error("the list of queues did not reach Redis: %s", error)  # noqa: TRY400 - one sentence
 
     async def _declare(self, snapshot: Snapshot) -> None:
         try:
