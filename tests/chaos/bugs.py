@@ -1,60 +1,299 @@
 """
 Seeded bugs: what the code would be without one of its rules. Each must be found by the verdict.
 
-A harness that cannot fail proves nothing. The producer does not run the copy, so that no bug of enqueue is among these.
+A harness that cannot fail proves nothing. A bug comes with what brings it out: the load and the faults under which the
+right code is faultless and the wrong one is not, in seconds.
 """
 
+from typing import NamedTuple
+
+from tests.chaos.faults import AMBUSH, AT_TICK, CUT, SNARE, TERM, WHOLE_GROUP
+from tests.chaos.load import Mix
 from tests.chaos.package import Edit
-from tests.chaos.plant import REDIS
+from tests.chaos.plant import CHILD, DISPATCHER, REDIS, SERVER, SUPERVISOR
+from tests.chaos.trial import Plan
 
-_CLAIM, _SETTLE = "broker/lua/claim.lua", "broker/lua/settle.lua"
+#: s; what does not come to rest within it never will
+_PEACE = 12.0
+_MIX = Mix(short=0.4, long=0.03, delayed=0.1, flawed=0.04, canceled=0.05, inbox=0.2, uneven=0.03, bunch=20)
+_LASTING = _MIX._replace(short=0.1, long=0.06, long_seconds=4.0)
+#: six jobs, all longer than what befalls them
+_FEW = Mix(short=0.0, long=1.0, long_seconds=9.0, delayed=0.0, bunch=6)
 
-#: bugs that hide where anything else may explain a second run: the one kind of process that is killed for them, rarely
-QUIET = {"outcomes that Redis' absence drops": REDIS}
-BUGS = {
-    "no renewal": [Edit("worker/leases.py", "await self.renew_once()", "pass")],
-    "no fence": [Edit(_SETTLE, "if h[1] ~= token then", "if not h[1] then")],
-    "rescue of the living": [
-        Edit(_CLAIM, "if expiry and expiry <= now then", "if expiry then"),
-        Edit(_CLAIM, "STARTED, '-inf', now, 'LIMIT'", "STARTED, '-inf', '+inf', 'LIMIT'"),
-    ],
-    "no rescue": [Edit(_CLAIM, "if expiry and expiry <= now then", "if false then")],
-    "a rescue that drops": [Edit(_CLAIM, "ready[#ready + 1], ready[#ready + 2] = h[1], id\n", "\n")],
-    "a retry that drops": [
-        Edit(_SETTLE, "later_on[#later_on + 1], later_on[#later_on + 2] = now + delay, id\nend", "end")
-    ],
-    "a lease that a settle leaves": [Edit(_SETTLE, "many('ZREM', STARTED, gone)", "")],
-    "settled before it runs": [
-        Edit(
-            "worker/dispatcher.py",
-            "        elif self._knows(attempt):\n            self._pending.append(attempt)\n",
-            "        elif self._knows(attempt):\n            self._pending.append(attempt)\n"
-            '            self._settle(attempt, Outcome(attempt.id, attempt.token, "finished", 3600000, 0, b"null"))\n',
-        )
-    ],
-    "a crash that is a success": [
-        Edit(
-            "worker/outcomes.py",
-            "    wait = retry.after_crash(",
-            '    return Outcome(attempt.id, attempt.token, "finished", ms(task.result_ttl), 0, b"null")\n'
-            "    wait = retry.after_crash(",
-        )
-    ],
-    "outcomes that Redis' absence drops": [
-        Edit("worker/dispatcher.py", "request = self._unanswered or self._request()", "request = self._request()")
-    ],
-    "a job that was taken back and begins": [
-        Edit("worker/wire.py", "return now_ns < words[_FIRST + serial % RING]", "return True")
-    ],
-    "a job that is handed out twice": [
-        Edit(
-            "worker/dispatcher.py",
-            "        elif self._knows(attempt):\n            self._pending.append(attempt)\n",
-            "        elif self._knows(attempt):\n            self._pending.extend([attempt] * 2)\n",
-        )
-    ],
-    "no file behind Redis": [Edit("broker/embedded.py", '"--appendonly", "yes"', '"--appendonly", "no"')],
-    "a daemon whose programs outlive it": [
-        Edit("worker/group.py", 'log.error("the supervisor is gone; stopping at once")', "return")
-    ],
+
+def _plan(faults, weights=None, *, jobs=360, seconds=6.0, stops=0.0, **more):
+    return Plan(
+        jobs, seconds, faults, stops, **({"weights": weights, "mix": _MIX, "peace": _PEACE, "every": False} | more)
+    )
+
+
+#: name → what is done; the right code stands all of them
+PLANS = {
+    "no faults": _plan(0),
+    "children killed": _plan(60, {CHILD: 1, SNARE: 1}, processes=4),
+    "fork servers killed": _plan(6, {SERVER: 1}, mix=_LASTING, jobs=200),
+    "dispatchers told to end": _plan(6, {TERM: 1}, mix=_LASTING, jobs=200),
+    "dispatchers killed": _plan(10, {DISPATCHER: 1}, mix=_LASTING, jobs=200),
+    "dispatchers killed as they claim": _plan(16, {AMBUSH: 1}, mix=_MIX._replace(short=0.9, long=0.0, flawed=0.0)),
+    "a dispatcher stopped": _plan(2, {DISPATCHER: 1}, stops=1.0, pauses=(4.0,), seconds=10.0, jobs=400, every=True),
+    "a dispatcher of long jobs stopped": _plan(
+        1, {DISPATCHER: 1}, stops=1.0, pauses=(3.4,), seconds=2.0, jobs=6, mix=_FEW, processes=4, peace=25.0, every=True
+    ),
+    "a group stopped": _plan(2, {WHOLE_GROUP: 1}, jobs=60, seconds=6.0, mix=_MIX._replace(flood=800, bunch=10)),
+    "connections cut": _plan(24, {CUT: 1}, mix=_MIX._replace(bunch=30, inbox=0.7, short=0.2)),
+    "a producer's connection cut": _plan(30, {CUT: 1}, jobs=600, mix=Mix(short=0.0, long=0.0, delayed=0.0, bunch=1)),
+    "Redis killed": _plan(4, {REDIS: 1}, seconds=8.0),
+    "the supervisor killed": _plan(2, {SUPERVISOR: 1}, seconds=8.0, jobs=160, mix=_LASTING),
+    "the scheduler killed as it ticks": _plan(8, {AT_TICK: 1}, seconds=8.0, jobs=80, entries=40),
 }
+
+
+class Bug(NamedTuple):
+    """One mistake."""
+
+    #: whose code it is in
+    where: str
+    #: what the code does then, in a sentence
+    what: str
+    #: the name in PLANS
+    plan: str
+    edits: list
+
+
+_CLAIM, _SETTLE, _RENEW = "broker/lua/claim.lua", "broker/lua/settle.lua", "broker/lua/renew.lua"
+_DISPATCHER, _EXCHANGE, _POOL = "worker/dispatcher.py", "worker/exchange.py", "worker/pool.py"
+_TICKING = "schedule/ticking.py"
+_TAKE = "        elif self._knows(attempt):\n            self._pending.append(attempt)\n"
+_READY = "  many('ZADD', QUEUE, ready)\n"
+_RUN = "        kind, retry, payload = run.run(self, self._tasks, job)\n"
+_REQUEST = "        request = self._unanswered or self._request(shares)\n"
+
+BUGS = {
+    "no fence": Bug(
+        "settle", "takes an outcome under whatever token", "a dispatcher stopped",
+        [Edit(_SETTLE, "if h[1] ~= token then", "if not h[1] then")],
+    ),
+    "a lease that a settle leaves": Bug(
+        "settle", "leaves the ended job among the started", "no faults",
+        [Edit(_SETTLE, "many('ZREM', STARTED, gone)", "")],
+    ),
+    "a retry that drops": Bug(
+        "settle", "puts a crashed job nowhere", "children killed",
+        [Edit(_SETTLE, "later_on[#later_on + 1], later_on[#later_on + 2] = now + delay, id\nend", "end")],
+    ),
+    "a release that drops": Bug(
+        "settle", "puts a released job nowhere", "dispatchers told to end",
+        [Edit(_SETTLE, "many('ZADD', QUEUE, ready)", "")],
+    ),
+    "a release that burns an attempt": Bug(
+        "settle", "counts an attempt that never was", "dispatchers told to end",
+        [Edit(_SETTLE, "'attempts', attempts - 1", "'attempts', attempts")],
+    ),
+    "rescue of the living": Bug(
+        "claim", "takes back leases that hold", "no faults",
+        [
+            Edit(_CLAIM, "if expiry and expiry <= now then", "if expiry then"),
+            Edit(_CLAIM, "STARTED, '-inf', now, 'LIMIT'", "STARTED, '-inf', '+inf', 'LIMIT'"),
+        ],
+    ),
+    "no rescue": Bug(
+        "claim", "leaves expired leases alone", "dispatchers killed",
+        [Edit(_CLAIM, "if expiry and expiry <= now then", "if false then")],
+    ),
+    "a rescue that drops": Bug(
+        "claim", "puts a rescued job nowhere", "dispatchers killed",
+        [Edit(_CLAIM, f"many('ZREM', STARTED, expired)\n{_READY}", "many('ZREM', STARTED, expired)\n")],
+    ),
+    "a promotion that loses": Bug(
+        "claim", "puts a job that comes due nowhere", "no faults",
+        [Edit(_CLAIM, f"many('ZREM', SCHEDULED, due)\n{_READY}", "many('ZREM', SCHEDULED, due)\n")],
+    ),
+    "a nonce that is ignored": Bug(
+        "claim", "gives other jobs to a claim that is repeated", "connections cut",
+        [Edit(_CLAIM, "if before and before:sub(1, #nonce + 1) == nonce .. ' ' then", "if false then")],
+    ),
+    "a claim in two steps": Bug(
+        "claim", "takes jobs from the queue, and has their leases written by a second call",
+        "dispatchers killed as they claim",
+        [
+            Edit(_CLAIM, "many('ZADD', STARTED, leases)", ""),
+            Edit(_RENEW, "many('ZADD', STARTED, held, 'XX')", "many('ZADD', STARTED, held)"),
+            Edit(
+                _EXCHANGE, "        self._unanswered = None\n",
+                "        self._unanswered = None\n"
+                "        for (queue, _, nonce), reply in zip(request.claims, replies[len(request.settles) :]):\n"
+                "            held = [(job.id, nonce) for job in getattr(reply, 'jobs', ())]\n"
+                "            if held:\n"
+                "                await self._connection.run(self._broker.renew(queue, held, LEASE_MS))\n",
+            ),
+        ],
+    ),
+    "an inbox taken in two steps": Bug(
+        "claim", "takes bodies from the inbox, and stores them by a second call", "connections cut",
+        [
+            Edit(
+                _EXCHANGE, _REQUEST,
+                "        from fusiond.broker.call import as_is, plain\n"
+                "        for queue, _ in shares:\n"
+                "            inbox = self._broker.keys.of(queue, 'inbox')\n"
+                "            for raw in await self._connection.run(plain(as_is, 'RPOP', inbox, 100)) or ():\n"
+                "                await self._connection.run(plain(as_is, 'LPUSH', inbox, raw))\n" + _REQUEST,
+            ),
+        ],
+    ),
+    "an enqueue that knows no ids": Bug(
+        "enqueue", "stores a job again when it is repeated", "a producer's connection cut",
+        [Edit("broker/lua/enqueue.lua", "elseif redis.call('EXISTS', JOB .. id) == 1 then", "elseif false then")],
+    ),
+    "a cancel that leaves the job": Bug(
+        "cancel", "calls a job canceled that stays in the queue", "no faults",
+        [Edit("broker/lua/cancel.lua", "redis.call('ZREM', QUEUE, id)", "")],
+    ),
+    "a requeue that duplicates": Bug(
+        "requeue", "leaves the job among the failed too", "no faults",
+        [
+            Edit(
+                "broker/lua/shared/requeue.lua",
+                "redis.call('ZREM', ROOT .. ':failed', id) + redis.call('ZREM', ROOT .. ':canceled', id) == 0",
+                "not (redis.call('ZSCORE', ROOT .. ':failed', id) or redis.call('ZSCORE', ROOT .. ':canceled', id))",
+            )
+        ],
+    ),
+    "no renewal": Bug(
+        "dispatcher", "never renews a lease", "no faults",
+        [Edit("worker/leases.py", "await self.renew_once()", "pass")],
+    ),
+    "no self-fencing": Bug(
+        "dispatcher", "lets a job go on whose lease it has lost", "a dispatcher of long jobs stopped",
+        [Edit("worker/slots.py", "if self.lost or self.lease <= now:", "if False:")],
+    ),
+    "a lease that is trusted for ever": Bug(
+        "dispatcher", "lets a job begin after its lease is over", "a group stopped",
+        [Edit("worker/leases.py", "return sent_ns + int((LEASE - MARGIN) * 1e9)", "return sent_ns + int(3600 * 1e9)")],
+    ),
+    "a token from a counter": Bug(
+        "dispatcher", "numbers its claims, as every other dispatcher does", "no faults",
+        [
+            Edit(_EXCHANGE, "(queue, want, new_token())", "(queue, want, next(_TOKENS))"),
+            Edit(
+                _EXCHANGE, "from fusiond.job import new_token\n",
+                "import itertools\n_TOKENS = map(str, itertools.count())\n",
+            ),
+        ],
+    ),
+    "settled before it runs": Bug(
+        "dispatcher", "settles a job as it claims it", "children killed",
+        [
+            Edit(
+                _DISPATCHER, _TAKE,
+                _TAKE + "            finished = (attempt.id, attempt.token, 'finished', 3600000, 0, b'null')\n"
+                "            self._settle(attempt, outcomes.Outcome(*finished))\n",
+            )
+        ],
+    ),
+    "a job that is handed out twice": Bug(
+        "dispatcher", "hands a claimed job to two children", "no faults",
+        [Edit(_DISPATCHER, _TAKE, _TAKE.replace("append(attempt)", "extend([attempt] * 2)"))],
+    ),
+    "hand-outs lost with their child": Bug(
+        "dispatcher", "forgets what a dead child had not begun", "children killed",
+        [
+            Edit(
+                _POOL, "        self._empty(slot)\n        if back:\n            self._host.on_back(back)\n",
+                "        self._empty(slot)\n",
+            )
+        ],
+    ),
+    "a crash that is a success": Bug(
+        "dispatcher", "takes a killed child's job for finished", "children killed",
+        [
+            Edit(
+                "worker/outcomes.py", "    wait = retry.after_crash(",
+                '    return Outcome(attempt.id, attempt.token, "finished", ms(task.result_ttl), 0, b"null")\n'
+                "    wait = retry.after_crash(",
+            )
+        ],
+    ),
+    "a lost reply that is not asked for": Bug(
+        "dispatcher", "drops outcomes and claims whose reply was lost", "connections cut",
+        [Edit(_EXCHANGE, _REQUEST, "        request = self._request(shares)\n")],
+    ),
+    "orphans that live on": Bug(
+        "dispatcher", "leaves the children of a dead fork server alone", "fork servers killed",
+        [
+            Edit(
+                "worker/children.py", "        process.wait()\n        _wait(_no_children, deadline)\n",
+                "        process.wait()\n",
+            )
+        ],
+    ),
+    "a job that was taken back and begins": Bug(
+        "child", "begins whatever it was handed, whenever", "a group stopped",
+        [Edit("worker/wire.py", "return now_ns < words[_FIRST + serial % RING]", "return True")],
+    ),
+    "a beginning that is not marked": Bug(
+        "child", "does not say that it has begun a job", "children killed",
+        [Edit("worker/wire.py", "        words[0] = serial\n", "")],
+    ),
+    "an outcome before its run": Bug(
+        "child", "reports success, then runs the job", "children killed",
+        [
+            Edit(
+                "worker/child.py", _RUN,
+                "        self._keep(wire.OutcomeMessage(job.serial, wire.FINISHED, False, 0.0, b'null'))\n"
+                "        self._report()\n" + _RUN,
+            ),
+            Edit(
+                "worker/fresh.py", _RUN,
+                "        run.write_all(fd, wire.one_outcome(job[0], wire.FINISHED, False, 0.0, b'null'))\n" + _RUN,
+            ),
+        ],
+    ),
+    "a death that nobody hears of": Bug(
+        "fork server", "does not report a child's death", "children killed",
+        [Edit("worker/forkserver.py", 'died.append(f"died {slot} {pid} {status}")', "pass")],
+    ),
+    "children that outlive their dispatcher": Bug(
+        "fork server", "ends without its children", "dispatchers killed",
+        [
+            Edit(
+                "worker/forkserver.py",
+                "        for pid in self._pids:\n            self._kill(pid)\n        self._pids.clear()\n",
+                "        os._exit(0)\n",
+            )
+        ],
+    ),
+    "a tick in two steps": Bug(
+        "scheduler", "notes a tick by a second call, and draws its job's id at random",
+        "the scheduler killed as it ticks",
+        [
+            Edit("broker/lua/tick.lua", "'HSET', CRON, 'last', due, 'decision'", "'HSET', CRON, 'decision'"),
+            Edit(_TICKING, "        cron.tick_id(entry, tick),\n", "        f'cron:{time.time_ns()}',\n"),
+            Edit(
+                _TICKING, "        replies = await self._run([self._tick(question) for question in questions])\n",
+                "        from fusiond.broker.call import as_is, plain\n"
+                "        replies = []\n"
+                "        for question in questions:\n"
+                "            replies += await self._run([self._tick(question)])\n"
+                "            key = self._broker.keys.of('timed', 'cron', question.watched.entry.name)\n"
+                "            await self._run([plain(as_is, 'HSET', key, 'last', question.tick)])\n",
+            ),
+        ],
+    ),
+    "a scheduler that begins anew": Bug(
+        "scheduler", "passes over the ticks from before its start", "the scheduler killed as it ticks",
+        [Edit(_TICKING, "changed=before is not None and _is_new(entry, before.cron)", "changed=True")],
+    ),
+    "a daemon whose programs outlive it": Bug(
+        "supervisor", "its programs do not end with it", "the supervisor killed",
+        [Edit("worker/group.py", 'log.error("the supervisor is gone; stopping at once")', "return")],
+    ),
+    "a program that stays dead": Bug(
+        "supervisor", "does not start a program again", "dispatchers killed",
+        [Edit("supervise/process.py", "# EXITED -> BACKOFF\n            self.change_state(State.BACKOFF)\n", "\n")],
+    ),
+    "no file behind Redis": Bug(
+        "Redis", "keeps jobs in memory alone", "Redis killed",
+        [Edit("broker/embedded.py", '"--appendonly", "yes"', '"--appendonly", "no"')],
+    ),
+}  # fmt: skip

@@ -5,8 +5,12 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from fusiond.broker.call import as_is, plain
+from tests.chaos.load import Ack
 from tests.chaos.plant import QUEUES
 from tests.running import until
+
+#: replies in one round trip
+_PAGE = 1000
 
 
 class Run(NamedTuple):
@@ -22,6 +26,8 @@ class Run(NamedTuple):
     began: float
     #: epoch s; None: it was cut off
     ended: float | None
+    #: it ended as the flawed task does
+    failed: bool = False
 
     @property
     def chain(self):
@@ -32,15 +38,19 @@ class Run(NamedTuple):
 class Step(NamedTuple):
     """One step of the protocol, as Redis took it."""
 
-    #: claim rescue retry released finished failed canceled
+    #: claim rescue retry released finished failed canceled requeue tick
     verb: str
     id: str
+    #: of a claim and of what settles; of a tick: the decision
     token: str
     #: epoch s
     at: float
-    #: of a claim
+    #: of a claim; of a tick: its moment, epoch ms
     attempt: int = 0
+    #: pid, of a claim
     dispatcher: int = 0
+    #: of a tick
+    entry: str = ""
 
 
 @dataclass
@@ -61,6 +71,20 @@ class Ledger:
     keys: list
     #: pids that were left
     strays: list = field(default_factory=list)
+    #: cron entry → steps of its ticks that were to have a job, in the order of Redis
+    ticks: dict = field(default_factory=dict)
+    #: job id → load.Cancel
+    cancels: dict = field(default_factory=dict)
+    #: stays of Redis away, as faults.Fault
+    outages: list = field(default_factory=list)
+    #: s that the trial took, by part
+    seconds: dict = field(default_factory=dict)
+
+    @property
+    def jobs(self):
+        """The acknowledged ones, and those of ticks as if they were."""
+        ticked = (tick for ticks in self.ticks.values() for tick in ticks)
+        return self.acks + [Ack(tick.id, "timed", 0.0, tick.at) for tick in ticked]
 
 
 def settled(plant, acks, timeout=60):
@@ -68,7 +92,7 @@ def settled(plant, acks, timeout=60):
     with plant.connect() as connection:
 
         def waiting():
-            counts = [connection.run(plant.broker.counts(queue)) for queue in QUEUES]
+            counts = connection.run_many([plant.broker.counts(queue) for queue in QUEUES])
             return sum(c.queued + c.scheduled + c.started + c.deferred + c.inbox for c in counts)
 
         until(
@@ -80,32 +104,68 @@ def settled(plant, acks, timeout=60):
 
 def read(plant, acks, faults):
     """Read everything, while Redis still answers."""
-    steps, records, broken, keys = defaultdict(list), {}, [], []
+    steps, broken, keys = defaultdict(list), [], []
     with plant.connect() as connection:
         for queue in QUEUES:
-            log = connection.run(plain(as_is, "XRANGE", plant.broker.keys.of(queue, "log"), "-", "+"))
-            for at, words in log:
-                step = _step(at, words)
+            for step in _steps(plant, connection, queue):
                 steps[step.id].append(step)
-            broken += connection.run(plant.broker.check(queue))
-        for ack in acks:
-            records[ack.id] = connection.run(plant.broker.job(ack.queue, ack.id))
-        keys = [key for key in connection.run(plain(as_is, "KEYS", "*")) if not _known(key.decode())]
-    return Ledger(acks, faults, read_runs(plant.runs), steps, records, broken, keys)
+            broken += map(str, connection.run(plant.broker.check(queue)))
+        result = Ledger(acks, faults, read_runs(plant.runs), steps, {}, broken, keys, ticks=_ticks(steps))
+        result.records = _records(plant, connection, result.jobs)
+        keys += (key for key in _keys(connection) if not _known(key.decode()))
+    return result
+
+
+def _steps(plant, connection, queue):
+    start = "-"
+    while True:
+        page = connection.run(plain(as_is, "XRANGE", plant.broker.keys.of(queue, "log"), start, "+", "COUNT", _PAGE))
+        for at, words in page:
+            yield _step(at, words)
+        if len(page) < _PAGE:
+            return
+        start = b"(" + page[-1][0]
+
+
+def _records(plant, connection, jobs):
+    found = {}
+    for first in range(0, len(jobs), _PAGE):
+        some = jobs[first : first + _PAGE]
+        records = connection.run_many([plant.broker.job(job.queue, job.id) for job in some])
+        found |= {job.id: record for job, record in zip(some, records, strict=True)}
+    return found
+
+
+def _keys(connection):
+    cursor = None
+    while cursor != 0:
+        cursor, page = connection.run(plain(as_is, "SCAN", cursor or 0, "COUNT", _PAGE))
+        cursor = int(cursor)
+        yield from page
+
+
+def _ticks(steps):
+    found = defaultdict(list)
+    for each in steps.values():
+        for step in each:
+            if step.verb == "tick" and step.token == "enqueued":
+                found[step.entry].append(step)
+    return {entry: sorted(each, key=lambda step: step.at) for entry, each in found.items()}
 
 
 def read_runs(path):
     """Job id → its runs."""
     runs, open_ = [], {}
-    for line in path.read_text().splitlines():
-        what, id_, *numbers, at = line.split()
-        key = (id_, *map(int, numbers))
-        if what == "begin":
-            open_[key] = len(runs)
-            runs.append(Run(*key, float(at), None))
-        else:
-            place = open_.pop(key)
-            runs[place] = runs[place]._replace(ended=float(at))
+    with path.open() as file:
+        for line in file:
+            what, id_, *numbers, at = line.split()
+            key = (id_, *map(int, numbers))
+            if what == "begin":
+                open_[key] = len(runs)
+                runs.append(Run(*key, float(at), None))
+            else:
+                place = open_.pop(key)
+                runs[place] = runs[place]._replace(ended=float(at), failed=what == "fail")
     by_job = defaultdict(list)
     for run in runs:
         by_job[run.id].append(run)
@@ -114,18 +174,20 @@ def read_runs(path):
 
 def _step(at, words):
     fields = {words[i].decode(): words[i + 1].decode() for i in range(0, len(words), 2)}
+    verb, by = fields["verb"], fields.get("by", "").rpartition(".")[2]
     return Step(
-        fields["verb"],
+        verb,
         fields["id"],
         fields.get("token", ""),
         int(at.split(b"-")[0]) / 1000,
         int(fields.get("attempt", 0)),
-        int(fields.get("by", ".0").rpartition(".")[2]),
+        int(by) if verb == "claim" else 0,
+        by if verb == "tick" else "",
     )
 
 
 #: after the last job, nothing else may be there
-_OF_QUEUE = ("seq", "conf", "finished", "failed", "canceled", "wake", "log", "job:", "claim:")
+_OF_QUEUE = ("seq", "conf", "finished", "failed", "canceled", "wake", "log", "job:", "claim:", "cron:")
 _OF_ALL = ("fusion:queues", "fusion:workers", "fusion:worker:", "fusion:catalog", "fusion:meta")
 
 

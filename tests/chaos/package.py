@@ -5,13 +5,16 @@ Programs are started as `python -P -m fusiond…`; with the copy's directory as 
 A place must be there exactly once, so that an edit that no longer fits fails here and not in silence.
 """
 
+import contextlib
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import fusiond
+from fusiond.broker import script
 
-_PACKAGE = Path(fusiond.__file__).parent
+PACKAGE = Path(fusiond.__file__).parent
 
 
 class Edit(NamedTuple):
@@ -25,47 +28,81 @@ class Edit(NamedTuple):
 #: s; of the copy
 LEASE, RENEW, MARGIN = 3.0, 1.0, 0.5
 
-_LOG = "redis.call('XADD', ROOT .. ':log', '*', "
-#: minutes become seconds: a lease, and the pauses of the crash-loop limiter, which would leave nothing there to kill
+_LOG = "redis.call('XADD', ROOT .. ':log', '*', 'verb', "
+#: seconds become tenths, minutes seconds: a lease, and the pauses of what limits crash loops, which would leave nothing
+#: there to kill
 SHORTER = (
     Edit("worker/leases.py", "MARGIN = 15.0, 5.0, 2.0", f"MARGIN = {LEASE}, {RENEW}, {MARGIN}"),
     Edit("supervise/process.py", "LONGEST_DELAY = 0.5, 30.0", "LONGEST_DELAY = 0.05, 0.4"),
+    Edit("worker/pool.py", "_SLOWEST = 30.0", "_SLOWEST = 0.4"),
 )
-#: every step of a job in the order of Redis, in ns:{q}:log
+
+
+def _before(file, line, words):
+    """Log these words before the line, which tells where."""
+    indent = " " * (len(line) - len(line.lstrip()))
+    return Edit(file, line, f"{indent}{_LOG}{words})\n{line}")
+
+
+def _behind(file, line, words):
+    """The same, behind it."""
+    indent = " " * (len(line) - len(line.lstrip()))
+    return Edit(file, line, f"{line}{indent}{_LOG}{words})\n")
+
+
+_CLAIM, _SETTLE, _BY_TOKEN = "broker/lua/claim.lua", "broker/lua/settle.lua", "'id', id, 'token', token"
+#: every step of a job, and each decision on a tick, in the order of Redis, in ns:{q}:log
 LOGGED = (
-    Edit(
-        "broker/lua/claim.lua",
-        "'attempts', attempts, 'token', nonce)\n",
-        "'attempts', attempts, 'token', nonce)\n"
-        f"  {_LOG}'verb', 'claim', 'id', id, 'token', nonce, 'attempt', attempts, 'by', dispatcher)\n",
+    _behind(
+        _CLAIM,
+        "  redis.call('HSET', key, 'score', score, 'started_at', now, 'attempts', attempts, 'token', nonce)\n",
+        "'claim', 'id', id, 'token', nonce, 'attempt', attempts, 'by', dispatcher",
     ),
-    Edit(
-        "broker/lua/claim.lua",
-        "'last_outcome', 'rescued', 'queued_at', now)\n",
-        f"'last_outcome', 'rescued', 'queued_at', now)\n    {_LOG}'verb', 'rescue', 'id', id)\n",
+    _before(_CLAIM, "  if h[4] then\n", "'rescue', 'id', id"),
+    _behind(_CLAIM, "  redis.call('ZADD', ROOT .. ':' .. status, keep_until(ttl), id)\n", "status, 'id', id"),
+    _behind(_SETTLE, "local function finish(key, id, token, ttl, result, why)\n", f"'finished', {_BY_TOKEN}"),
+    _behind(_SETTLE, "local function stop(key, id, token, status, ttl, err, why, crashes)\n", f"status, {_BY_TOKEN}"),
+    _behind(_SETTLE, "local function again(key, id, token, delay, err, why, crashes)\n", f"'retry', {_BY_TOKEN}"),
+    _behind(
+        _SETTLE,
+        "local function release(key, id, token, delay, why, attempts, score)\n",
+        f"'released', {_BY_TOKEN}",
     ),
-    Edit(
-        "broker/lua/claim.lua",
-        "  redis.call('ZADD', ROOT .. ':' .. status, keep_until(ttl), id)\n",
-        "  redis.call('ZADD', ROOT .. ':' .. status, keep_until(ttl), id)\n"
-        f"  {_LOG}'verb', status, 'id', id, 'token', '')\n",
+    _before("broker/lua/cancel.lua", "trim('canceled', 10)\n", "'canceled', 'id', id"),
+    _behind(
+        "broker/lua/shared/requeue.lua",
+        "  redis.call('HSET', JOB .. id, 'last_outcome', 'requeued', 'queued_at', now)\n",
+        "'requeue', 'id', id",
     ),
-    Edit(
-        "broker/lua/settle.lua",
-        "    replies[#replies + 1] = 1\n",
-        f"    replies[#replies + 1] = 1\n    {_LOG}'verb', kind, 'id', id, 'token', token)\n",
+    _behind(
+        "broker/lua/tick.lua",
+        "local reply, decision = decide()\n",
+        "'tick', 'id', id or '', 'token', reply, 'attempt', ARGV[2], 'by', '.' .. ARGV[1]",
     ),
 )
 
 
 def copy(to: Path, edits: tuple[Edit, ...]) -> Path:
     """Make the copy under `to`; returns what PYTHONPATH must be."""
-    shutil.copytree(_PACKAGE, to / "fusiond", ignore=shutil.ignore_patterns("__pycache__"))
-    if (_PACKAGE.parent / "schemas").exists():
-        shutil.copytree(_PACKAGE.parent / "schemas", to / "schemas")
+    shutil.copytree(PACKAGE, to / "fusiond")
+    if (PACKAGE.parent / "schemas").exists():
+        shutil.copytree(PACKAGE.parent / "schemas", to / "schemas")
     for edit in edits:
         path = to / "fusiond" / edit.file
         text = path.read_text()
         assert text.count(edit.right) == 1, f"{edit.file}: {text.count(edit.right)} times {edit.right!r}"
         path.write_text(text.replace(edit.right, edit.wrong))
     return to
+
+
+@contextlib.contextmanager
+def scripts_of(code: Path) -> Iterator[None]:
+    """Have this process, producer and operator, speak the copy's Lua: its log, and its bugs."""
+    lua = script._LUA
+    script._LUA = code / "fusiond" / "broker" / "lua"
+    script.script.cache_clear()
+    try:
+        yield
+    finally:
+        script._LUA = lua
+        script.script.cache_clear()

@@ -6,7 +6,7 @@ import shutil
 import signal
 from pathlib import Path
 
-from fusiond import paths
+import fusiond
 from fusiond.broker.broker import Broker
 from fusiond.broker.connection import connect
 from fusiond.client import Client
@@ -18,50 +18,68 @@ from tests.running import Running, descendants, until
 SUPERVISOR, WRAPPER, REDIS, SCHEDULER = "supervisor", "wrapper", "redis", "scheduler"
 DISPATCHER, SERVER, CHILD = "dispatcher", "fork server", "child"
 KINDS = (CHILD, SERVER, DISPATCHER, SCHEDULER, SUPERVISOR, WRAPPER, REDIS)
-QUEUES = ("quick", "slow")
+QUEUES = ("quick", "slow", "timed")
 
 # Both groups serve both queues: what one has lost, the other must take over. Crashes are the harness' own, and never
 # a job's fault.
 FILE = """
 broker: {{url: embedded}}
-retry_policies: {{hardy: {{max_crashes: 1000}}}}
-queues: {{quick: {{}}, slow: {{}}}}
+retry_policies:
+  hardy: {{max_crashes: 1000}}
+  once: {{max_attempts: 1, max_crashes: 1000}}
+queues: {{quick: {{}}, slow: {{}}, timed: {{}}}}
 defaults:
   tasks: {{retry: hardy, pass_job: job, result_ttl: 1h}}
   workers: {{directory: {app}, environment: {{RUNS: {runs}}}, drain_timeout: 2s}}
 tasks:
   quick: {{run: work.run, queue: quick}}
   slow: {{run: work.run, queue: slow}}
+  flawed: {{run: work.flawed, queue: slow, retry: once}}
+  timed: {{run: work.run, queue: timed}}
 workers:
-  forked: {{queues: "*", processes: 3, isolation: fork}}
-  reused: {{queues: "*", processes: 3, isolation: process}}
+  forked: {{queues: "*", processes: {processes}, isolation: fork}}
+  reused: {{queues: "*", processes: {processes}, isolation: process}}
 """
+#: each tick is a job, however late; EVERY s
+ENTRY = "  {name}: {{task: timed, every: 1s, args: [0.0], missed: all, overlap: allow}}\n"
+EVERY = 1.0
 
 
 class Plant(Running):
     """The daemon: `with Plant() as plant: plant.start_up()`."""
 
-    def __init__(self, edits=()):
-        """`edits`: of package.py; without any it is the real code."""
+    def __init__(self, edits=(), *, processes=3, entries=0):
+        """`edits`: of package.py; without any it is the real code. `entries`: of cron, each with a tick a second."""
         super().__init__()
         self.runs = self.directory / "runs"
         self.runs.touch()
+        (self.directory / "flaws").mkdir()
         shutil.copy(Path(__file__).with_name("work.py"), self.app)
-        self.write(FILE.format(app=self.app, runs=self.runs))
-        self._environment = {"PYTHONPATH": str(copy(self.directory / "code", edits))} if edits else {}
-        self.url = f"unix://{paths.redis_socket(self.runtime)}"
+        self.entries = [f"every{number}" for number in range(entries)]
+        cron = "cron:\n" + "".join(ENTRY.format(name=name) for name in self.entries) if entries else ""
+        self.write(FILE.format(app=self.app, runs=self.runs, processes=processes) + cron)
+        self.code = copy(self.directory / "code", edits) if edits else Path(fusiond.__file__).parent.parent
+        # Whoever starts this may want no byte code; a daemon that is started a thousand times does.
+        self._environment = {"PYTHONDONTWRITEBYTECODE": ""} | ({"PYTHONPATH": str(self.code)} if edits else {})
         self.broker = Broker()
+        #: whether `strays` was asked for after its end
+        self.judged = False
 
     def __enter__(self):
         return self
 
-    def __exit__(self, *_):
-        self.close()
+    def __exit__(self, kind, *_):
+        try:
+            self.close()
+        except AssertionError:
+            # What was left is known already, or something else is wrong, which must be heard.
+            if kind is None and not self.judged:
+                raise
 
-    def start_up(self):
-        """Start it, for the first time or anew; every program is ready then."""
-        self.start(environment=self._environment)
-        assert all(program["ready"] for program in self.programs().values()), self.text()
+    def start_up(self, *, wait=True):
+        """Start it, for the first time or anew; every program is ready then, or nobody waits for them."""
+        self.start(environment=self._environment, wait=wait)
+        assert not wait or all(program["ready"] for program in self.programs().values()), self.text()
 
     def client(self):
         """A producer's, once the catalogue is there."""

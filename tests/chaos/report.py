@@ -1,33 +1,99 @@
-"""The figures of a trial, as a table."""
+"""The figures of a trial, as a table and as JSON."""
 
 import itertools
 from collections import Counter
 
+from tests.chaos.blame import Blame
+from tests.chaos.faults import CUT
 from tests.chaos.package import LEASE, MARGIN, RENEW
 from tests.chaos.plant import KINDS
-from tests.chaos.verdict import explanation
+from tests.chaos.verdict import by_invariant
+
+
+def summary(ledger, violations):
+    """All figures; times in s."""
+    verbs = Counter(step.verb for steps in ledger.steps.values() for step in steps)
+    again = recoveries(ledger)
+    return {
+        "jobs": len(ledger.acks),
+        "ticks": sum(len(ticks) for ticks in ledger.ticks.values()),
+        "longer_than_a_lease": sum(ack.seconds > LEASE for ack in ledger.acks),
+        "steps": {verb: count for verb, count in sorted(verbs.items()) if verb != "tick"},
+        "runs": sum(len(runs) for runs in ledger.runs.values()),
+        "cancels": dict(Counter(cancel.answer for cancel in ledger.cancels.values())),
+        "kills": sum(fault.kills for fault in ledger.faults),
+        "stops": sum(fault.stopped > 0 for fault in ledger.faults),
+        "faults": {kind: _of_kind(ledger, kind, again.get(kind, [])) for kind in (*KINDS, CUT)},
+        "outages": {"count": len(ledger.outages), **_quantiles([fault.stopped for fault in ledger.outages])},
+        "seconds": {part: round(seconds, 1) for part, seconds in ledger.seconds.items()},
+        "violations": by_invariant(violations),
+    }
+
+
+def _of_kind(ledger, kind, again):
+    faults = [fault for fault in ledger.faults if fault.kind == kind]
+    stops = sum(fault.stopped > 0 for fault in faults)
+    return {"kills": len(faults) - stops, "stops": stops, "reruns": len(again), **_quantiles(again)}
+
+
+def _quantiles(values):
+    if not values:
+        return {}
+    values = sorted(values)
+    high = values[min(len(values) - 1, int(len(values) * 0.99))]
+    named = {"median": values[len(values) // 2], "p99": high, "max": values[-1]}
+    return {name: round(value, 3) for name, value in named.items()}
+
+
+def lines(figures):
+    """The summary as a table to read."""
+    steps = ", ".join(f"{count} {verb}" for verb, count in figures["steps"].items())
+    yield f"jobs acknowledged {figures['jobs']}, of cron ticks {figures['ticks']}, runs {figures['runs']}"
+    yield f"longer than a lease {figures['longer_than_a_lease']}, cancels {figures['cancels'] or 'none'}"
+    yield f"steps in Redis: {steps}"
+    yield f"faults: {figures['kills']} kills, {figures['stops']} stops; Redis away: {figures['outages']}"
+    yield f"seconds: {figures['seconds']}"
+    yield f"{'':15} {'kills':>6} {'stops':>6} {'reruns':>7}   rerun after, s: median     p99     max"
+    for kind, each in figures["faults"].items():
+        line = f"{kind:15} {each['kills']:6} {each['stops']:6} {each['reruns']:7}"
+        times = (f"{each[name]:7.3f}" for name in ("median", "p99", "max") if name in each)
+        yield " ".join([line, " " * 16, *times]).rstrip()
 
 
 def figures(ledger):
-    """Lines: jobs, runs, faults by kind, and how soon a cut-off job ran again."""
-    runs = sum(len(each) for each in ledger.runs.values())
-    yield f"jobs acknowledged {len(ledger.acks)}, runs {runs}, faults {len(ledger.faults)}"
-    kills = Counter(fault.kind for fault in ledger.faults if not fault.stopped)
-    stops = Counter(fault.kind for fault in ledger.faults if fault.stopped)
-    again = recoveries(ledger)
-    yield f"{'':12} {'kills':>6} {'stops':>6} {'reruns':>7}   rerun after, s: median   p99   max"
-    for kind in KINDS:
-        line = f"{kind:12} {kills[kind]:6} {stops[kind]:6} {len(again[kind]):7}"
-        yield line + (f"   {_quantiles(again[kind])}" if again[kind] else "")
+    """The lines of a ledger."""
+    return lines(summary(ledger, []))
+
+
+def markdown(title, figures):
+    """The summary as a page."""
+    yield f"## {title}\n"
+    yield "| | |\n|---|---|"
+    yield f"| jobs acknowledged | {figures['jobs']:,} |"
+    yield f"| of them longer than a lease ({LEASE:g} s) | {figures['longer_than_a_lease']:,} |"
+    yield f"| jobs of cron ticks | {figures['ticks']:,} |"
+    yield from (f"| steps in Redis: {verb} | {count:,} |" for verb, count in figures["steps"].items())
+    yield f"| runs | {figures['runs']:,} |"
+    yield f"| kills · stops | {figures['kills']:,} · {figures['stops']:,} |"
+    yield from (f"| {part}, s | {seconds:,} |" for part, seconds in figures["seconds"].items())
+    yield "\n| process | kills | stops | runs cut off | run again after, s: median | p99 | max |"
+    yield "|---|---|---|---|---|---|---|"
+    for kind, each in figures["faults"].items():
+        times = " | ".join(str(each.get(name, "")) for name in ("median", "p99", "max"))
+        yield f"| {kind} | {each['kills']:,} | {each['stops']:,} | {each['reruns']:,} | {times} |"
+    yield "\n| invariant | violations |\n|---|---|"
+    yield from (f"| {name} | {count} |" for name, count in figures["violations"].items())
+    yield ""
 
 
 def recoveries(ledger, lease=LEASE, patience=LEASE - MARGIN - RENEW):
     """Kind of fault → seconds from a kill until each job that it cut off ran again."""
     found = {kind: [] for kind in KINDS}
+    blame = Blame(ledger, lease=lease, margin=0.0, renew=lease - patience)
     for runs in ledger.runs.values():
         for run, after in itertools.pairwise(runs):
-            fault = explanation(run, after, ledger.faults, lease, patience)
-            if fault and not fault.stopped:
+            fault = blame.rerun(run, after)
+            if fault and fault.kills:
                 found[fault.kind].append(max(0.0, after.began - fault.at))
     return found
 
@@ -37,12 +103,6 @@ def resumptions(ledger):
     found = {kind: [] for kind in KINDS}
     for fault in ledger.faults:
         fresh = [ledger.runs[ack.id][0].began for ack in ledger.acks if ack.at > fault.at and ledger.runs.get(ack.id)]
-        if fresh and not fault.stopped:
+        if fresh and fault.kills:
             found[fault.kind].append(min(fresh) - fault.at)
     return found
-
-
-def _quantiles(values):
-    values = sorted(values)
-    median, high = values[len(values) // 2], values[min(len(values) - 1, int(len(values) * 0.99))]
-    return f"{'':14}{median:7.3f} {high:7.3f} {values[-1]:7.3f}"

@@ -3,7 +3,7 @@ One trial: a daemon, a load, faults; then peace, and the ledger.
 
 1. start   the daemon on the copy, with these edits
 2. load    jobs at a rate, faults at another
-3. peace   no more faults; every job must end within a time
+3. peace   no more faults; what fails is requeued, cron is suspended, every job must end within a time
 4. read    the logs, stop the daemon, look for strays
 """
 
@@ -11,14 +11,20 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from fusiond.errors import BrokerError
 from tests.chaos import ledger
-from tests.chaos.faults import Injector
-from tests.chaos.load import Load, Mix
-from tests.chaos.package import LOGGED, SHORTER
+from tests.chaos.faults import STOPS, Injector, Pulse
+from tests.chaos.load import FULL, Load, Mix
+from tests.chaos.package import LOGGED, SHORTER, scripts_of
 from tests.chaos.plant import Plant
+from tests.running import until
 
 #: s; after the last fault
 PEACE = 60.0
+
+
+class NoRest(AssertionError):  # noqa: N818
+    """Jobs have not ended long after the last fault."""
 
 
 @dataclass(frozen=True)
@@ -27,14 +33,23 @@ class Plan:
 
     jobs: int
     seconds: float
+    #: kills; stops where nothing else is done
     faults: int
     #: the share of faults that stop a process and let it go on
     stops: float = 0.15
+    #: s of a stop, at random
+    pauses: tuple = STOPS
     #: how often each kind of process is hit, in place of faults.WEIGHTS
     weights: dict | None = None
-    mix: Mix = Mix()  # noqa: RUF009 - immutable
+    mix: Mix = FULL
+    #: cron entries, each with a tick a second
+    entries: int = 2
+    #: children of each of the two groups
+    processes: int = 3
     seed: int = 0
     edits: tuple = ()
+    #: whether every fault is done, though the jobs are in
+    every: bool = True
     #: s; after the last fault
     peace: float = PEACE
     #: where the daemon's log is to be kept
@@ -42,8 +57,9 @@ class Plan:
 
 
 def carry_out(plan, say=lambda _: None):
-    """Do it; returns the ledger. Raises AssertionError if the daemon does not come to rest."""
-    with Plant((*SHORTER, *LOGGED, *plan.edits)) as plant:
+    """Do it; returns the ledger. Raises NoRest."""
+    edits = (*SHORTER, *LOGGED, *plan.edits)
+    with Plant(edits, processes=plan.processes, entries=plan.entries) as plant, scripts_of(plant.code):
         plant.start_up()
         try:
             return _carry_out(plan, plant, say)
@@ -54,21 +70,75 @@ def carry_out(plan, say=lambda _: None):
 
 def _carry_out(plan, plant, say):
     load = Load(plant.client(), plan.jobs, plan.jobs / plan.seconds, plan.mix, plan.seed)
-    rate = max(plan.faults, 1) / plan.seconds
-    storm = Injector(plant, plan.faults, rate, stops=plan.stops, weights=plan.weights, seed=plan.seed)
+    pulse, clock = Pulse(plant), _Clock()
+    pulse.start()
+    faults = _storm(plan, plant, load, say)
+    clock.took("storm")
+    try:
+        _peace(plan, plant, load)
+    except AssertionError as error:
+        raise NoRest(str(error)) from None
+    finally:
+        pulse.end()
+    clock.took("peace")
+    result = ledger.read(plant, load.acks, faults)
+    clock.took("reading")
+    plant.remember()
+    plant.stop()
+    result.strays, plant.judged = plant.strays(), True
+    result.cancels, result.outages, result.seconds = load.cancels, pulse.faults, clock.parts
+    return result
+
+
+def _storm(plan, plant, load, say):
+    """Load and faults; returns these."""
+    storm = Injector(
+        plant, plan.faults, max(plan.faults, 1) / plan.seconds,
+        stops=plan.stops, pauses=plan.pauses, weights=plan.weights, seed=plan.seed,
+    )  # fmt: skip
     load.start()
     storm.start()
     deadline = time.monotonic() + plan.seconds * 2 + 30
-    while load.is_alive() and time.monotonic() < deadline:
-        load.join(5)
+    while (load.is_alive() or (plan.every and storm.is_alive())) and time.monotonic() < deadline:
+        (load if load.is_alive() else storm).join(5)
         say(f"{len(load.acks)} jobs acknowledged, {len(storm.faults)} faults")
     storm.end()
     load.stop()
-    say("peace")
+    return storm.faults
+
+
+def _peace(plan, plant, load):
+    """Until every job has ended and each cron entry has ticked up to its end."""
     plant.client()  # reachable again
-    ledger.settled(plant, load.acks, plan.peace)
-    result = ledger.read(plant, load.acks, storm.faults)
-    plant.remember()
-    plant.stop()
-    result.strays = plant.strays()
-    return result
+    ends = time.monotonic() + plan.peace
+    load.wind_up(plan.peace)
+    suspended = time.time()
+    for entry in plant.entries:
+        until(lambda entry=entry: _answered(plant, plant.broker.suspend_cron("timed", entry, on=True)))
+    until(
+        lambda: all(tick and tick > suspended * 1000 for tick in _last_ticks(plant)),
+        "cron stands still", max(1.0, ends - time.monotonic()),
+    )  # fmt: skip
+    ledger.settled(plant, load.acks, max(1.0, ends - time.monotonic()))
+
+
+def _answered(plant, call):
+    try:
+        plant.run(call)
+    except BrokerError:
+        return False
+    return True
+
+
+def _last_ticks(plant):
+    return [plant.run(plant.broker.cron_state("timed", entry)).last_tick_ms for entry in plant.entries]
+
+
+class _Clock:
+    """How long each part took."""
+
+    def __init__(self):
+        self.parts, self._at = {}, time.monotonic()
+
+    def took(self, part):
+        self.parts[part], self._at = time.monotonic() - self._at, time.monotonic()

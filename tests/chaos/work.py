@@ -9,6 +9,7 @@ import pathlib
 import time
 
 _LOG = os.open(os.environ["RUNS"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+_FLAWS = pathlib.Path(os.environ["RUNS"]).with_name("flaws")
 
 
 def _parent_of(pid):
@@ -20,11 +21,28 @@ _SERVER, _DISPATCHER = os.getpid(), os.getppid()
 _SUPERVISOR = _parent_of(_DISPATCHER)
 
 
+class Flaw(Exception):  # noqa: N818
+    """What the flawed task raises."""
+
+
 def run(seconds, *, job):
     """Take so long."""
     _note("begin", job)
     time.sleep(seconds)
     _note("end", job)
+
+
+def flawed(seconds, *, job):
+    """Fail, but for a run after one that has failed; only an operator has it run again."""
+    _note("begin", job)
+    time.sleep(seconds)
+    flaw = _FLAWS / job["id"]
+    if flaw.exists():
+        _note("end", job)
+    else:
+        _note("fail", job)
+        flaw.touch()
+        raise Flaw
 
 
 def _note(what, job):
