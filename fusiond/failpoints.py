@@ -5,7 +5,8 @@ Failpoints: have a process be killed, stop, fail or dawdle at a named step of it
 
 1. name   a step is a function; STEPS says whose and which. Each has two points, `.before` and `.after`
 2. arm    a process wraps its own steps that the variable names; without it no code of ours is touched, or run
-3. note   each firing is a line of FUSIOND_FAILPOINTS_LOG, if that is set, written before anything is done
+3. note   each firing is a line of FUSIOND_FAILPOINTS_LOG, if that is set, before anything is done; once that file is
+          gone, so is every failpoint
 4. act    kill, exit: this process ends · stop: until somebody who reads the log sends SIGCONT, after so many seconds if
           it says so · raise: OSError · delay: the whole process sleeps
 
@@ -251,17 +252,21 @@ def _pass_by(rules: list[Rule], who: str, log: str, after: bool) -> None:
     for rule in rules:
         # From the kernel: forks of one process would all draw the same number.
         if rule.after == after and int.from_bytes(os.urandom(4), "little") < rule.probability * 2**32:
-            _note(log, f"{time.time():.6f} {os.getpid()} {who} {rule.point} {rule.what}\n")
-            _act(rule)
+            if _noted(log, f"{time.time():.6f} {os.getpid()} {who} {rule.point} {rule.what}\n"):
+                _act(rule)
             return
 
 
-def _note(log: str, line: str) -> None:
+def _noted(log: str, line: str) -> bool:
     if log:
+        try:
+            descriptor = os.open(log, os.O_WRONLY | os.O_APPEND)
+        except FileNotFoundError:
+            return False
         # One write to a file that is opened to append: a kill cannot tear it.
-        descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         os.write(descriptor, line.encode())
         os.close(descriptor)
+    return True
 
 
 def _act(rule: Rule) -> None:

@@ -38,6 +38,7 @@ def place(step):
 
 def program(rule, log, **more):
     """PROGRAM under a rule for its step."""
+    log.touch()
     environment = {**os.environ, VARIABLE: f"tick.{rule}", LOG: str(log)}
     return subprocess.Popen([sys.executable, "-c", PROGRAM], env=environment, stdout=subprocess.PIPE, text=True, **more)
 
@@ -235,6 +236,16 @@ def test_a_delay_holds_the_process_up(tmp_path):
         assert process.stdout.read() == "done\n"
         assert process.wait() == 0
     assert time.monotonic() - began >= 0.3
+
+
+def test_a_failpoint_is_gone_with_its_log(monkeypatch, tmp_path):
+    """So a harness ends the faults of a daemon that runs."""
+    monkeypatch.setenv(LOG, str(tmp_path / "log"))
+    ticker = armed(monkeypatch, "tick.before:raise", _decide=lambda _: 7)
+    assert ticker()._decide() == 7
+    (tmp_path / "log").touch()
+    with pytest.raises(OSError, match="failpoint"):
+        ticker()._decide()
 
 
 def test_the_actions_are_those_of_the_sentence():
