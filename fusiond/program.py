@@ -37,6 +37,23 @@ _PACKET = 64 * 1024
 log = logging.getLogger(__name__)
 
 
+def on_failed_callback(then: Callable[[], None]) -> None:
+    """
+    Call `then` when a callback of the running loop has let an exception out; it is logged.
+
+    What the callback had taken up, a child's death or a command, is lost then: a program that only went on would wait
+    for it for ever.
+    """
+    import asyncio
+
+    def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        loop.default_exception_handler(context)
+        if "handle" in context:
+            then()
+
+    asyncio.get_running_loop().set_exception_handler(handle)
+
+
 class Link:
     """
     One program's socket to its supervisor.

@@ -1,13 +1,14 @@
 """A program's end of its link, over a real socket pair."""
 
 import asyncio
+import gc
 import json
 import os
 import socket
 
 import pytest
 
-from fusiond.program import LINK, NAME, TAIL, Link
+from fusiond.program import LINK, NAME, TAIL, Link, on_failed_callback
 
 
 @pytest.fixture
@@ -103,3 +104,36 @@ def test_say_does_not_block_on_a_stopped_supervisor(pair, monkeypatch):
         link.say(**{"is": "busy", "slots": number})
     assert json.loads(pair[0].recv(4096)) == {"is": "busy", "slots": 0}
     link.close()
+
+
+def test_a_callback_that_fails_is_told(caplog):
+    """What it had taken up is lost: the program ends, where it would wait for it for ever."""
+    told = []
+
+    async def main():
+        on_failed_callback(lambda: told.append("failed"))
+        asyncio.get_running_loop().call_soon(lambda: 1 / 0)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    asyncio.run(main())
+    assert told == ["failed"]
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_a_task_that_fails_is_another_matter():
+    """Who waits for it hears of it; nobody ends for its sake."""
+    told = []
+
+    async def fail():
+        raise ValueError
+
+    async def main():
+        on_failed_callback(lambda: told.append("failed"))
+        asyncio.get_running_loop().create_task(fail())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        gc.collect()
+
+    asyncio.run(main())
+    assert told == []

@@ -27,6 +27,7 @@ from fusiond.broker.connection import connect_async
 from fusiond.broker.outage import Outage
 from fusiond.config.snapshot import Snapshot, read_snapshot
 from fusiond.errors import BrokerError, BrokerUnavailable, BrokerUnfit, ConfigError
+from fusiond.program import on_failed_callback
 from fusiond.schedule import declaring
 from fusiond.schedule.sweeping import Sweeper
 from fusiond.schedule.ticking import Ticker
@@ -54,6 +55,7 @@ async def run(snapshot_path: Path, link: Link) -> None:
     def end() -> None:
         serving.cancel()
 
+    on_failed_callback(end)
     link.start(scheduler.on_command, on_lost=end)
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, end)

@@ -19,6 +19,7 @@ import os
 import signal
 import socket
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fusiond import failpoints, logs, paths
@@ -27,7 +28,7 @@ from fusiond.broker.connection import connect_async
 from fusiond.broker.outage import Outage
 from fusiond.config.snapshot import Snapshot, read_snapshot
 from fusiond.errors import BrokerError, BrokerUnavailable, FusionError
-from fusiond.program import EX_CONFIG
+from fusiond.program import EX_CONFIG, on_failed_callback
 from fusiond.worker.dispatcher import POLL, Dispatcher, Phase
 from fusiond.worker.leases import Leases, pause
 
@@ -68,6 +69,10 @@ async def run(snapshot: Snapshot, group_name: str, link: Link, launched: Launche
         return await program.run(launched)
     except FusionError as error:
         return _failed(link, str(error))
+    except asyncio.CancelledError:
+        if not program.failed:
+            raise
+        return EX_SOFTWARE
     finally:
         program.close()
 
@@ -105,12 +110,15 @@ class Program:
         self._listening: asyncio.Task[None]
         self._reaching: asyncio.Task[None] | None = None
         self._stops, self._serving, self._status = 0, False, 0
+        #: it has lost track of something
+        self.failed = False
         self._busy_told = -1
 
     async def run(self, launched: Launched | None) -> int:
         """Serve; returns the exit status. Raises FusionError where it cannot become ready."""
         self._link.start(self._on_command, self._on_supervisor_lost)
         loop = asyncio.get_running_loop()
+        on_failed_callback(partial(self._fail, asyncio.current_task(loop)))
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal)
         self._reaching = loop.create_task(self._reach_redis())
@@ -129,6 +137,12 @@ class Program:
         for task in self._beside:
             task.cancel()
         self._dispatcher.pool.close()
+
+    def _fail(self, run: asyncio.Task[Any] | None) -> None:
+        """End without a word: what slots and attempts say cannot be trusted any more, and leases expire."""
+        if run is not None and not self.failed:
+            self.failed = True
+            run.cancel()
 
     def _add(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
