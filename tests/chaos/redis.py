@@ -223,7 +223,7 @@ while os.clock() - begin < tonumber(ARGV[1]) do end
 def clock(site):
     """Every lease seems to have expired; later none does for an hour, but for being renewed."""
     for seconds in (3600, 0):
-        site.server.clock.shift(seconds)
+        site.server.shift(seconds)
         site.faults.append(Fault(REDIS, 0, time.time(), LEASE))
         site.more()
 

@@ -8,6 +8,7 @@ import signal
 import socket
 import struct
 import subprocess
+import time
 
 from fusiond.broker.call import as_is, plain
 from fusiond.broker.connection import connect
@@ -159,6 +160,11 @@ class Server:
     def set(self, name, value):
         """CONFIG SET."""
         self.ask("CONFIG", "SET", name, value)
+
+    def shift(self, seconds):
+        """Set its clock so many seconds off the truth; returns when it has noticed, which takes up to 0.1 s."""
+        self.clock.shift(seconds)
+        until(lambda: abs(int(self.ask("TIME")[0]) - time.time() - seconds) < 2)
 
     def answers(self):
         """Whether it answers PING: not while it is gone, loading or busy."""
