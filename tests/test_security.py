@@ -669,3 +669,33 @@ def embedded_redis():
         server.kill()
         server.wait()
         shutil.rmtree(directory)
+
+
+# -- the page ---------------------------------------------------------------------------------------------------------
+
+_NAMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
+
+
+def promises():
+    """Promise → the tests that the page names for it."""
+    table = PAGE.read_text().partition("## Each promise")[2].partition("\n## ")[0]
+    rows = [line.strip("|").split("|") for line in table.splitlines() if line.startswith("|")][2:]
+    return {promise.strip(): _NAMED.findall(tests) for promise, tests in rows}
+
+
+@pytest.mark.parametrize(("promise", "tests"), promises().items())
+def test_each_promise_names_tests_that_exist(promise, tests):
+    """The page promises nothing that no test shows; a test that was renamed is missed here."""
+    assert tests, promise
+    for file, name in tests:
+        tree = ast.parse((ROOT / file).read_text())
+        assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}, (file, name)
+
+
+def test_each_test_of_security_is_named_on_the_page():
+    """A test that shows something about security shows it to the reader, too."""
+    named = {name for tests in promises().values() for _, name in tests}
+    for file in (Path(__file__), ROOT / "tests" / "scenarios" / "test_security.py"):
+        ours = {node.name for node in ast.parse(file.read_text()).body if isinstance(node, ast.FunctionDef)}
+        about_the_page = {name for name in ours if name.startswith("test_each_")}
+        assert {name for name in ours if name.startswith("test_")} - about_the_page <= named
