@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from fusiond.failpoints import LOG, VARIABLE
 from fusiond.supervise.control import ask
 from tests.running import STANDINS, Running, until
 
@@ -115,6 +116,20 @@ def test_a_candidate_that_does_not_become_ready_is_refused(daemon, act, reason):
     until(lambda: daemon.names() == {"scheduler", "worker:main@1", "worker:other@1"}, daemon.names)
     assert json.loads((daemon.state / "current.json").read_text())["generation"] == 1
     assert not list(daemon.state.glob("candidate*"))
+
+
+def test_a_commit_that_fails_leaves_nothing_on_trial(daemon):
+    """The disk is full: what was started for the candidate goes, what ran stays, and the next reload is like any."""
+    log = daemon.directory / "fired"
+    log.touch()
+    failing = {VARIABLE: "promote.before:raise", LOG: str(log)}
+    daemon.start(file("main: {environment: {A: '1'}}"), environment=failing)
+    outcome = daemon.reload(file("main: {environment: {A: '2'}}"))
+    assert (outcome["result"], outcome["generation"]) == ("refused", 1)
+    until(lambda: daemon.names() == {"scheduler", "worker:main@1"}, daemon.text)
+    log.unlink()
+    assert daemon.reload()["result"] == "applied"
+    until(lambda: daemon.names() == {"scheduler", "worker:main@2"}, daemon.text)
 
 
 def test_an_invalid_file_is_refused_with_its_problems(daemon):

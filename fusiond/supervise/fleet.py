@@ -83,6 +83,12 @@ class Fleet:
             process.config.autostart, process.administrative_stop = False, True
         return process
 
+    def condemn_trials(self) -> None:
+        """End what was tried for a candidate that is not accepted."""
+        for process in self:
+            if process.trial and process.program.name not in self.wanted:
+                process.condemn()
+
     def try_again(self) -> None:
         """Start what had given up: a reload asks for another try, whatever the file says."""
         for process in self:

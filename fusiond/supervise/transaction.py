@@ -93,8 +93,12 @@ class Transaction:
                 return
             snapshot = read_snapshot(candidate)
             births = self._plan(snapshot, code)
-            yield from self._try(snapshot, births)
-            self._commit(snapshot, births)
+            try:
+                yield from self._try(snapshot, births)
+                self._commit(snapshot, births)
+            except BaseException:
+                self._fleet.condemn_trials()
+                raise
         finally:
             candidate.unlink(missing_ok=True)
         yield from self._apply()
@@ -179,14 +183,9 @@ class Transaction:
         wanted = self._fleet.programs_of(snapshot, births)
         trial = [self._fleet.try_out(p) for name, p in wanted.items() if name not in self._fleet.wanted]
         deadline = self._clock() + TRIAL
-        try:
-            while waiting := [process for process in trial if not _may_serve(process)]:
-                _check_patience(waiting, self._clock() > deadline)
-                yield deadline
-        except BaseException:
-            for process in trial:
-                process.condemn()
-            raise
+        while waiting := [process for process in trial if not _may_serve(process)]:
+            _check_patience(waiting, self._clock() > deadline)
+            yield deadline
 
     def _commit(self, snapshot: Snapshot, births: dict[str, int]) -> None:
         current = paths.current_snapshot(self._state)
