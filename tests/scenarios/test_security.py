@@ -174,6 +174,7 @@ def rpc(control, method, *arguments):
 
 
 def post(control, body, path="/RPC2", verb="POST"):
+    """Status and answer of a request as any program may make it; 0 where the daemon hangs up on it."""
     connection = http.client.HTTPConnection("localhost", timeout=20)
     connection.sock = socket.socket(socket.AF_UNIX)
     connection.sock.settimeout(20)
@@ -182,6 +183,8 @@ def post(control, body, path="/RPC2", verb="POST"):
         connection.request(verb, path, body, {"Content-Type": "text/xml"})
         answer = connection.getresponse()
         return answer.status, answer.read()
+    except (http.client.HTTPException, ConnectionError):
+        return 0, b""
     finally:
         connection.close()
 
@@ -223,7 +226,7 @@ def test_the_control_face_is_a_table_of_verbs(daemon):
         assert (status, b"root:" in answer) != (200, True), path
         assert status in (400, 404, 410), (path, status)
     for body in (b"", b"\xff" * 1000, b"<a>" * 100_000, BOMB.encode(), b"<methodCall><methodName>"):
-        assert post(daemon.control, body)[0] in (200, 400, 500)
+        assert post(daemon.control, body)[0] in (0, 400)
     assert daemon.status()["ready"]
     assert daemon.process.poll() is None
     assert daemon.names() == {"redis", "scheduler", "worker:main@1"}
