@@ -110,7 +110,9 @@ class ForkServer:
     def close(self) -> None:
         """Let the server end, children included, and wait for it; nothing is reported any more."""
         self._fork_all()
-        self._forget()
+        # Closed: the server has died, and what was to be done about it has failed.
+        if self._launched.control.fileno() >= 0:
+            self._forget()
         self._reap_all()
 
     def _send(self, text: str, *fds: int) -> None:
