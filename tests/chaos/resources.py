@@ -96,7 +96,7 @@ class Site:
 
 def descriptors(site, seconds=3.0):
     pids = [pid for kind in (SUPERVISOR, SCHEDULER, DISPATCHER, SERVER) for pid in site.plant.pids(kind)]
-    with limited(resource.RLIMIT_NOFILE, {pid: highest(pid) + 1 for pid in pids}):
+    with limited(resource.RLIMIT_NOFILE, {pid: highest(pid) + 1 for pid in pids if alive(pid)}):
         site.kill_children(3)
         time.sleep(seconds)
         site.kill_children(3)
@@ -123,13 +123,24 @@ def limited(what, limits):
     before = {}
     try:
         for pid, limit in limits.items():
-            before[pid] = limit_of(pid, what)
-            limit_of(pid, what, limit, before[pid][1])
+            with gone(pid):
+                before[pid] = limit_of(pid, what)
+                limit_of(pid, what, limit, before[pid][1])
         yield
     finally:
         for pid, pair in before.items():
-            if alive(pid):
+            with gone(pid):
                 limit_of(pid, what, *pair)
+
+
+@contextlib.contextmanager
+def gone(pid):
+    """Whose process ends meanwhile has no limits."""
+    try:
+        yield
+    except (OSError, subprocess.CalledProcessError):
+        if alive(pid):
+            raise
 
 
 def limit_of(pid, what, *new):

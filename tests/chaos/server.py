@@ -162,9 +162,9 @@ class Server:
         self.ask("CONFIG", "SET", name, value)
 
     def shift(self, seconds):
-        """Set its clock so many seconds off the truth; returns when it has noticed, which takes up to 0.1 s."""
+        """Set its clock so many seconds off the truth; returns when scripts see it, which takes up to 0.1 s."""
         self.clock.shift(seconds)
-        until(lambda: abs(int(self.ask("TIME")[0]) - time.time() - seconds) < 2)
+        until(lambda: abs(int(self.ask("EVAL", "return redis.call('TIME')", 0)[0]) - time.time() - seconds) < 2)
 
     def answers(self):
         """Whether it answers PING: not while it is gone, loading or busy."""
