@@ -38,7 +38,7 @@ from tests.running import until
 #: s; from Redis' return until a job begins
 BACK = 2.0
 #: jobs per second, acknowledged between two faults, and still waiting before the next
-RATE, BETWEEN, BACKLOG = 40, 20, 50
+RATE, BETWEEN, BACKLOG = 20, 10, 50
 MIX = Mix(short=0.3, long=0.01, long_seconds=LEASE + 1.0)
 
 
@@ -280,7 +280,7 @@ def carry_out(scenario, times, seed=0):
         load.start()
         for _ in range(times):
             site.more()
-            until(lambda: waiting(plant) < BACKLOG, plant.text, timeout=180)
+            until(lambda: waiting(plant) < BACKLOG, lambda: f"{waiting(plant)} jobs wait\n{plant.text()}", timeout=300)
             scenario.strike(site)
         site.more()
         load.stop()
