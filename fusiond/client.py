@@ -145,18 +145,24 @@ class Client(_Client):
     """Enqueues jobs; threads may share it. It connects at the first call."""
 
     def __init__(
-        self, url: str | None = None, *, namespace: str | None = None, durability: Durability = "memory"
+        self,
+        url: str | None = None,
+        *,
+        namespace: str | None = None,
+        durability: Durability = "memory",
+        replicas: int = 1,
     ) -> None:
         """
         A client of the Redis at `url`.
 
         Args:
-            url: redis:// rediss:// unix://; None: $FUSION_URL, else what the daemon's file says.
+            url: as `broker.url` of the file; None: $FUSION_URL, else what the daemon's file says.
             namespace: the head of each key; None: the file's, or `fusion`.
-            durability: what enqueue waits for: Redis has the job; its disk has it; a replica has it.
+            durability: what enqueue waits for: Redis has the job; its disk has it; `replica`: replicas have it.
+            replicas: how many of them. With fewer than there are, one that has not got the job may be promoted.
         """
         settings, runtime = find_broker(url, namespace)
-        self._producer = Producer(Broker(settings.namespace), durability)
+        self._producer = Producer(Broker(settings.namespace), durability, replicas)
         self._connection: Connection = connect(settings, runtime, repeats=1)
         self._run = self._connection.run
 
@@ -226,11 +232,16 @@ class AsyncClient(_Client):
     """Enqueues jobs from one event loop; its tasks may share it. It connects at the first call."""
 
     def __init__(
-        self, url: str | None = None, *, namespace: str | None = None, durability: Durability = "memory"
+        self,
+        url: str | None = None,
+        *,
+        namespace: str | None = None,
+        durability: Durability = "memory",
+        replicas: int = 1,
     ) -> None:
         """As `Client`."""
         settings, runtime = find_broker(url, namespace)
-        self._producer = Producer(Broker(settings.namespace), durability)
+        self._producer = Producer(Broker(settings.namespace), durability, replicas)
         self._connection: AsyncConnection = connect_async(settings, runtime, repeats=1)
         self._run = self._connection.run
 

@@ -74,8 +74,10 @@ class Place(NamedTuple):
 class Producer:
     """Makes the plans of one client, and remembers the catalogue for them."""
 
-    def __init__(self, broker: Broker, durability: Durability) -> None:
-        self._broker, self._durability = broker, durability
+    def __init__(self, broker: Broker, durability: Durability, replicas: int = 1) -> None:
+        if replicas < 1:
+            raise ValueError(f"replicas={replicas}: use at least 1, or durability='memory', which waits for none")
+        self._broker, self._durability, self._replicas = broker, durability, replicas
         self._catalogue = Catalogue({}, {}, frozenset())
         self._read_at = float("-inf")
         self._names: dict[str, list[str]] = {}
@@ -255,7 +257,7 @@ class Producer:
     def _confirmed(self, call: Call[list[Stored]]) -> Plan[list[Stored]]:
         """Send the call and have it confirmed."""
         if not self._confirmation:
-            self._confirmation = ((yield from confirmation(self._durability)),)
+            self._confirmation = ((yield from confirmation(self._durability, self._replicas)),)
         wait = self._confirmation[0]
         if wait is None:
             replies: list[Stored] = yield call

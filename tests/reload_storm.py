@@ -147,7 +147,7 @@ class Storm:
         """What the daemon uses once all drains are over, but that of the long job."""
         self.sizes, self.extra = [2, 2], False
         self.story.reload(self.body())
-        count = 4 + bool(long)  # redis, scheduler, main, side; and the first main
+        count = len(self.story.always) + 2 + bool(long)  # main, side; and the first main
         until(lambda: len(self.story.names()) == count, self.story.names)
         # The helper and the trial of the last reload may be ending still.
         until(self._quiet)

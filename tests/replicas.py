@@ -152,7 +152,7 @@ class Servers:
 class Sentinels(Servers):
     """A primary, its replicas, and three Sentinels that fail over within a second or two."""
 
-    def __init__(self, replicas=2, down_after=500):
+    def __init__(self, replicas=2, down_after=1000):
         super().__init__()
         self.data = [self.add()]
         self.data += [self.add() for _ in range(replicas)]
@@ -336,6 +336,17 @@ class RedisCluster(Servers):
         for node in (target, source, *self.primaries()):
             node.do("CLUSTER", "SETSLOT", slot, "NODE", self.id(target))
         return moved
+
+    def can_move_whole(self):
+        """Whether the servers know CLUSTER MIGRATESLOTS, as Valkey 9 does."""
+        [reply] = self.nodes[0].node.exchange([plain(as_is, "CLUSTER", "GETSLOTMIGRATIONS")])
+        return not isinstance(reply, ReplyError)
+
+    def migrate_whole(self, slot, target):
+        """Move a slot as one."""
+        source = next(node for node in self.primaries() if self._owns(node, slot))
+        source.do("CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", slot, slot, "NODE", self.id(target))
+        until(lambda: self._owns(target, slot), lambda: str(source.do("CLUSTER", "GETSLOTMIGRATIONS")))
 
     def _owns(self, node, slot):
         for word in self.ranges(node):

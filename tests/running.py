@@ -78,7 +78,8 @@ class Running:
     def write(self, body):
         """A new file, as an editor that renames writes it."""
         if self.broker_url:
-            body = body.replace("{url: embedded}", f"{{url: '{self.broker_url}'}}")
+            where = f"{{url: '{self.broker_url}'}}"
+            body = body.replace("{url: embedded}", where) if "broker:" in body else f"broker: {where}\n{body}"
         fresh = self.file.with_suffix(".tmp")
         fresh.write_text(self.head() + body)
         fresh.replace(self.file)

@@ -14,7 +14,7 @@ from typing import Any
 import redis.asyncio.connection
 import redis.connection
 
-from fusiond.broker.wire import AsyncWire, Wire
+from fusiond.broker.wire import AsyncWire, Lead, Wire
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,17 @@ class Address:
     url: str
     #: what redis-py's connections take beside
     options: dict[str, Any]
+
+    def close(self) -> None:
+        """End what is kept beside the connections: nothing."""
+
+    def has_moved(self, _lead: Lead) -> bool:
+        """Whether another server is to be asked now; no other ever is."""
+        return False
+
+    async def has_moved_async(self, _lead: Lead) -> bool:
+        """The same."""
+        return False
 
     def open(self, seconds: float) -> Wire:
         """A connection for threads. `seconds`: to wait for a reply. Raises RedisError, OSError or BrokerUnavailable."""

@@ -3,7 +3,7 @@ What an enqueue waits for before it is acknowledged.
 
     memory    nothing more: Redis has the job
     fsync     the disk: WAITAOF, or nothing where Redis syncs before each reply (`appendfsync always`)
-    replica   one replica: WAIT
+    replica   so many replicas: WAIT
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ CONFIRM_MS = 3000
 _WAITAOF_SINCE = (7, 2)
 
 
-def confirmation(durability: Durability) -> Plan[Call[int] | None]:
+def confirmation(durability: Durability, replicas: int) -> Plan[Call[int] | None]:
     """
     The Call to send behind each enqueue: its reply is 0 if it was not confirmed in time; None: nothing to wait for.
 
-    The plan raises BrokerUnfit, before anything is stored, if this Redis cannot do it.
+    The plan raises BrokerUnfit, before anything is stored, if this Redis cannot do it. `replicas`: how many of them
+    are to have it.
     """
     if durability == "memory":
         return None
     if durability == "replica":
-        return plain(as_is, "WAIT", 1, CONFIRM_MS)
+        return plain(lambda reply: int(reply >= replicas), "WAIT", replicas, CONFIRM_MS)
     info = yield info_call()
     if info.get("aof_enabled") != "1":
         raise BrokerUnfit("durability='fsync': this Redis has no append-only file; set `appendonly yes`")

@@ -61,6 +61,7 @@ class Node:
         """End the connection; the next exchange would make a new one."""
         with self._lock:
             self._drop()
+            self.address.close()
 
     def _send(self, calls: Sequence[Call[Any]]) -> list[Any]:
         if self._pid != os.getpid():
@@ -74,6 +75,8 @@ class Node:
 
     def _try(self, packed: bytes, count: int) -> list[Any]:
         try:
+            if self._wire is not None and self._wire.lead and self.address.has_moved(self._wire.lead):
+                self._drop()
             if self._wire is None:
                 self._wire = self.address.open(TIMEOUT)
             replies = self._wire.exchange(packed, count)
@@ -126,6 +129,10 @@ class AsyncNode:
 
     def close(self) -> None:
         """As `Node.close`."""
+        self._drop()
+        self.address.close()
+
+    def _drop(self) -> None:
         wire, self._wire = self._wire, None
         if wire is not None:
             wire.close()
@@ -140,17 +147,20 @@ class AsyncNode:
 
     async def _try(self, packed: bytes, count: int) -> list[Any]:
         try:
+            wire = self._wire
+            if wire is not None and wire.lead and await self.address.has_moved_async(wire.lead):
+                self._drop()
             if self._wire is None or self._wire.ended:
                 self._wire = await self.address.open_async(TIMEOUT)
             replies = await self._wire.exchange(packed, count, TIMEOUT)
         except LOST as error:
-            self.close()
+            self._drop()
             raise unavailable(self.address.shown, error) from error
         except BaseException:
-            self.close()
+            self._drop()
             raise
         if refusal := elsewhere(replies):
-            self.close()
+            self._drop()
             raise refusal
         return replies
 

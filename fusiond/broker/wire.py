@@ -14,6 +14,7 @@ import asyncio
 import socket
 import ssl
 import struct
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from hiredis import HiredisError, Reader
@@ -31,8 +32,21 @@ _BUFFER = 65536
 _NOTHING = object()
 
 
+@dataclass(slots=True)
+class Lead:
+    """What led to a server that may lose its role, and when that is to be looked at again."""
+
+    #: URL of the server
+    url: str
+    #: monotonic s
+    look_at: float
+
+
 class Wire:
     """For threads, one at a time."""
+
+    #: of a primary that Sentinels have named
+    lead: Lead | None = None
 
     def __init__(self, made: redis.connection.Connection, seconds: float) -> None:
         """Take over what redis-py has connected. `seconds`: to wait for a reply."""
@@ -82,6 +96,8 @@ class Wire:
 
 class AsyncWire(asyncio.BufferedProtocol):
     """For one event loop, one exchange at a time."""
+
+    lead: Lead | None = None
 
     def __init__(self, made: redis.asyncio.connection.Connection) -> None:
         """Take over what redis-py has connected."""

@@ -41,7 +41,7 @@ class Story(Running):
     def body(self, workers, *, tasks="", more=""):
         """A file: the tasks of `stories.py`, these worker groups, each `name: {…}`."""
         return (
-            "broker: {url: embedded}\n"
+            f"broker: {{url: '{self.broker_url or 'embedded'}'}}\n"
             f"defaults: {{workers: {{directory: {self.app}}}, tasks: {{retry: none}}}}\n"
             "tasks:\n"
             "  note: {run: stories.note}\n  hold: {run: stories.hold}\n  colour: {run: stories.colour}\n"

@@ -22,7 +22,7 @@ def daemon(daemon):
     (daemon.app / "shop" / "parts" / "inner.py").write_text("PRICE = 1\n")
     shop = f"shop: {{queues: [shop], processes: 4, isolation: process, directory: {daemon.app}/shop}}"
     body = daemon.body(f"main: {{queues: [default], directory: {daemon.app}/side/..}}\n  {shop}", more=MORE)
-    body = body.replace("{url: embedded}", '{url: "redis://production.invalid/"}')
+    body = body.replace("{url: 'embedded'}", '{url: "redis://production.invalid/"}')
     daemon.start(body.replace("tasks:\n", "tasks:\n  price: {run: shop.price, queue: shop}\n"))
     return daemon
 

@@ -64,7 +64,7 @@ def start(daemon, url):
     """The daemon on that Redis, and a producer whose first jobs are in."""
     group = "main: {queues: '*', processes: 2, isolation: process}"
     body = daemon.body(group, tasks=TASKS, more=QUEUED)
-    daemon.start(body.replace("{url: embedded}", f"{{url: '{url}'}}"))
+    daemon.start(body.replace("'embedded'", f"'{url}'"))
     producer = Producer(url, daemon)
     producer.start()
     producer.more(50)
