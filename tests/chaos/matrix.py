@@ -128,10 +128,11 @@ COURSES = {
     "apply": Course(0.45, 0.1, "reload", later=0.9),
     "configure": Course(0.45, 0.1, "reload", later=0.9),
     "accept": Course(0.45, 0.1, "kill the supervisor", later=0.9),
-    "spawn": Course(0.15, 0.1, "reload"),
+    "spawn": Course(0.08, 0.1, "reload"),
     "ended": Course(0.4, 0.1, "reload", "declare.after:exit:0.2", later=0.6),
     "stop": Course(0.4, 0.1, "end the daemon", later=0.6),
-    "tell": Course(0.3, 0.1, "reload", later=0.5),
+    # Each turn of the loop passes it.
+    "tell": Course(0.01, 0.1, "reload"),
     "write": Course(0.3, 0.1, "reload", later=0.6),
 }
 
@@ -276,24 +277,21 @@ class Hand(threading.Thread):
         while course.does and not self._over.wait(course.pause):
             # A daemon that is just ending, or has not come up yet, is asked again.
             with contextlib.suppress(FusionError, OSError, AssertionError):
-                self._do[course.does]()
+                if self._daemon.status()["ready"]:
+                    self._do[course.does]()
 
     def _reload(self):
         self._daemon.next_turn()
         self._daemon.reload()
 
     def _end_redis(self):
-        if not self._daemon.programs()[plant.REDIS]["ready"]:
-            return
         for pid in self._daemon.pids(plant.WRAPPER):
             self._hit(plant.WRAPPER, pid, signal.SIGTERM)
 
     def _end(self):
-        self._daemon.status()
         self._hit(plant.SUPERVISOR, self._daemon.process.pid, signal.SIGTERM)
 
     def _kill(self):
-        self._daemon.status()
         self._hit(plant.SUPERVISOR, self._daemon.process.pid, signal.SIGKILL)
 
     def _hit(self, kind, pid, number):
