@@ -91,7 +91,8 @@ def pytest_addoption(parser):
 
 @pytest.fixture(scope="session")
 def _cluster():
-    with RedisCluster() as cluster:
+    # no node is to be taken for dead because the machine is busy
+    with RedisCluster(timeout=15_000) as cluster:
         yield cluster
 
 

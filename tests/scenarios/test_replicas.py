@@ -101,7 +101,7 @@ def test_a_failover_of_sentinel_loses_nothing_that_a_replica_had(daemon):
 
 def test_a_cluster_loses_nothing_to_a_dead_primary_nor_to_a_slot_that_moves(daemon):
     """A queue's slot is moved key by key under load, then the node that it has come to is killed."""
-    with RedisCluster() as cluster:
+    with RedisCluster(timeout=2000) as cluster:
         producer = start(daemon, cluster.url)
         producer.more(200)
         slot, owner = cluster.owner(Broker().keys.root("b"))
