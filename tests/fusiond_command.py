@@ -7,6 +7,8 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
+from prometheus_client.parser import text_string_to_metric_families
+
 
 @dataclass(frozen=True)
 class Done:
@@ -38,3 +40,12 @@ def fusiond(*words, cwd, given="", **environment) -> Done:
     )
     assert "Traceback" not in done.stderr or "shop.py" in done.stderr, done.stderr
     return Done(done.returncode, done.stdout, done.stderr)
+
+
+def samples(exposition):
+    """Metric → labels' values → value, as Prometheus' own parser reads them."""
+    read = {}
+    for family in text_string_to_metric_families(exposition):
+        for sample in family.samples:
+            read.setdefault(sample.name, {})[tuple(sample.labels.values())] = sample.value
+    return read

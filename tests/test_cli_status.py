@@ -2,7 +2,7 @@ import time
 
 import pytest
 
-from tests.fusiond_command import fusiond
+from tests.fusiond_command import fusiond, samples
 from tests.fusiond_desk import opened
 
 
@@ -48,3 +48,15 @@ def test_workers_of_every_host_are_shown(desk, no_daemon):
     assert line == ["box.7", "main", "busy", "1/4", "default", "3m", "ago", "default/x"]
     seen = fusiond("status", "-W", "--json", cwd=desk.cwd, FUSION_URL=desk.settings.url, **no_daemon).json
     assert seen["workers"][0]["name"] == "box.7"
+
+
+def test_metrics(desk, no_daemon):
+    """--metrics is Prometheus' text format: a part that is away says so, and odd names are escaped."""
+    desk.enqueued("send")
+    done = fusiond("status", "--metrics", cwd=desk.cwd, FUSION_URL=desk.settings.url, **no_daemon)
+    assert done.status == 3
+    metrics = samples(done.out)
+    assert (metrics["fusiond_daemon_up"], metrics["fusiond_broker_up"]) == ({(): 0}, {(): 1})
+    assert metrics["fusiond_queue_jobs"]["default", "queued"] == 1
+    assert metrics["fusiond_queue_jobs"]["default", "failed"] == 0
+    assert metrics["fusiond_queue_suspended"]["default",] == 0

@@ -29,18 +29,22 @@ def register(subparsers: Any) -> None:
     parser.add_argument("-W", "--workers", action="store_true", help="each worker of each host, and what it is doing")
     parser.add_argument("--watch", action="store_true", help="again each second, until Ctrl-C")
     source.add_broker_options(parser)
+    parser.add_argument("--metrics", action="store_true", help="as numbers, in the text format of Prometheus")
     source.add_json_option(parser)
     parser.set_defaults(handler=_status)
 
 
 def _status(options: argparse.Namespace) -> int:
     from fusiond.cli.look import look_around
+    from fusiond.cli.metrics import exposition
 
     while True:
         look = look_around(options)
         if options.watch and sys.stdout.isatty() and not options.json:
             print(_CLEAR, end="")
-        if options.json:
+        if options.metrics:
+            print(exposition(look), end="")
+        elif options.json:
             print_json(look.document())
         else:
             print(look.page())

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from tests.fusiond_command import fusiond
+from tests.fusiond_command import fusiond, samples
 from tests.running import until
 
 pytestmark = pytest.mark.timeout(120)
@@ -80,6 +80,10 @@ def test_refused_before_the_commit(daemon, case):
     assert (status["generation"], status["reload"]["result"]) == (1, "refused")
     assert named in status["reload"]["reason"]
     assert "refused" in fusiond("status", "-c", str(daemon.file), cwd=daemon.directory, **own).out
+    metrics = samples(fusiond("status", "--metrics", "-c", str(daemon.file), cwd=daemon.directory, **own).out)
+    assert metrics["fusiond_config_last_reload_successful"] == {(): 0}
+    assert metrics["fusiond_config_reloads_total"]["refused",] >= 1
+    assert metrics["fusiond_config_last_reload_timestamp_seconds"][()] == pytest.approx(time.time(), abs=600)
     until(lambda: {name: program["pid"] for name, program in daemon.programs().items()} == before, daemon.text)
 
     assert daemon.stop() == 0
