@@ -119,7 +119,7 @@ class Load(threading.Thread):
             return
         if task == "flawed":
             self._flawed.add(ack.id)
-        elif rand.random() < mix.canceled:
+        elif rand.random() < mix.canceled and not through_inbox:
             heapq.heappush(self._condemned, (time.monotonic() + rand.uniform(0.0, 0.5), ack))
         self.acks.append(ack)
 

@@ -39,7 +39,9 @@ def judge(ledger, *, lease=LEASE, margin=MARGIN, renew=RENEW):
     for job in ledger.jobs:
         record, runs = ledger.records[job.id], ledger.runs.get(job.id, [])
         steps = [step for step in ledger.steps.get(job.id, ()) if step.verb != "tick"]
-        found += _ended(job, record, runs, steps, ledger.cancels.get(job.id))
+        cancel = ledger.cancels.get(job.id)
+        found += _ended(job, record, runs, steps, cancel)
+        found += _canceled(job, runs, cancel) if cancel else ()
         found += _explained(job, runs, steps, blame)
         if not ledger.faults:
             found += _once(job, runs, steps)
@@ -63,7 +65,7 @@ def _ticked(ticks):
 
 
 def _ended(job, record, runs, steps, cancel):
-    """I1, I2, I9."""
+    """I1, I2."""
     if record is None:
         yield f"I1 job {job.id} is lost"
         return
@@ -84,10 +86,15 @@ def _ended(job, record, runs, steps, cancel):
         claim = next((step for step in steps if step.verb == "claim" and step.token == ends[-1].token), None)
         if claim is None or not any(_under(run, claim) for run in completed):
             yield f"I2 job {job.id} is finished, and no run under the winning token was completed"
-    if cancel and cancel.answer == "canceled":
-        late = [run for run in runs if run.began > cancel.at + SKEW]
-        if late:
-            yield f"I9 job {job.id} was begun {late[0].began - cancel.at:.3f} s after it was canceled"
+
+
+def _canceled(job, runs, cancel):
+    """I1, I9."""
+    if cancel.answer == "missing":
+        yield f"I1 job {job.id} was missing when it was canceled"
+    late = [run for run in runs if run.began > cancel.at + SKEW]
+    if cancel.answer == "canceled" and late:
+        yield f"I9 job {job.id} was begun {late[0].began - cancel.at:.3f} s after it was canceled"
 
 
 def _lives(steps):
