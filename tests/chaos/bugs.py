@@ -15,26 +15,27 @@ from tests.chaos.trial import Plan
 
 #: s; what does not come to rest within it never will
 _PEACE = 12.0
-_MIX = Mix(short=0.4, long=0.03, delayed=0.1, flawed=0.04, canceled=0.05, inbox=0.2, uneven=0.03, bunch=20)
-_LASTING = _MIX._replace(short=0.1, long=0.06, long_seconds=4.0)
+_MIX = Mix(short=0.3, long=0.015, delayed=0.1, flawed=0.04, canceled=0.05, inbox=0.2, uneven=0.03, bunch=20)
+_LASTING = _MIX._replace(short=0.1, long=0.05)
+#: more than three children a group can do at once
+_BUSY = _MIX._replace(short=0.9, long=0.0, flawed=0.0)
 #: six jobs, all longer than what befalls them
 _FEW = Mix(short=0.0, long=1.0, long_seconds=9.0, delayed=0.0, bunch=6)
 
 
 def _plan(faults, weights=None, *, jobs=360, seconds=6.0, stops=0.0, **more):
-    return Plan(
-        jobs, seconds, faults, stops, **({"weights": weights, "mix": _MIX, "peace": _PEACE, "every": False} | more)
-    )
+    usual = {"weights": weights, "mix": _MIX, "processes": 5, "every": False, "peace": _PEACE}
+    return Plan(jobs, seconds, faults, stops, **(usual | more))
 
 
 #: name → what is done; the right code stands all of them
 PLANS = {
     "no faults": _plan(0),
-    "children killed": _plan(60, {CHILD: 1, SNARE: 1}, processes=4),
+    "children killed": _plan(60, {CHILD: 1, SNARE: 1}),
     "fork servers killed": _plan(6, {SERVER: 1}, mix=_LASTING, jobs=200),
     "dispatchers told to end": _plan(6, {TERM: 1}, mix=_LASTING, jobs=200),
     "dispatchers killed": _plan(10, {DISPATCHER: 1}, mix=_LASTING, jobs=200),
-    "dispatchers killed as they claim": _plan(16, {AMBUSH: 1}, mix=_MIX._replace(short=0.9, long=0.0, flawed=0.0)),
+    "dispatchers killed as they claim": _plan(16, {AMBUSH: 1}, mix=_BUSY, processes=3),
     "a dispatcher stopped": _plan(2, {DISPATCHER: 1}, stops=1.0, pauses=(4.0,), seconds=10.0, jobs=400, every=True),
     "a dispatcher of long jobs stopped": _plan(
         1, {DISPATCHER: 1}, stops=1.0, pauses=(3.4,), seconds=2.0, jobs=6, mix=_FEW, processes=4, peace=25.0, every=True
