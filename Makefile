@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 CONFIG ?= etc/fusion.yaml
 
-.PHONY: run demo test check lint types bench bench-peers clean install
+.PHONY: run demo test check lint types bench chaos chaos-full chaos-bugs bench-peers clean install
 
 run: install            ## the daemon in the foreground, on the embedded Redis
 	$(BIN)/fusiond run -c $(CONFIG)
@@ -27,8 +27,14 @@ types: $(VENV)/.dev
 bench: $(VENV)/.dev     ## our own figures, printed as measured
 	$(BIN)/python -m benchmarks
 
-chaos: $(VENV)/.dev     ## kills under load, every job accounted for; `python -m tests.chaos --help` for more
-	$(BIN)/python -m tests.chaos
+chaos: $(VENV)/.dev     ## kills under load, every job accounted for; `make chaos CHAOS=--help` tells what else there is
+	$(BIN)/python -m tests.chaos $(CHAOS)
+
+chaos-full: $(VENV)/.dev  ## 100,000 jobs under 10,000 kills, half an hour on two cores that do nothing else
+	$(BIN)/python -m tests.chaos --full $(CHAOS)
+
+chaos-bugs: $(VENV)/.dev  ## the harness can fail: each seeded bug is found
+	$(BIN)/python -m tests.chaos --bugs --markdown
 
 bench-peers: $(VENV)/.dev  ## other job runners beside it, in an environment of their own
 	$(BIN)/python -m benchmarks.peers
