@@ -215,30 +215,42 @@ def test_garbage_on_the_socket(place, name):
 
 def test_error_that_is_none(place):
     """What claims to be an error and is not is replaced by one that says so; the dispatcher goes on."""
-    import struct
-
-    program = place.start(isolation="process", policies=NO_CRASH)
-    for body in (b"7", b"{", b'{"code": 1}', b"\xff"):
-        # the serials that a slot gives out: one of these is the job's own
-        frames = b"".join(
-            b"O" + struct.pack("<I", 22 + len(body)) + struct.pack("<QBBdI", serial, 1, 0, 0.0, len(body)) + body
-            for serial in range(1, 40)
-        )
-        assert place.error(place.enqueue("send", frames.decode("latin-1")))["code"] == "EXCEPTION"
+    program = place.start(isolation="process", policies=NO_CRASH, processes=5)
+    for body in ("7", "{", '{"code": 1}', "\xff"):
+        assert place.error(place.enqueue("fail_as", body))["code"] == "EXCEPTION"
     assert place.result(place.enqueue("echo"))
     assert "Traceback" not in program.text()
 
 
 def test_flood_on_the_socket(place):
-    """Outcomes without end keep the dispatcher from nothing."""
+    """Frames without end keep the dispatcher from nothing, and are ended."""
     place.start(isolation="process", processes=2)
     id_ = place.enqueue("flood", 1.5)
-    place.until(id_, "started")
     for n in range(3):
         started = time.monotonic()
         place.result(place.enqueue("echo", n))
         assert time.monotonic() - started < 1.2
-    assert place.result(id_) == "flooded"
+    assert "broken protocol" in place.error(id_)["message"]
+
+
+def test_no_job_speaks_for_another(place):
+    """With isolation `fork` a job that has ended and lives on is handed none, and its child is killed, not kept."""
+    place.start(isolation="fork", processes=2, policies=NO_CRASH)
+    echoed = [{"args": [k], "kwargs": {}} for k in range(5)]
+    for n in range(6):
+        assert place.result(place.enqueue("speak_for", 40)) == "forged"
+        assert [place.result(id_) for id_ in place.enqueue_many([("echo", k) for k in range(5)])] == echoed, n
+
+
+@pytest.mark.parametrize("serial", [0, 1 << 50])
+def test_an_outcome_of_no_job(place, serial):
+    """A child that tells how some other job ended is killed; a frame may hold three million of them."""
+    from fusiond.worker import wire
+
+    outcomes = wire.outcomes_frame([wire.OutcomeMessage(serial, wire.FINISHED, False, 0.0, b"")] * 3)
+    place.start(isolation="process", policies=NO_CRASH)
+    assert "broken protocol" in place.error(place.enqueue("send", outcomes.decode("latin-1"), 60.0))["message"]
+    assert place.result(place.enqueue("echo"))
 
 
 @BOTH

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 _INT = struct.Struct("i")
 # From <linux/prctl.h>.
-PR_SET_CHILD_SUBREAPER = 36
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 #: bytes of a command, and descriptors, so forks, that come with one
 PACKET, AT_ONCE = 1024, 32
 #: characters of one import failure, and failures that are told; a packet has its limit
@@ -213,6 +213,10 @@ class ForkServer:
         """In the child: shed what is the server's and its siblings', serve jobs, and never return."""
         status = 1
         try:
+            # Where the dispatcher is dead, stopped or failing as well, nobody else would end it with the server.
+            self._prctl(PR_SET_PDEATHSIG, 9)
+            if os.getppid() != self._pid:
+                return
             # Before there is a job, so before there is anything in it; a kill finds the child by its pid until then.
             os.setpgid(0, 0)
             # What signals write would wake the server. For less than it costs to have Python forget the descriptor.
@@ -222,6 +226,7 @@ class ForkServer:
                 # adopts is a dead job's. A child that lives on must not gather the dead, it does not reap.
                 self._prctl(PR_SET_CHILD_SUBREAPER, 1)
             os.close(self._control_fd)
+            os.close(self._deaths)  # who reads there takes news of deaths from the server
             for other in socks:
                 if other != sock:
                     os.close(other)

@@ -97,7 +97,7 @@ class Pool:
             self._retire(slot)
         for _ in range(wanted - len(staying)):
             self._numbers += 1
-            slot = self.slots[self._numbers] = Slot.make(self._numbers, self._line)
+            slot = self.slots[self._numbers] = Slot.make(self._numbers, self._line, once=self._forks)
             self._loop.add_reader(slot.output.reader, self._read, slot)
             self._introduce(slot)
 
@@ -333,6 +333,7 @@ class Pool:
             for slot in self.slots.values()
             if slot.state == State.READY
             and not slot.retiring
+            and not slot.spent
             and (not slot.outstanding or (not self._forks and slot.ran(now) < BATCH))
         ]
         return sorted(slots, key=lambda slot: len(slot.outstanding))

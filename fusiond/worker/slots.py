@@ -20,7 +20,7 @@ from fusiond.worker.output import Output
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
 #: bytes; room for a batch of small jobs without a second send
 _SEND_BUFFER = 1 << 18
@@ -105,8 +105,12 @@ class Slot:
     table: int = 0
     #: closed once its child has nothing to do
     retiring: bool = False
-    #: monotonic ns until when a child may begin what it was handed last
+    #: each child of it runs one job
+    once: bool = False
+    #: monotonic ns until when its child may begin what it was handed last; 0: it was handed nothing yet
     handed: int = 0
+    #: monotonic ns since when its child has nothing left to live for, as far as it was looked at
+    spent_at: int = 0
     #: monotonic seconds when its child was asked for, and deaths in a row before any job
     forked: float = 0.0
     stillborn: int = 0
@@ -121,6 +125,10 @@ class Slot:
     #: the attempt whose lines come out of the pipe
     printing: Attempt | None = None
     _serial: int = 0
+    #: its child was asked whether it serves, and has not answered yet
+    _asked: bool = False
+    #: serial of the last outcome
+    _told: int = 0
     #: the last mark that was believed, and monotonic ns when it was first seen
     _begun: int = 0
     _seen: int = 0
@@ -129,10 +137,10 @@ class Slot:
     _unsent: bytearray = field(default_factory=bytearray)
 
     @classmethod
-    def make(cls, number: int, on_line: Callable[[Attempt | None, str], None]) -> Slot:
+    def make(cls, number: int, on_line: Callable[[Attempt | None, str], None], *, once: bool = False) -> Slot:
         """A slot without a child; `on_line` gets each line that is printed, and the attempt that printed it."""
         fd = memory_file(f"fusiond-page-{number}", bytes(wire.PAGE_BYTES))
-        slot = cls(number, Output(), wire.Page(fd), fd)
+        slot = cls(number, Output(), wire.Page(fd), fd, once=once)
         slot.output.on_mark = slot.mark
         slot.output.on_line = lambda line: on_line(slot.printing, line)
         return slot
@@ -152,8 +160,9 @@ class Slot:
         theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
         self._sock, self._reader, self._unsent = ours, wire.FrameReader(), bytearray()
         self.doom, self.state, self.closed, self.broken, self.answered = None, State.READY, False, "", False
+        self._asked, self.handed, self.spent_at = False, 0, 0
         # A child may have left any number there; a new one has begun nothing.
-        self.page.words[0] = self._begun = self._serial
+        self.page.words[0] = self._begun = self._told = self._serial
         return theirs
 
     def fileno(self) -> int:
@@ -167,6 +176,7 @@ class Slot:
             loop.remove_writer(self._sock.fileno())
             self._sock.close()
             self._sock = None
+            self._reader = wire.FrameReader()  # half a frame may be as long as a whole one
 
     def close(self) -> None:
         """Give back page and pipe; the slot has no child any more."""
@@ -174,10 +184,16 @@ class Slot:
         self.page.close()
         os.close(self.page_fd)
 
+    @property
+    def spent(self) -> bool:
+        """Its child has had its one job, and is to end; the next job must not meet what that one left behind."""
+        return self.once and self.handed > 0 and not self.outstanding and self.state == State.READY
+
     # -- jobs ---------------------------------------------------------------------------------------------------------
 
     def ask(self, loop: asyncio.AbstractEventLoop) -> None:
         """Have the child say that it serves; `answered` is true once it has."""
+        self._asked = True
         self._send(wire.jobs_frame(()), loop)
 
     def hand(self, attempts: Iterable[Attempt], table: bytes | None, loop: asyncio.AbstractEventLoop) -> None:
@@ -235,11 +251,22 @@ class Slot:
                 if kind != wire.OUTCOMES:
                     self.broken = "a child may send outcomes only"
                     break
-                self.answered = self.answered or not body
-                outcomes.extend(wire.read_outcomes(body))
+                outcomes.extend(self._believed(body))
         except wire.WireError as error:
             self.broken = str(error)
         return outcomes
+
+    def _believed(self, body: bytes) -> Iterator[wire.OutcomeMessage]:
+        """What a frame says: one outcome for each job, in the order handed, so no more than that. Raises WireError."""
+        if not body:
+            if not self._asked:
+                raise wire.WireError("an answer that nobody has asked for")
+            self._asked, self.answered = False, True
+        for outcome in wire.read_outcomes(body):
+            if not self._told < outcome.serial <= self._serial:
+                raise wire.WireError("an outcome is of no job that this child was handed, or a second one")
+            self._told = outcome.serial
+            yield outcome
 
     def _receive(self) -> bytes:
         """What is there; nothing at the end as well, which `closed` tells."""

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 #: s; how often running jobs are looked at, and how long a job may wait behind a running one
 WATCH, STUCK = 0.1, 0.05
+#: ns; for a child of one job to end after it
+LINGER = 1_000_000_000
 #: s; from taking a job back to the look at the child's mark (see wire.py)
 TAKE_BACK = 0.002
 
@@ -54,6 +56,8 @@ class Watch:
         for slot in list(self._slots.values()):
             if slot.outstanding and slot.state == State.READY:
                 self._look_at(slot, now)
+            elif slot.spent:
+                self._look_at_spent(slot, now)
 
     def take_all_back(self) -> None:
         """Forbid every job that has not begun."""
@@ -66,7 +70,7 @@ class Watch:
         self.keep_on()
 
     def _busy(self) -> bool:
-        return any(slot.outstanding for slot in self._slots.values())
+        return any(slot.outstanding or slot.spent for slot in self._slots.values())
 
     def _look_at(self, slot: Slot, now: int) -> None:
         running = slot.running()
@@ -84,6 +88,12 @@ class Watch:
         back = list(_not_to_begin(slot, now, stuck=ran > STUCK))
         if back:
             self._take_back(slot, back)
+
+    def _look_at_spent(self, slot: Slot, now: int) -> None:
+        slot.spent_at = slot.spent_at or now
+        if slot.spent_at + LINGER <= now:
+            slot.broken = "it lives on after its job"
+            self._kill_hostile(slot)
 
     def _take_back(self, slot: Slot, serials: list[int]) -> None:
         """Forbid these to begin; those that then have not begun are given back."""

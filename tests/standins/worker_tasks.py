@@ -8,9 +8,11 @@ Task functions for the tests of a worker group. No fusiond here; runs under ever
 
 import os
 import signal
+import stat
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 
 def note(path, *words):
@@ -277,14 +279,33 @@ def send(raw, stay=0.0):
     return "sent"
 
 
+def fail_as(payload):
+    """An error of its own making, given as latin-1, in place of what the child would say."""
+    wire, serial = sys.modules["_fusiond_worker.wire"], _child()._page.begun
+    _write(wire.outcomes_frame([wire.OutcomeMessage(serial, wire.FAILED, False, 0.0, payload.encode("latin-1"))]))
+    time.sleep(60)
+
+
 def flood(seconds):
-    """Outcomes of jobs that never were, as fast as they go."""
-    wire = sys.modules["_fusiond_worker.wire"]
-    frame = wire.outcomes_frame([wire.OutcomeMessage(1 << 50, wire.FINISHED, False, 0.0, b"null")] * 5000)
+    """Frames that say nothing, as fast as they go."""
+    frame = sys.modules["_fusiond_worker.wire"].outcomes_frame([]) * 5000
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         _write(frame)
     return "flooded"
+
+
+def speak_for(others):
+    """Say that it has ended; then live on, and answer for the next ones of its slot, with a socket found anywhere."""
+    wire, page = sys.modules["_fusiond_worker.wire"], _child()._page
+    fds = [int(path.name) for path in Path("/proc/self/fd").iterdir() if path.exists()]
+    fd = next(fd for fd in fds if stat.S_ISSOCK(os.fstat(fd).st_mode))
+    serial = page.begun
+    for each in range(serial, serial + others + 1):
+        page.begin(each, time.monotonic_ns())
+        os.write(fd, wire.outcomes_frame([wire.OutcomeMessage(each, wire.FINISHED, False, 0.0, b'"forged"')]))
+        time.sleep(0.02)
+    time.sleep(60)
 
 
 def scribble(word, value, path=None, stay=0.0):
