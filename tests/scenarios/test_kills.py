@@ -36,6 +36,22 @@ def plant():
         yield plant
 
 
+def test_children_end_with_their_fork_server_whoever_else_is_away(plant):
+    """A dispatcher that is stopped, or failing, or dead as well, could end nobody: the kernel does."""
+    children, dispatchers = plant.pids(CHILD), plant.pids(DISPATCHER)
+    servers = plant.pids(SERVER)
+    for pid in dispatchers:
+        os.kill(pid, signal.SIGSTOP)
+    for pid in servers:
+        os.kill(pid, signal.SIGKILL)
+    try:
+        until(lambda: not any(map(alive, children)), lambda: f"left: {[*filter(alive, children)]}", 10)
+    finally:
+        for pid in dispatchers:
+            os.kill(pid, signal.SIGCONT)
+    assert children
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_kill(plant, kind):
     """Each acknowledged job ends once, finished; whatever ran twice was cut off by a kill; nothing is left behind."""
