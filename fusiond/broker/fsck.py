@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 
     from fusiond.broker.keys import Keys
 
-#: jobs that one script looks at, which takes it 1 to 2 ms
+#: keys that a scan is asked for; it may come back with some more
 PAGE: Final = 100
+#: jobs that one script looks at, at most
+_LOOK: Final = 2 * PAGE
 #: findings that are remembered, so that one which a scan comes across twice is told once
 _REMEMBERED: Final = 100_000
 
@@ -205,8 +207,8 @@ class Fsck:
             yield from self._look(queue, "members", flat[::2])
 
     def _look(self, queue: str, what: Literal["keys", "members"], ids: Sequence[bytes]) -> Plan[None]:
-        for first in range(0, len(ids), PAGE):
-            found = yield self._verbs.inspect(queue, what, ids[first : first + PAGE])
+        for first in range(0, len(ids), _LOOK):
+            found = yield self._verbs.inspect(queue, what, ids[first : first + _LOOK])
             if found and self._repair:
                 # in the order of time, so that what was queued together is queued in its order
                 mended = yield self._verbs.mend(queue, sorted({finding.job for finding in found}))
