@@ -1,0 +1,64 @@
+"""
+What must hold, whatever happens: of each step, which promise it broke.
+
+That no job is lost is promised too: from every state one can be reached in which all jobs have ended (explore.py).
+A rollback takes away what Redis knew, ends and claims included; what is promised is promised of what it still knows.
+"""
+
+from __future__ import annotations
+
+from tests.model import states as s
+from tests.model.states import ENDED, Settle, State, Step
+
+ONE_END = "a job ends once"
+HOLDER = "an attempt is settled by who claimed it"
+RUN = "a job is finished only by a child that has run to its end"
+FAULTS = "no rescue without a fault, and for each fault two at most"
+ANSWER = "who has settled an attempt never hears that it was fenced"
+ALONE = "no two children run a job at the same time, but after a freeze or a rollback"
+LEASED = "a child begins only what it has the lease of, but after a rollback"
+PROMISES = (ONE_END, HOLDER, RUN, FAULTS, ANSWER, ALONE, LEASED)
+
+
+def broken(before: State, step: Step, after: State) -> list[str]:
+    """The promises that this step broke."""
+    if step.request:
+        return [*_of_the_jobs(before, step, after), *_of_the_answer(before, step)]
+    if step.what == "its child begins" and "rollback" not in after.faults:
+        return list(_of_a_beginning(step.who, after))
+    return []
+
+
+def _of_the_jobs(before: State, step: Step, after: State):
+    for old, new in zip(before.redis.jobs, after.redis.jobs, strict=True):
+        if (old.status, old.token, old.attempts) != (new.status, new.token, new.attempts):
+            if old.status in ENDED:
+                yield ONE_END
+            if isinstance(step.request, Settle) and old.holder != step.request.dispatcher:
+                yield HOLDER
+            if new.status == s.FINISHED and step.request.child != s.DONE:
+                yield RUN
+            if new.rescues > old.rescues and _too_many_rescues(after):
+                yield FAULTS
+
+
+def _too_many_rescues(state: State) -> bool:
+    """A crash can cost two attempts: one that was held, and one by a claim that arrives when nobody waits for it."""
+    excused = 2 * len(state.faults) + ("rollback" in state.faults) * len(state.redis.jobs)
+    return sum(job.rescues for job in state.redis.jobs) > excused
+
+
+def _of_the_answer(before: State, step: Step):
+    request = step.request
+    if isinstance(request, Settle) and step.answer == 0 and before.redis.jobs[request.job].last_token == request.token:
+        yield ANSWER
+
+
+def _of_a_beginning(who: int, state: State):
+    """Nothing else makes two of them."""
+    job, token = state.dispatchers[who].held
+    running = [each for each in state.dispatchers if each.child == s.BEGUN and each.held[0] == job]
+    if len(running) > 1 and "freeze" not in state.faults:
+        yield ALONE
+    if state.redis.jobs[job].token != token:
+        yield LEASED

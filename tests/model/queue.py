@@ -1,0 +1,178 @@
+"""
+The verbs as a plain list of jobs would do them: what a verb does to the queue, and what it replies.
+
+Times are only an order here: a job is due or it is not, a lease holds or has expired.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fusiond.broker.records import NewJob, Outcome
+
+MAX_RESCUES = 1
+_order = itertools.count(1)
+
+
+@dataclass
+class Job:
+    """A job, by what can be told of it from outside."""
+
+    id: str
+    body: bytes
+    priority: int
+    status: str = "queued"
+    #: its place in the row
+    place: int = field(default_factory=lambda: next(_order))
+    #: its place among the jobs whose time has come; 0: it has not
+    due: int = 0
+    attempts: int = 0
+    crashes: int = 0
+    rescues: int = 0
+    token: str = ""
+    last_token: str = ""
+    cancel: bool = False
+    #: its lease has
+    expired: bool = False
+
+
+class Queue:
+    """One queue. Each verb may come again at any time, as a repeat or much too late."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[str, Job] = {}
+        self.broken = 0
+        self.suspended: set[str] = set()
+        #: dispatcher -> nonce and ids of its last claim that got any
+        self.claims: dict[str, tuple[str, list[str]]] = {}
+        self._inbox: list[Job | None] = []
+
+    def of(self, *statuses: str) -> list[Job]:
+        """The jobs in one of these statuses; all if none is said."""
+        return [job for job in self.jobs.values() if not statuses or job.status in statuses]
+
+    def enqueue(self, *jobs: NewJob) -> list[str]:
+        return [self._stored(job) for job in jobs]
+
+    def _stored(self, new: NewJob) -> str:
+        there = self.jobs.get(new.id)
+        if there:
+            return "same" if there.body == new.args else "conflict"
+        self.jobs[new.id] = Job(new.id, new.args, new.priority, "scheduled" if new.delay_ms else "queued")
+        return "stored"
+
+    def push(self, name: str, priority: int, body: bytes) -> None:
+        self._inbox.append(Job(name, body, priority))
+
+    def push_garbage(self, _body: bytes) -> None:
+        self._inbox.append(None)
+
+    def claim(self, dispatcher: str, nonce: str, want: int) -> list[tuple[str, int, int, int]]:
+        """(id, attempts, crashes, rescues) of each job that it gets."""
+        last, ids = self.claims.get(dispatcher, ("", []))
+        if last == nonce:
+            given = [job for job in map(self.jobs.get, ids) if job and job.token == nonce]
+        else:
+            self._chores()
+            given = [] if self.suspended else self._ready()[:want]
+            for job in given:
+                job.status, job.token, job.attempts = "started", nonce, job.attempts + 1
+            if given:
+                self.claims[dispatcher] = (nonce, [job.id for job in given])
+        for job in given:
+            job.expired = False
+        return [(job.id, job.attempts, job.crashes, job.rescues) for job in given]
+
+    def _ready(self) -> list[Job]:
+        return sorted(self.of("queued"), key=lambda job: (-job.priority, job.place))
+
+    def _chores(self) -> None:
+        """What each claim does first: the inbox, what is due, what has expired."""
+        for job in self._inbox:
+            if job is None:
+                self.broken += 1
+            elif job.id not in self.jobs:
+                self.jobs[job.id] = job
+                job.place = next(_order)
+        self._inbox = []
+        for job in sorted((job for job in self.of("scheduled") if job.due), key=lambda job: job.due):
+            job.status, job.due, job.place = "queued", 0, next(_order)
+        for job in self.of("started"):
+            if job.expired:
+                self._rescue(job)
+
+    def _rescue(self, job: Job) -> None:
+        job.token, job.expired = "", False
+        if job.cancel:
+            job.status = "canceled"
+        else:
+            job.rescues += 1
+            job.status = "failed" if job.rescues > MAX_RESCUES else "queued"
+
+    def renew(self, *attempts: tuple[str, str]) -> list[int]:
+        return [self._renewed(*attempt) for attempt in attempts]
+
+    def _renewed(self, name: str, token: str) -> int:
+        job = self.jobs.get(name)
+        if not job or job.token != token:
+            return 0
+        job.expired = False
+        return 2 if job.cancel else 1
+
+    def settle(self, *outcomes: Outcome) -> list[int]:
+        return [self._settled(outcome) for outcome in outcomes]
+
+    def _settled(self, outcome: Outcome) -> int:
+        job = self.jobs.get(outcome.id)
+        if not job or job.token != outcome.token:
+            return 2 if job and job.last_token == outcome.token else 0
+        job.token, job.last_token, job.expired = "", outcome.token, False
+        canceled = job.cancel and outcome.kind in ("retry", "released")
+        if outcome.crash and (canceled or outcome.kind not in ("finished", "released")):
+            job.crashes += 1
+        if canceled:
+            job.status = "canceled"
+        elif outcome.kind in ("retry", "released"):
+            job.status = "scheduled" if outcome.ms else "queued"
+            job.attempts -= outcome.kind == "released"
+        else:
+            job.status = outcome.kind
+        return 1
+
+    def cancel(self, name: str) -> str:
+        job = self.jobs.get(name)
+        if not job:
+            return "missing"
+        if job.status == "started":
+            job.cancel = True
+            return "asked"
+        if job.status not in ("queued", "scheduled"):
+            return "ended"
+        job.status, job.due = "canceled", 0
+        return "canceled"
+
+    def requeue(self, name: str) -> list[int]:
+        job = self.jobs.get(name)
+        if not job or job.status not in ("failed", "canceled"):
+            return [2 if job and job.status == "queued" else 0]
+        job.status, job.place, job.cancel = "queued", next(_order), False
+        job.attempts = job.crashes = job.rescues = 0
+        return [1]
+
+    def suspend(self, by: str, on: bool) -> bool:
+        (self.suspended.add if on else self.suspended.discard)(by)
+        return bool(self.suspended)
+
+    # -- time, moved by hand
+
+    def expire(self, ids: list[str]) -> None:
+        for name in ids:
+            self.jobs[name].expired = True
+
+    def come_due(self, name: str) -> int:
+        """Its due time, ms since 1970."""
+        self.jobs[name].due = next(_order)
+        return self.jobs[name].due
