@@ -215,6 +215,16 @@ def test_no_forged_key_ends_a_command_or_a_producer_in_a_traceback(desk, command
             assert "\n" not in str(error)  # noqa: PT017 - whether it raises is not the promise
 
 
+def test_a_forged_state_of_a_cron_entry_is_one_sentence(desk):
+    """What no verb has written is an error that the scheduler logs and leaves alone for a while, not its end."""
+    desk.run(plain(as_is, "HSET", "fusion:{default}:cron:nightly", "last", "yesterday", "first_seen", "1"))
+    state = desk.verbs.cron_state("default", "nightly")
+    with pytest.raises(BrokerError, match="another program"):
+        desk.run(state)
+    [answer] = desk.connection.run_many([state])
+    assert isinstance(answer, BrokerError)
+
+
 # -- Redis write, against a group's real program ---------------------------------------------------------------------
 
 
@@ -317,6 +327,7 @@ def test_forged_records_cost_themselves_alone(place, run, isolation):
     assert [place.error(id_)["code"] for id_ in ("b08", "b09")] == ["BAD_ARGUMENTS"] * 2
     assert (program.pid, program.fork_server()) == before
     assert program.process.poll() is None
+    assert not program.said("no jobs can be claimed")
     # A task's own failure has its traceback in the job; a program's would be in its log.
     assert not [line for line in program.text().splitlines() if not line.startswith("{")]
     assert not unprintable(program.text())
