@@ -71,6 +71,8 @@ class Exchange:
         self.refused = False
         self._outcomes: dict[str, list[Outcome]] = {}
         self._unanswered: _Request | None = None
+        #: claims of one whose node of a Cluster gave no reply while others did
+        self._lost: list[tuple[str, int, str]] = []
         #: what is refused, as it was said → monotonic s
         self._said: dict[str, float] = {}
 
@@ -108,7 +110,8 @@ class Exchange:
         self._unanswered = None
         for (queue, batch), reply in zip(request.settles, replies, strict=False):
             self._settled(queue, batch, reply)
-        answers = zip(request.claims, replies[len(request.settles) :], strict=True)
+        answers = list(zip(request.claims, replies[len(request.settles) :], strict=True))
+        self._lost = [claim for claim, reply in answers if isinstance(reply, BrokerUnavailable)]
         claimed = [Claimed(*claim, reply) for claim, reply in answers if self._is_claim(claim[0], reply)]
         if self._said and not any(isinstance(reply, BrokerError) for reply in replies):
             self._said.clear()
@@ -120,7 +123,9 @@ class Exchange:
         settles = [
             (queue, batch[at : at + _SETTLE]) for queue, batch in taken.items() for at in range(0, len(batch), _SETTLE)
         ]
-        claims = [(queue, want, new_token()) for queue, want in shares]
+        claims, self._lost = self._lost, []
+        again = {queue for queue, _, _ in claims}
+        claims += [(queue, want, new_token()) for queue, want in shares if queue not in again]
         calls: list[Call[Any]] = [self._broker.settle(queue, batch) for queue, batch in settles]
         calls += [self._claim(queue, want, nonce) for queue, want, nonce in claims]
         return _Request(settles, claims, calls)

@@ -1,0 +1,42 @@
+"""A dispatcher's round trips: what is asked again where a reply was lost."""
+
+import asyncio
+
+from fusiond.broker.connection import connect_async
+from fusiond.broker.records import NewJob
+from fusiond.errors import BrokerUnavailable
+from fusiond.worker.exchange import Exchange
+
+
+class Lossy:
+    """A connection on which Redis does what it is asked, and the reply of one call is lost, as with a dead node."""
+
+    def __init__(self, connection):
+        self._connection, self.lose = connection, None
+
+    async def run_many(self, calls):
+        replies = await self._connection.run_many(calls)
+        if self.lose is not None:
+            replies[self.lose], self.lose = BrokerUnavailable("lost"), None
+        return replies
+
+
+def test_a_claim_whose_reply_alone_was_lost_is_asked_again(broker_settings, tmp_path, broker, run):
+    """Under its token, so that its jobs are had at once and once; they do not wait for their leases to expire."""
+
+    async def story():
+        async with connect_async(broker_settings, tmp_path) as connection:
+            lossy = Lossy(connection)
+            exchange = Exchange("host.1", broker, lossy)
+            lossy.lose = 0
+            first = await exchange.run([("a", 2), ("b", 2)])
+            second = await exchange.run([("a", 1)])
+            return first, second, await exchange.run([("a", 1)])
+
+    for queue in "ab":
+        run(broker.enqueue(queue, [NewJob(f"{queue}{n}", "t", b"[]") for n in range(3)]))
+    first, second, third = asyncio.run(story())
+    assert [(claimed.queue, [job.id for job in claimed.claim.jobs]) for claimed in first] == [("b", [b"b0", b"b1"])]
+    assert [(claimed.queue, [job.id for job in claimed.claim.jobs]) for claimed in second] == [("a", [b"a0", b"a1"])]
+    assert [(claimed.queue, [job.id for job in claimed.claim.jobs]) for claimed in third] == [("a", [b"a2"])]
+    assert run(broker.job("a", "a0")).attempts == 1
