@@ -217,6 +217,7 @@ class Injector(threading.Thread):
         self._over = threading.Event()
         self._stopping = []
         self._stopped = set()
+        self._counted = self._kills = 0
         self.faults = []
         self.failure = None
 
@@ -239,9 +240,12 @@ class Injector(threading.Thread):
             self.failure = error
 
     def _done(self):
-        if self._stops == 1.0 or not set(self._weights) - _COUNTED:
-            return len(self.faults)
-        return sum(fault.kills for fault in self.faults)
+        """How many that count."""
+        new = self.faults[self._counted :]
+        self._counted += len(new)
+        self._kills += sum(fault.kills for fault in new)
+        nothing_else = self._stops == 1.0 or not set(self._weights) - _COUNTED
+        return len(self.faults) if nothing_else else self._kills
 
     def _strike(self, kind):
         """One fault; False: there is nobody to hit. Another kind in its place would mostly be the supervisor."""

@@ -4,7 +4,7 @@ import itertools
 from collections import Counter
 
 from tests.chaos.blame import Blame
-from tests.chaos.faults import CUT
+from tests.chaos.faults import CUT, TERM
 from tests.chaos.package import LEASE, MARGIN, RENEW
 from tests.chaos.plant import KINDS
 from tests.chaos.verdict import by_invariant
@@ -23,7 +23,7 @@ def summary(ledger, violations):
         "cancels": dict(Counter(cancel.answer for cancel in ledger.cancels.values())),
         "kills": sum(fault.kills for fault in ledger.faults),
         "stops": sum(fault.stopped > 0 for fault in ledger.faults),
-        "faults": {kind: _of_kind(ledger, kind, again.get(kind, [])) for kind in (*KINDS, CUT)},
+        "faults": {kind: _of_kind(ledger, kind, again.get(kind, [])) for kind in (*KINDS, TERM, CUT)},
         "outages": {"count": len(ledger.outages), **_quantiles([fault.stopped for fault in ledger.outages])},
         "seconds": {part: round(seconds, 1) for part, seconds in ledger.seconds.items()},
         "violations": by_invariant(violations),
@@ -33,7 +33,7 @@ def summary(ledger, violations):
 def _of_kind(ledger, kind, again):
     faults = [fault for fault in ledger.faults if fault.kind == kind]
     stops = sum(fault.stopped > 0 for fault in faults)
-    return {"kills": len(faults) - stops, "stops": stops, "reruns": len(again), **_quantiles(again)}
+    return {"done": len(faults) - stops, "stops": stops, "reruns": len(again), **_quantiles(again)}
 
 
 def _quantiles(values):
@@ -53,9 +53,9 @@ def lines(figures):
     yield f"steps in Redis: {steps}"
     yield f"faults: {figures['kills']} kills, {figures['stops']} stops; Redis away: {figures['outages']}"
     yield f"seconds: {figures['seconds']}"
-    yield f"{'':15} {'kills':>6} {'stops':>6} {'reruns':>7}   rerun after, s: median     p99     max"
+    yield f"{'':15} {'done':>6} {'stops':>6} {'reruns':>7}   rerun after, s: median     p99     max"
     for kind, each in figures["faults"].items():
-        line = f"{kind:15} {each['kills']:6} {each['stops']:6} {each['reruns']:7}"
+        line = f"{kind:15} {each['done']:6} {each['stops']:6} {each['reruns']:7}"
         times = (f"{each[name]:7.3f}" for name in ("median", "p99", "max") if name in each)
         yield " ".join([line, " " * 16, *times]).rstrip()
 
@@ -76,11 +76,11 @@ def markdown(title, figures):
     yield f"| runs | {figures['runs']:,} |"
     yield f"| kills · stops | {figures['kills']:,} · {figures['stops']:,} |"
     yield from (f"| {part}, s | {seconds:,} |" for part, seconds in figures["seconds"].items())
-    yield "\n| process | kills | stops | runs cut off | run again after, s: median | p99 | max |"
+    yield "\n| fault | killed, or done | stopped | runs cut off | run again after, s: median | p99 | max |"
     yield "|---|---|---|---|---|---|---|"
     for kind, each in figures["faults"].items():
         times = " | ".join(str(each.get(name, "")) for name in ("median", "p99", "max"))
-        yield f"| {kind} | {each['kills']:,} | {each['stops']:,} | {each['reruns']:,} | {times} |"
+        yield f"| {kind} | {each['done']:,} | {each['stops']:,} | {each['reruns']:,} | {times} |"
     yield "\n| invariant | violations |\n|---|---|"
     yield from (f"| {name} | {count} |" for name, count in figures["violations"].items())
     yield ""

@@ -7,6 +7,7 @@ One trial: a daemon, a load, faults; then peace, and the ledger.
 4. read    the logs, stop the daemon, look for strays
 """
 
+import contextlib
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,7 +85,9 @@ def _carry_out(plan, plant, say):
     result = ledger.read(plant, load.acks, faults)
     clock.took("reading")
     plant.remember()
-    plant.stop()
+    plant.stop(timeout=plan.peace)
+    with contextlib.suppress(AssertionError):
+        until(lambda: not plant.strays(), timeout=5)
     result.strays, plant.judged = plant.strays(), True
     result.cancels, result.outages, result.seconds = load.cancels, pulse.faults, clock.parts
     return result
@@ -98,9 +101,10 @@ def _storm(plan, plant, load, say):
     )  # fmt: skip
     load.start()
     storm.start()
-    deadline = time.monotonic() + plan.seconds * 2 + 30
+    # On a busy machine the daemon is away for longer between two lives, and faults and jobs take their time.
+    deadline = time.monotonic() + plan.seconds * 3 + 30
     while (load.is_alive() or (plan.every and storm.is_alive())) and time.monotonic() < deadline:
-        (load if load.is_alive() else storm).join(5)
+        (load if load.is_alive() else storm).join(max(5.0, plan.seconds / 60))
         say(f"{len(load.acks)} jobs acknowledged, {len(storm.faults)} faults")
     storm.end()
     load.stop()
