@@ -8,18 +8,19 @@ import time
 import pytest
 
 from fusiond.broker import outage
+from fusiond.broker.call import as_is, plain
 from fusiond.broker.connection import connect_async
 from fusiond.broker.outage import Outage
 
 
 @pytest.fixture
-def waits(broker_settings, tmp_path):
+def waits(broker_settings, broker, tmp_path):
     """`waits(during, count)`: how long `count` waits of 20 s take while `during()` is done after a second."""
 
     def measure(during, count=3, seconds=20.0):
         async def main():
             async with connect_async(broker_settings, tmp_path) as connection:
-                wait = Outage(connection)
+                wait = Outage(connection, broker.keys)
                 waiting = [asyncio.ensure_future(wait.wait(seconds)) for _ in range(count)]
                 await asyncio.sleep(1.0)
                 during()
@@ -44,19 +45,28 @@ def test_a_server_that_goes_on_is_noticed(redis_server, waits):
     assert waits(lambda: os.kill(redis_server.process.pid, signal.SIGCONT)) < 0.5
 
 
+def test_a_replica_that_takes_over_is_noticed(redis_server, run, waits):
+    """One that answers, and refuses what changes anything, is away."""
+    run(plain(as_is, "REPLICAOF", "127.0.0.1", "1"))
+    try:
+        assert waits(lambda: run(plain(as_is, "REPLICAOF", "NO", "ONE"))) < outage.PACE * 1.25 + 0.5
+    finally:
+        run(plain(as_is, "REPLICAOF", "NO", "ONE"))
+
+
 def test_a_server_that_answers_all_along_shortens_no_pause(redis_server, waits):
     """What fails although Redis answers is not tried again sooner for that."""
     assert waits(lambda: None, seconds=3.0) > 1.8
 
 
-def test_an_interrupt_ends_a_wait(redis_server, broker_settings, tmp_path):
+def test_an_interrupt_ends_a_wait(redis_server, broker_settings, broker, tmp_path):
     """Who is told to end does not wait."""
     redis_server.kill()
 
     async def main():
         interrupt = asyncio.Event()
         async with connect_async(broker_settings, tmp_path) as connection:
-            waiting = asyncio.ensure_future(Outage(connection).wait(20.0, interrupt))
+            waiting = asyncio.ensure_future(Outage(connection, broker.keys).wait(20.0, interrupt))
             await asyncio.sleep(0.1)
             interrupt.set()
             await asyncio.wait_for(waiting, 1.0)

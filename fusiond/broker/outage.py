@@ -1,8 +1,9 @@
 """
 Notice that Redis is back, for all parts of a program that wait for it.
 
-1. ask    PING, about once a second, over a connection of its own, for as long as anybody waits. To where nobody
-          listens that costs next to nothing; a server that hangs has one question to answer when it goes on
+1. ask    about once a second, over a connection of its own, for as long as anybody waits: for a write that changes
+          nothing, since a replica, a server that is loading, or one that cannot save would answer a PING. To where
+          nobody listens that costs next to nothing; a server that hangs has one question to answer when it goes on
 2. tell   everybody who waits, at an answer that follows a failure or was long in coming
 
 What fails although Redis answers is not helped by asking sooner: then the caller's own pause, which grows, holds.
@@ -20,6 +21,7 @@ from fusiond.errors import BrokerError
 
 if TYPE_CHECKING:
     from fusiond.broker.connection import AsyncConnection
+    from fusiond.broker.keys import Keys
 
 #: s; between two questions, ± a quarter, so that many programs do not come back at once
 PACE = 1.0
@@ -30,9 +32,10 @@ _LONG = 0.5
 class Outage:
     """One program's wait for Redis."""
 
-    def __init__(self, connection: AsyncConnection) -> None:
+    def __init__(self, connection: AsyncConnection, keys: Keys) -> None:
         """`connection`: for nothing else."""
         self._connection = connection
+        self._question = plain(nothing, "HDEL", keys.meta, "question")
         self._back = asyncio.Event()
         self._waiting = 0
         self._asking: asyncio.Task[None] | None = None
@@ -68,9 +71,9 @@ class Outage:
             await self._connection.close()
 
     async def _answers(self) -> bool:
-        """Whether Redis does; one that is loading, or busy, says so instead."""
+        """Whether Redis does, and does not refuse."""
         try:
-            await self._connection.run(plain(nothing, "PING"))
+            await self._connection.run(self._question)
         except BrokerError:
             return False
         return True

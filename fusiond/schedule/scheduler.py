@@ -79,7 +79,7 @@ class Scheduler:
         self._broker = Broker(settings.namespace)
         runtime = paths.runtime_directory(snapshot.config)
         self._connection = connect_async(settings, runtime)
-        self._outage = Outage(connect_async(settings, runtime))
+        self._outage = Outage(connect_async(settings, runtime), self._broker.keys)
         self._ticker = Ticker(self._broker, self._connection)
         self._ticker.set_config(snapshot.config)
         self._sweeper = Sweeper(self._broker, self._connection, self._rand)

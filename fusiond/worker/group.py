@@ -101,7 +101,7 @@ class Program:
         self._broker = Broker(settings.namespace)
         self._name = f"{socket.gethostname()}.{os.getpid()}"
         self._claims, self._leases, self._talk, asking = (connect_async(settings, runtime) for _ in range(4))
-        self._outage = Outage(asking)
+        self._outage = Outage(asking, self._broker.keys)
         dispatcher = Dispatcher(self._name, snapshot.config, group, self._broker, self._claims, outage=self._outage)
         self._dispatcher = dispatcher
         self._keeper = Leases(self._broker, self._leases, self._outage, dispatcher.held, dispatcher.on_leases_changed)
@@ -218,7 +218,7 @@ class Program:
             async for channel, message in subscription:
                 if message == b"cancel":
                     self._keeper.renew_soon()
-                else:
+                elif channel in channels:
                     self._dispatcher.open(channels[channel])
         finally:
             await subscription.close()
