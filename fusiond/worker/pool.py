@@ -218,7 +218,7 @@ class Pool:
         try:
             theirs = slot.connect()
         except OSError as error:
-            self.on_unforked(slot.number, error.strerror)
+            self.on_unforked(slot.number, str(error))
             return
         slot.table, slot.forked = self._table, time.monotonic()
         self._server.fork(slot.number, theirs)
