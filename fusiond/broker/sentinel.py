@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from fusiond.broker.wire import AsyncWire, Wire
 
 #: seconds that a Sentinel may take to connect and to answer: there are others
-PATIENCE = 1.0
+PATIENCE = 2.0
+#: seconds that a server which a Sentinel names may take to say that it is a primary: it may be the one that hangs
+PRIMARY_PATIENCE = 2.0
 #: seconds from one look at who the primary is to the next
 LOOK = 1.0
 
@@ -77,7 +79,7 @@ class SentinelAddress:
 
     def open(self, seconds: float) -> Wire:
         """As `Address.open`."""
-        search = self._search(seconds)
+        search = self._search()
         question: _Question | None = next(search)
         while question is not None:
             wire: Wire | None = None
@@ -89,12 +91,13 @@ class SentinelAddress:
             led_to = question.address.url
             question = _following(search, answer, wire)
         wire = cast("Wire", wire)
+        wire.wait_for(seconds)
         wire.lead = Lead(led_to, time.monotonic() + LOOK)
         return wire
 
-    async def open_async(self, seconds: float) -> AsyncWire:
-        """As `Address.open_async`."""
-        search = self._search(seconds)
+    async def open_async(self, _seconds: float) -> AsyncWire:
+        """As `Address.open_async`, in its own time."""
+        search = self._search()
         question: _Question | None = next(search)
         while question is not None:
             wire: AsyncWire | None = None
@@ -160,7 +163,7 @@ class SentinelAddress:
     def _primary(self, answer: list[bytes]) -> Address:
         return self._server(answer[0].decode(), int(answer[1]))
 
-    def _search(self, seconds: float) -> Generator[_Question | None, Any, None]:
+    def _search(self) -> Generator[_Question | None, Any, None]:
         """Yields questions, is sent answers or what was raised; None: the connection of the last one is it."""
         problems = []
         for sentinel in tuple(self._sentinels):
@@ -173,7 +176,7 @@ class SentinelAddress:
                 problems.append(f"{sentinel.anonymous.shown}: {problem}")
                 continue
             primary = self._primary(found)
-            role = yield _Question(primary, _ROLE, seconds)
+            role = yield _Question(primary, _ROLE, PRIMARY_PATIENCE)
             if isinstance(role, list) and role[0] == b"master":
                 self._sentinels.sort(key=lambda one: one is not sentinel)
                 self._asked = asked

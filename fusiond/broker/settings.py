@@ -14,7 +14,7 @@ from redis.credentials import CredentialProvider
 
 from fusiond import paths
 from fusiond.broker.address import Address, parse
-from fusiond.broker.sentinel import PATIENCE, Sentinel, SentinelAddress
+from fusiond.broker.sentinel import PATIENCE, PRIMARY_PATIENCE, Sentinel, SentinelAddress
 from fusiond.broker.slots import ClusterAddress
 from fusiond.config.endpoints import Endpoints, bracketed, endpoints
 from fusiond.errors import BrokerUnavailable
@@ -84,7 +84,8 @@ def _sentinels(name: str, parts: Endpoints, options: dict[str, Any]) -> Sentinel
     nameless = {key: value for key, value in quick.items() if key != "credential_provider"}
     sentinels = [Sentinel(_server(asked, quick, *host), _server(anonymous, nameless, *host)) for host in parts.hosts]
     parse(parts.url(*parts.hosts[0]))
-    return SentinelAddress(name, parts.service, sentinels, lambda host, port: _server(parts, options, host, port))
+    patient = options | {"socket_connect_timeout": PRIMARY_PATIENCE}
+    return SentinelAddress(name, parts.service, sentinels, lambda host, port: _server(parts, patient, host, port))
 
 
 def _cluster(name: str, parts: Endpoints, options: dict[str, Any]) -> ClusterAddress:

@@ -56,13 +56,14 @@ class Wire:
         self._socket: socket.socket = taken
         self._reader = _new_reader()
         self._buffer = bytearray(_BUFFER)
-        self._wait_for(seconds)
+        self.wait_for(seconds)
 
-    def _wait_for(self, seconds: float) -> None:
-        """Let the kernel keep the time where it can: Python's way takes a poll() before each send and each receive."""
+    def wait_for(self, seconds: float) -> None:
+        """Wait so long for a reply, and for room to send."""
         if isinstance(self._socket, ssl.SSLSocket):
             self._socket.settimeout(seconds)
             return
+        # By the kernel: Python's way takes a poll() before each send and each receive.
         self._socket.settimeout(None)
         span = struct.pack("@ll", int(seconds), int(seconds % 1 * 1e6))
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, span)
@@ -81,6 +82,8 @@ class Wire:
                     replies.append(reply)
         except BlockingIOError:
             raise TimeoutError("no answer in time") from None
+        if self._reader.has_data():
+            raise ConnectionError("the server has said more than was asked")
         return replies
 
     def _receive(self) -> None:
@@ -121,6 +124,8 @@ class AsyncWire(asyncio.BufferedProtocol):
 
     async def exchange(self, packed: bytes, count: int, seconds: float) -> list[Any]:
         """Send, and read `count` replies within so many seconds. Raises OSError or HiredisError."""
+        if self._replies:
+            raise ConnectionError("the server has said what nobody asked")
         self._transport.write(packed)
         timer = asyncio.get_running_loop().call_later(seconds, self._give_up)
         try:
