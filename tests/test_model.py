@@ -1,11 +1,15 @@
 """Claim, renew, settle and rescue, walked through in every order: with all protections, and without each."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.model import cases
 from tests.model.__main__ import count, main, way
 
 pytestmark = pytest.mark.timeout(600)
+#: what it says was found is what is found
+PAGE = (Path(__file__).parent.parent / "docs" / "model.md").read_text()
 
 
 @pytest.mark.parametrize("scope", cases.SCOPES)
@@ -14,6 +18,7 @@ def test_every_promise_is_kept_in_every_state(scope):
     found = cases.whole(cases.SCOPES[scope])
     print(f"{scope}: {count(found)}")
     assert not found.harm, "\n".join([found.harm, *way(found)])
+    assert f"| {scope} | {found.states:,} |" in PAGE
 
 
 @pytest.mark.parametrize("protection", cases.HARMS)
@@ -22,6 +27,8 @@ def test_without_a_protection_harm_is_found(protection):
     found = cases.without(protection)
     print(f"without {protection}: {count(found)}", *way(found), sep="\n")
     assert found.harm == cases.HARMS[protection][0]
+    row = next(line for line in PAGE.splitlines() if line.startswith(f"| `{protection}` |"))
+    assert row.endswith(f" | {found.harm} | {len(way(found))} |")
 
 
 def test_each_promise_and_each_protection_has_its_case():
@@ -37,4 +44,4 @@ def test_a_way_to_harm_can_be_read(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("without fence: ")
     assert lines[0].endswith("broken: a job ends once")
-    assert "job 1 queued -> started (A1, lease 3)" in lines[2]
+    assert "\n".join(lines[1:-1]) in PAGE

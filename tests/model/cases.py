@@ -15,8 +15,7 @@ from tests.model.states import Rules, Scope, State, Step
 SCOPES = {
     "one job, a fault of any kind, a loss": Scope(faults=1, losses=1),
     "one job, a rollback": Scope(kinds=("rollback",), faults=1),
-    "one job, three dispatchers, two losses": Scope(dispatchers=3, losses=2),
-    "two jobs, a loss": Scope(jobs=2, losses=1),
+    "one job, three dispatchers, a loss": Scope(dispatchers=3, losses=1),
 }
 #: without this protection -> this promise is broken, there
 HARMS = {
