@@ -19,6 +19,10 @@ T = TypeVar("T")
 Word = bytes | str | int | float
 
 
+class Unreadable(BrokerError):  # noqa: N818 - as its siblings
+    """A reply is not what its command is answered with; the next one on this connection may belong to another."""
+
+
 class Call(NamedTuple, Generic[T]):
     """One command."""
 
@@ -34,7 +38,7 @@ class Call(NamedTuple, Generic[T]):
         try:
             return self.parse(reply)
         except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
-            raise BrokerError(f"what Redis holds cannot be read: {error!r}; has another program written it?") from error
+            raise Unreadable(f"what Redis holds cannot be read: {error!r}; has another program written it?") from error
 
     def in_full(self) -> Call[T]:
         """The same with the script's text in place of its digest."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 from hiredis import ReplyError
 
 from fusiond.broker import fitness
-from fusiond.broker.call import Call, Plan, as_is
+from fusiond.broker.call import Call, Plan, Unreadable, as_is
 from fusiond.broker.cluster import AsyncCluster, Cluster
 from fusiond.broker.complaints import refused, unavailable
 from fusiond.broker.keys import Keys
@@ -65,11 +65,18 @@ class Connection:
         """
         if not isinstance(what, Call):
             return self._follow(what)
-        return cast("T", meaning(what, self.redis.exchange((what,))[0]))
+        try:
+            return cast("T", meaning(what, self.redis.exchange((what,))[0]))
+        except Unreadable:
+            self.redis.close()
+            raise
 
     def run_many(self, calls: Sequence[Call[Any]]) -> list[Any]:
         """Run Calls in one round trip; in place of a reply that was an error stands a BrokerError, not raised."""
-        return meanings(calls, self.redis.exchange(calls))
+        found = meanings(calls, self.redis.exchange(calls))
+        if any(type(each) is Unreadable for each in found):
+            self.redis.close()
+        return found
 
     def check(self) -> None:
         """Raise BrokerUnfit, or BrokerUnavailable, with the remedy, unless this Redis can be worked with."""
@@ -115,11 +122,18 @@ class AsyncConnection:
         """As `Connection.run`."""
         if not isinstance(what, Call):
             return await self._follow(what)
-        return cast("T", meaning(what, (await self.redis.exchange((what,)))[0]))
+        try:
+            return cast("T", meaning(what, (await self.redis.exchange((what,)))[0]))
+        except Unreadable:
+            self.redis.close()
+            raise
 
     async def run_many(self, calls: Sequence[Call[Any]]) -> list[Any]:
         """As `Connection.run_many`."""
-        return meanings(calls, await self.redis.exchange(calls))
+        found = meanings(calls, await self.redis.exchange(calls))
+        if any(type(each) is Unreadable for each in found):
+            self.redis.close()
+        return found
 
     async def check(self) -> None:
         """As `Connection.check`."""
@@ -193,10 +207,10 @@ class Subscription:
             if self._wire is None:
                 raise ConnectionError("the subscription is closed")
             [(_kind, channel, message)] = await self._wire.replies(1)
-        except LOST as error:
+            return channel.decode(), message
+        except (*LOST, ValueError, TypeError, AttributeError) as error:
             await self.close()
             raise unavailable(self._redis.address.shown, error) from error
-        return channel.decode(), message
 
     async def close(self) -> None:
         """End the connection."""
@@ -222,8 +236,15 @@ def meanings(calls: Sequence[Call[Any]], replies: Sequence[Any]) -> list[Any]:
         if type(reply) is ReplyError:
             found.append(refused(reply))
         else:
-            found.append(reply if type(reply) is BrokerUnavailable else call.parse(reply))
+            found.append(reply if type(reply) is BrokerUnavailable else _read(call, reply))
     return found
+
+
+def _read(call: Call[Any], reply: Any) -> Any:
+    try:
+        return call.read(reply)
+    except BrokerError as error:
+        return error
 
 
 def raised(results: list[Any]) -> list[Any]:

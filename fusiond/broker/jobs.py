@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fusiond.broker.call import Call, Word, as_is, scripted
+from fusiond.broker.call import Call, Word, scripted
 from fusiond.broker.records import Claim, ClaimedJob, NewJob, Outcome, Stored
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from fusiond.broker.keys import Keys
 
@@ -44,14 +44,14 @@ class JobVerbs:
         words: list[Word] = [lease_ms]
         for attempt in attempts:
             words += attempt
-        return scripted("renew", self.keys.root(queue), words, as_is)
+        return scripted("renew", self.keys.root(queue), words, _flags(len(words) // 2))
 
     def settle(self, queue: str, outcomes: Sequence[Outcome]) -> Call[list[int]]:
         """End attempts. 1: settled · 2: it was settled by this very attempt before · 0: fenced, the lease was lost."""
         words: list[Word] = []
         for outcome in outcomes:
             words += outcome
-        return scripted("settle", self.keys.root(queue), words, as_is)
+        return scripted("settle", self.keys.root(queue), words, _flags(len(outcomes)))
 
 
 def new_job_words(job: NewJob) -> list[Word]:
@@ -78,7 +78,29 @@ def _stored(reply: bytes) -> list[Stored]:
     return [_DIGIT[digit] for digit in reply]
 
 
+def _flags(count: int) -> Callable[[Any], list[int]]:
+    """Reads a number for each attempt."""
+
+    def parse(reply: Any) -> list[int]:
+        if len(reply) != count or set(map(type, reply)) - {int}:
+            raise ValueError(f"not {count} numbers")
+        return reply  # type: ignore[no-any-return]
+
+    return parse
+
+
+#: of ClaimedJob's fields
+_KINDS = (bytes, bytes, bytes, int, int, int, bytes)
+#: bytes of an id, and attempts: what fits into the head of a job on its way to a child, and more than any verb makes
+_MOST_ID, _MOST_ATTEMPTS = 65535, 2**32 - 1
+
+
 def _claim(reply: Any) -> Claim:
     more, suspended, due, flat = reply
     jobs = list(map(ClaimedJob._make, zip(*[iter(flat)] * 7, strict=True)))
+    for at, kind in enumerate(_KINDS):
+        if set(map(type, flat[at::7])) - {kind}:
+            raise TypeError(f"field {at} of a job is not {kind.__name__}")
+    if jobs and (max(map(len, flat[::7])) > _MOST_ID or not 0 <= min(flat[3::7]) <= max(flat[3::7]) <= _MOST_ATTEMPTS):
+        raise ValueError("an id or a number of attempts that no verb makes")
     return Claim(jobs, None if due < 0 else due, bool(more), bool(suspended))
