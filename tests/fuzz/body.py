@@ -1,8 +1,8 @@
 """
 Bytes pushed to a queue's inbox, good jobs among them.
 
-Promise: each good job finishes with its own arguments; of whatever else was pushed the bytes are under `broken`, or are a
-job's that has finished, failed with a code of its own, waits for its time, or waits for a file that knows its task.
+Promise: each good job finishes with its own arguments; of whatever else was pushed the bytes are under `broken`, or are
+a job's that has finished, failed with a code of its own, waits for its time, or waits for a file that knows its task.
 """
 
 import json
@@ -92,7 +92,9 @@ class Fuzz(Target):
 
     def _generated(self, count):
         made = mutate.examples(OBJECTS, self.rand, count)
-        return [json.dumps(each, ensure_ascii=self.rand.random() < 0.5).encode("utf-8", "surrogatepass") for each in made]
+        return [
+            json.dumps(each, ensure_ascii=self.rand.random() < 0.5).encode("utf-8", "surrogatepass") for each in made
+        ]
 
     # -- what came of them --------------------------------------------------------------------------------------------
 

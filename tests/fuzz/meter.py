@@ -1,6 +1,5 @@
 """Who died and who grew: the processes of a daemon, seen after a warm-up and at the end."""
 
-import os
 import re
 import time
 from pathlib import Path
@@ -20,11 +19,12 @@ class Meter:
     Args:
         processes: name → pid.
         keys: how many there are in Redis.
+        megabytes: that a process may have more.
     """
 
-    def __init__(self, processes, keys):
+    def __init__(self, processes, keys, megabytes=MOST_MEGABYTES):
         self._processes = {name: (pid, born(pid)) for name, pid in processes.items()}
-        self._keys = keys
+        self._keys, self._megabytes = keys, megabytes
         self._base = None
 
     def check_alive(self):
@@ -52,7 +52,14 @@ class Meter:
         return found | {"keys": (0.0, self._keys())}
 
     def _complaints(self, now):
-        return [self._line(name, now) for name, after in now.items() if _grown(name, self._base[name], after)]
+        return [self._line(name, now) for name, after in now.items() if self._grown(name, self._base[name], after)]
+
+    def _grown(self, name, before, after):
+        if name == "keys":
+            return after[1] > before[1] + MOST_KEYS
+        # Redis keeps what was once allocated to it; what it holds are its keys.
+        memory = not name.startswith("redis") and after[0] > before[0] + self._megabytes
+        return memory or after[1] > before[1] + MOST_DESCRIPTORS
 
     def _line(self, name, now):
         before, after = self._base[name], now[name]
@@ -60,14 +67,6 @@ class Meter:
         return f"{name}: {memory}{before[1]} → {after[1]}"
 
 
-def _grown(name, before, after):
-    if name == "keys":
-        return after[1] > before[1] + MOST_KEYS
-    # Redis keeps what was once allocated to it; what it holds are its keys.
-    memory = not name.startswith("redis") and after[0] > before[0] + MOST_MEGABYTES
-    return memory or after[1] > before[1] + MOST_DESCRIPTORS
-
-
 def _process(pid):
     status = Path(f"/proc/{pid}/status").read_text()
-    return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1024, len(os.listdir(f"/proc/{pid}/fd"))
+    return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1024, len([*Path(f"/proc/{pid}/fd").iterdir()])

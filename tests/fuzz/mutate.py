@@ -6,12 +6,13 @@ from hypothesis import strategies as st
 
 #: what parsers of JSON, HTTP, XML and RESP stumble over
 WORDS = [
-    b"\x00", b"\xff", b"\xc0\x80", b"\xed\xa0\x80", b"\xef\xbb\xbf", b"\xe2\x80\xa8", b"\x1b[31m", b"\r", b"\n", b"\r\n",
-    b"\r\n\r\n", b"\n\n", b" ", b"\t", b'"', b"'", b"\\", b"{", b"}", b"[", b"]", b",", b":", b"<", b">", b"&", b"%", b"%s",
-    b"null", b"true", b"-", b"0", b"-0", b"-1", b"1e999", b"-1e999", b"1e-999", b"NaN", b"nan", b"Infinity", b"inf", b"0x10",
-    b"01", b"1.", b".5", b"9007199254740993", b"18446744073709551616", b"9" * 400, b"9" * 5000, b'"\\ud800"', b'"\\u0000"',
-    b'"\\ud83d\\ude00"', b'"\xf0\x9f\x98\x80"', b"{}", b"[]", b'""', b"[" * 1005, b'{"a":' * 1005, b"A" * 300, b"A" * 70_000,
-    b"../..", b"/RPC2", b"HTTP/1.1", b"*-1\r\n", b"$-1\r\n", b":1\r\n", b"+OK\r\n", b"-ERR no\r\n", b"_\r\n", b"\x00" * 64,
+    b"\x00", b"\xff", b"\xc0\x80", b"\xed\xa0\x80", b"\xef\xbb\xbf", b"\xe2\x80\xa8", b"\x1b[31m", b"\r", b"\n",
+    b"\r\n", b"\r\n\r\n", b"\n\n", b" ", b"\t", b'"', b"'", b"\\", b"{", b"}", b"[", b"]", b",", b":", b"<", b">",
+    b"&", b"%", b"%s", b"null", b"true", b"-", b"0", b"-0", b"-1", b"1e999", b"-1e999", b"1e-999", b"NaN", b"nan",
+    b"Infinity", b"inf", b"0x10", b"01", b"1.", b".5", b"9007199254740993", b"18446744073709551616", b"9" * 400,
+    b"9" * 5000, b'"\\ud800"', b'"\\u0000"', b'"\\ud83d\\ude00"', b'"\xf0\x9f\x98\x80"', b"{}", b"[]", b'""',
+    b"[" * 1005, b'{"a":' * 1005, b"A" * 300, b"A" * 70_000, b"../..", b"/RPC2", b"HTTP/1.1", b"*-1\r\n", b"$-1\r\n",
+    b":1\r\n", b"+OK\r\n", b"-ERR no\r\n", b"_\r\n", b"\x00" * 64,
 ]  # fmt: skip
 
 

@@ -9,24 +9,27 @@ The same seed makes the same input, though not the same timing.
 """
 
 import random
+import tempfile
 import time
 import traceback
 from collections import Counter
 from pathlib import Path
 
-from tests.fuzz.meter import Meter
+from tests.fuzz.meter import MOST_MEGABYTES, Meter
 
 WARM = 0.2
 
 
 class Target:
     """
-    What a target is: its daemon is `ground`; `round` does one round and raises AssertionError where a promise is broken.
+    What a target is: its daemon is `ground`; `round` raises AssertionError where a promise is broken.
 
     `seen` counts what was sent and what came of it.
     """
 
     ground = None
+    #: that a process may have more at the end
+    megabytes = MOST_MEGABYTES
 
     def __init__(self, rand):
         self.rand, self.seen = rand, Counter()
@@ -52,10 +55,10 @@ class Target:
 
 def fuzz(kind, seconds, seed, say=print):
     """Returns what was broken, one sentence each."""
-    log = Path(f"/tmp/fusiond-fuzz-{kind.__module__.rpartition('.')[2]}-{seed}.log")
+    log = Path(tempfile.gettempdir()) / f"fusiond-fuzz-{kind.__module__.rpartition('.')[2]}-{seed}.log"
     began = time.monotonic()
     with kind(random.Random(seed)) as target:
-        meter = Meter(target.ground.lasting(), target.ground.keys)
+        meter = Meter(target.ground.lasting(), target.ground.keys, target.megabytes)
         rounds, broken = 0, []
         try:
             while time.monotonic() < began + seconds or not meter.based:
