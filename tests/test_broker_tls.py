@@ -1,0 +1,135 @@
+"""rediss://: over a real TLS connection, which ends at a door in front of the test's Redis."""
+
+import asyncio
+import shutil
+import socket
+import ssl
+import subprocess
+import threading
+
+import pytest
+
+from fusiond.broker.call import as_is, plain
+from fusiond.broker.connection import connect, connect_async
+from fusiond.config import model
+from fusiond.errors import BrokerUnavailable
+
+pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="makes a certificate with openssl")
+
+#: more than a record of TLS and than a receive's buffer
+LARGE = plain(len, "ECHO", "x" * 300_000)
+PING = plain(as_is, "PING")
+
+
+class Door(threading.Thread):
+    """Lets TLS in on a port of loopback and plain bytes out to a unix socket."""
+
+    def __init__(self, path, certificate, key):
+        super().__init__(daemon=True)
+        self._path = path
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._context.load_cert_chain(certificate, key)
+        self._ready = threading.Event()
+        self.port = 0
+
+    def run(self):
+        asyncio.run(self._serve())
+
+    async def _serve(self):
+        server = await asyncio.start_server(self._let_through, "127.0.0.1", 0, ssl=self._context)
+        self.port = server.sockets[0].getsockname()[1]
+        self._ready.set()
+        await asyncio.Event().wait()
+
+    async def _let_through(self, reader, writer):
+        there, out = await asyncio.open_unix_connection(self._path)
+        await asyncio.gather(self._pump(reader, out), self._pump(there, writer))
+
+    async def _pump(self, reader, writer):
+        try:
+            while data := await reader.read(65536):
+                writer.write(data)
+                await writer.drain()
+        except OSError:
+            pass
+        writer.close()
+
+    def open(self):
+        self.start()
+        assert self._ready.wait(10)
+        return self
+
+
+@pytest.fixture(scope="module")
+def papers(tmp_path_factory):
+    """A certificate of 127.0.0.1, its key, and those of somebody else."""
+    place = tmp_path_factory.mktemp("papers")
+    found = []
+    for name in ("ours", "theirs"):
+        certificate, key = place / f"{name}.pem", place / f"{name}.key"
+        words = [
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:prime256v1",
+            "-nodes",
+            "-days",
+            "2",
+            "-subj",
+            "/CN=localhost",
+        ]
+        words += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate]
+        subprocess.run(["openssl", *words], check=True, capture_output=True)
+        found += [certificate, key]
+    return found
+
+
+@pytest.fixture
+def settings(redis_server, papers):
+    door = Door(redis_server.path, *papers[:2]).open()
+    return model.Broker(url=f"rediss://127.0.0.1:{door.port}", tls=model.Tls(ca_file=str(papers[0])))
+
+
+def test_threads_speak_tls(settings, tmp_path):
+    """Replies larger than a record, over one connection."""
+    with connect(settings, tmp_path) as connection:
+        assert [connection.run(LARGE) for _ in range(3)] == [300_000] * 3
+        assert isinstance(connection.redis._wire._socket, ssl.SSLSocket)
+
+
+def test_asyncio_speaks_tls_and_hears_messages(settings, tmp_path):
+    """After the transport was taken over from redis-py's streams."""
+
+    async def story():
+        async with connect_async(settings, tmp_path) as connection:
+            assert await connection.run(LARGE) == 300_000
+            subscription = await connection.subscribe(["c"])
+            await connection.run(plain(as_is, "PUBLISH", "c", "m"))
+            heard = await anext(subscription)
+            await subscription.close()
+            return heard
+
+    assert asyncio.run(story()) == ("c", b"m")
+
+
+def test_a_server_with_another_certificate_is_refused(redis_server, papers, tmp_path):
+    """Before anything is said to it."""
+    door = Door(redis_server.path, *papers[2:]).open()
+    settings = model.Broker(url=f"rediss://127.0.0.1:{door.port}", tls=model.Tls(ca_file=str(papers[0])))
+    with pytest.raises(BrokerUnavailable, match="certificate"):
+        connect(settings, tmp_path).run(PING)
+
+
+def test_a_time_out_holds_over_tls(papers, tmp_path, monkeypatch):
+    """Though Python keeps it there, not the kernel."""
+    monkeypatch.setattr("fusiond.broker.node.TIMEOUT", 0.3)
+    path = tmp_path / "silent"
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(path))
+        silent.listen()
+        door = Door(path, *papers[:2]).open()
+        settings = model.Broker(url=f"rediss://127.0.0.1:{door.port}", tls=model.Tls(ca_file=str(papers[0])))
+        with pytest.raises(BrokerUnavailable, match="cannot be reached"):
+            connect(settings, tmp_path).run(PING)
