@@ -32,7 +32,6 @@ def main():
     trials[f"storm, {given.kills:,} kills in {given.seconds:g} s"] = Plan(
         given.jobs, given.seconds, given.kills, given.stops, seed=given.seed, log=given.log,
         weights=LONG if given.kills > 500 else WEIGHTS, mix=WHOLE_MIX, processes=6,
-        peace=max(60.0, given.seconds / 2),
     )  # fmt: skip
     figures = {title: trial(title, plan) for title, plan in trials.items()}
     if given.json:

@@ -1,5 +1,6 @@
 """The logs of one trial, read: acknowledged enqueues, runs, steps of the protocol, faults, and how each job ended."""
 
+import time
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -7,7 +8,6 @@ from typing import NamedTuple
 from fusiond.broker.call import as_is, plain
 from tests.chaos.load import Ack
 from tests.chaos.plant import QUEUES
-from tests.running import until
 
 #: replies in one round trip
 _PAGE = 1000
@@ -88,18 +88,19 @@ class Ledger:
 
 
 def settled(plant, acks, timeout=60):
-    """Wait until each acknowledged job has ended."""
+    """Wait until each acknowledged job has ended; AssertionError: for `timeout` seconds no more of them did."""
     with plant.connect() as connection:
+        least, since = len(acks) + 1, time.monotonic()
+        while left := _waiting(plant, connection):
+            if left < least:
+                least, since = left, time.monotonic()
+            assert time.monotonic() < since + timeout, f"{left} of {len(acks)} jobs have not ended"
+            time.sleep(0.02)
 
-        def waiting():
-            counts = connection.run_many([plant.broker.counts(queue) for queue in QUEUES])
-            return sum(c.queued + c.scheduled + c.started + c.deferred + c.inbox for c in counts)
 
-        until(
-            lambda: waiting() == 0,
-            lambda: f"{waiting()} of {len(acks)} jobs have not ended",
-            timeout,
-        )
+def _waiting(plant, connection):
+    counts = connection.run_many([plant.broker.counts(queue) for queue in QUEUES])
+    return sum(c.queued + c.scheduled + c.started + c.deferred + c.inbox for c in counts)
 
 
 def read(plant, acks, faults):

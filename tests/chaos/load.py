@@ -19,7 +19,6 @@ from fusiond.broker.broker import Broker
 from fusiond.broker.call import as_is, plain
 from fusiond.errors import BrokerError, UnknownTask
 from fusiond.job import JobStatus, new_id
-from tests.running import until
 
 
 class Ack(NamedTuple):
@@ -177,20 +176,14 @@ class Load(threading.Thread):
             self._flawed.difference_update(ids)
         return True
 
-    def wind_up(self, timeout):
-        """After `stop()`, cancel and requeue the rest. AssertionError: a job that should fail does not end."""
+    def give_up(self):
+        """After `stop()`: cancel all that is left to be canceled."""
         self._over.clear()
         self._operate(float("inf"))
-        until(self._wound_up, lambda: f"{len(self._flawed)} jobs have not failed as they should", timeout)
 
-    def _wound_up(self):
-        self._requeue()
-        for id_ in list(self._flawed):
-            # Its child was killed when the flaw was noted and not yet told: it ran again, and all was well.
-            outcome = self._client._run(self._broker.outcome("slow", id_))
-            if outcome and outcome.status == JobStatus.FINISHED:
-                self._flawed.discard(id_)
-        return not self._flawed
+    def requeue_rest(self):
+        """When all jobs have ended: requeue the last that failed as they should."""
+        self._insist(self._requeue)
 
     def stop(self):
         """No more jobs; returns when the last call has ended."""

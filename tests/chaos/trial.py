@@ -20,7 +20,7 @@ from tests.chaos.package import LOGGED, SHORTER, scripts_of
 from tests.chaos.plant import Plant
 from tests.running import until
 
-#: s; after the last fault
+#: s; in which no more jobs end
 PEACE = 60.0
 
 
@@ -51,7 +51,7 @@ class Plan:
     edits: tuple = ()
     #: whether every fault is done, though the jobs are in
     every: bool = True
-    #: s; after the last fault
+    #: s; after the last fault, in which no more jobs end
     peace: float = PEACE
     #: where the daemon's log is to be kept
     log: Path | None = None
@@ -85,7 +85,7 @@ def _carry_out(plan, plant, say):
     result = ledger.read(plant, load.acks, faults)
     clock.took("reading")
     plant.remember()
-    plant.stop(timeout=plan.peace)
+    plant.stop(timeout=PEACE)
     with contextlib.suppress(AssertionError):
         until(lambda: not plant.strays(), timeout=5)
     result.strays, plant.judged = plant.strays(), True
@@ -114,16 +114,14 @@ def _storm(plan, plant, load, say):
 def _peace(plan, plant, load):
     """Until every job has ended and each cron entry has ticked up to its end."""
     plant.client()  # reachable again
-    ends = time.monotonic() + plan.peace
-    load.wind_up(plan.peace)
+    load.give_up()
     suspended = time.time()
     for entry in plant.entries:
         until(lambda entry=entry: _answered(plant, plant.broker.suspend_cron("timed", entry, on=True)))
-    until(
-        lambda: all(tick and tick > suspended * 1000 for tick in _last_ticks(plant)),
-        "cron stands still", max(1.0, ends - time.monotonic()),
-    )  # fmt: skip
-    ledger.settled(plant, load.acks, max(1.0, ends - time.monotonic()))
+    ledger.settled(plant, load.acks, plan.peace)
+    load.requeue_rest()
+    ledger.settled(plant, load.acks, plan.peace)
+    until(lambda: all(tick and tick > suspended * 1000 for tick in _last_ticks(plant)), "cron stands still", plan.peace)
 
 
 def _answered(plant, call):
