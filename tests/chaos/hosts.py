@@ -15,7 +15,7 @@ import time
 from typing import NamedTuple
 
 from tests.chaos import ledger, verdict
-from tests.chaos.faults import Fault
+from tests.chaos.faults import Fault, Pulse
 from tests.chaos.load import Load, Mix
 from tests.chaos.package import LEASE, LOGGED, SHORTER
 from tests.chaos.plant import DISPATCHER
@@ -63,6 +63,8 @@ def carry_out(times, seed=0, edits=()):
         for host in hosts:
             host.start_up()
         load, faults = Load(hosts[0].client(), 10**6, rate=30, mix=MIX, seed=seed), []
+        pulse = Pulse(hosts[0])
+        pulse.start()
         load.start()
         for number in range(times):
             goal = len(load.acks) + 40
@@ -70,7 +72,9 @@ def carry_out(times, seed=0, edits=()):
             suspend(rand.choice(hosts), LEASE + rand.uniform(0.5, 1.5), faults, rand, whole=number % 2 == 1)
         load.stop()
         ledger.settled(hosts[0], load.acks, timeout=180)
+        pulse.end()
         found = ledger.read(hosts[0], load.acks, faults)
+        found.outages = pulse.faults
         for host in hosts:
             host.remember()
             assert host.stop() == 0

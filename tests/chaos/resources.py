@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.chaos import ledger, verdict
-from tests.chaos.faults import kill
+from tests.chaos.faults import Pulse, kill
 from tests.chaos.load import Load, Mix
 from tests.chaos.package import LOGGED, SHORTER
 from tests.chaos.plant import CHILD, DISPATCHER, SCHEDULER, SERVER, SUPERVISOR, Plant
@@ -277,6 +277,8 @@ def carry_out(scenario, times, seed=0, strike=None):
         plant.start_up()
         load = Load(plant.client(), 10**6, rate=RATE, mix=MIX, seed=seed)
         site = Site(plant, load, random.Random(seed))
+        pulse = Pulse(plant)
+        pulse.start()
         load.start()
         for _ in range(times):
             site.more()
@@ -284,7 +286,9 @@ def carry_out(scenario, times, seed=0, strike=None):
         load.stop()
         ledger.settled(plant, load.acks, timeout=180)
         strength = next((most for _ in range(4) if (most := at_once(plant)) == plant.processes_wanted()), 0)
+        pulse.end()
         found = ledger.read(plant, load.acks, site.faults)
+        found.outages = pulse.faults
         plant.remember()
         assert plant.stop() == 0
         found.strays = plant.strays()
