@@ -67,5 +67,30 @@ def as_is(reply: Any) -> Any:
     return reply
 
 
+def number(reply: Any) -> int:
+    """A number. Raises TypeError for anything else."""
+    if type(reply) is not int:
+        raise TypeError(f"no number: {type(reply).__name__}")
+    return reply
+
+
+def numbers(count: int) -> Callable[[Any], list[int]]:
+    """Reads a list of so many numbers. Raises ValueError, TypeError."""
+
+    def parse(reply: Any) -> list[int]:
+        if type(reply) is not list or len(reply) != count:
+            raise ValueError(f"not {count} numbers")
+        return [number(each) for each in reply]
+
+    return parse
+
+
+def raw(reply: Any) -> bytes | None:
+    """Bytes as they came, or nothing. Raises TypeError for anything else."""
+    if reply is not None and type(reply) is not bytes:
+        raise TypeError(f"no text: {type(reply).__name__}")
+    return reply
+
+
 def nothing(_reply: Any) -> None:
     """For a reply that says nothing."""

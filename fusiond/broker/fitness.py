@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fusiond.broker.call import Call, Plan, as_is, nothing, plain
+from fusiond.broker.call import Call, Plan, nothing, plain, raw
 from fusiond.broker.keys import LAYOUT, Keys
 from fusiond.errors import BrokerUnfit
 
@@ -28,7 +28,7 @@ def judge(info: Mapping[str, str], address: str, *, cluster: bool) -> None:
 
 def layout(keys: Keys, address: str) -> Plan[None]:
     """Raise BrokerUnfit with the remedy, or mark the layout as ours where there is none yet."""
-    found = yield plain(as_is, "HGET", keys.meta, "layout")
+    found = yield plain(raw, "HGET", keys.meta, "layout")
     if problem := _other_layout(keys, found):
         raise BrokerUnfit(f"Redis at {address} {problem}")
     if found is None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fusiond.broker.call import Call, Plan, as_is, nothing, plain, scripted
+from fusiond.broker.call import Call, Plan, nothing, plain, raw, scripted
 from fusiond.broker.keys import is_name
 from fusiond.broker.records import Catalogue, Worker
 
@@ -47,7 +47,7 @@ class FleetVerbs:
 
     def workers(self) -> Plan[list[Worker]]:
         """All workers that have said something within their ttl; the names of the others are dropped."""
-        names = yield plain(as_is, "SMEMBERS", self.keys.workers)
+        names = yield plain(lambda reply: [name for name in map(raw, reply) if name], "SMEMBERS", self.keys.workers)
         if not names:
             return []
         head = self.keys.worker("").encode()
@@ -82,7 +82,7 @@ class FleetVerbs:
             the generation: a number by which the hosts' configurations are ordered, newest highest.
         """
         before = yield plain(_entry, "HGET", self.keys.catalog, daemon)
-        generation = yield scripted("generation", self.keys.meta, (hash, before.hash if before else ""), as_is)
+        generation = yield scripted("generation", self.keys.meta, (hash, before.hash if before else ""), int)
         body = json.dumps({"tasks": tasks, "priorities": priorities, "queues": sorted(queues)})
         words = (daemon, ttl * 1000, generation, hash, body)
         yield scripted("publish", self.keys.catalog, words, nothing)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from fusiond.broker.call import Call, Plan, Word, as_is, nothing, plain, scripted
+from fusiond.broker.call import Call, Plan, Word, as_is, nothing, number, numbers, plain, scripted
 from fusiond.broker.jobs import new_job_words
 from fusiond.broker.keys import is_name
 from fusiond.broker.records import CronState, NewJob, Swept
@@ -116,12 +116,12 @@ class SteeringVerbs:
 
         """
         trimmed, (following, ids) = yield [
-            scripted("sweep", self.keys.root(queue), (limit,), as_is),
+            scripted("sweep", self.keys.root(queue), (limit,), number),
             self._scan(queue, cursor),
         ]
         adopted = 0
         if ids:
-            adopted = yield scripted("adopt", self.keys.root(queue), ids, as_is)
+            adopted = yield scripted("adopt", self.keys.root(queue), ids, number)
         return Swept(trimmed, adopted, following)
 
     def _scan(self, queue: str, cursor: int) -> Call[tuple[int, list[bytes]]]:
@@ -148,7 +148,7 @@ def declaration(keys: Keys, queues: list[str]) -> Plan[None]:
     if not queues:
         return
     listed, wanted = yield [
-        plain(as_is, "SMISMEMBER", keys.queues, *queues),
+        plain(numbers(len(queues)), "SMISMEMBER", keys.queues, *queues),
         plain(bool, "HEXISTS", keys.meta, _MARK),
     ]
     new = [name for name, there in zip(queues, listed, strict=True) if not there]
