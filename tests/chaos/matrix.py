@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from fusiond import failpoints
 from fusiond.client import Client
-from fusiond.errors import FusionError
+from fusiond.errors import FusionError, QueueFull
 from fusiond.failpoints import CHILD, DISPATCHER, LOG, REDIS, SCHEDULER, SERVER, STEPS, SUPERVISOR, VARIABLE
 from tests.chaos import ledger, plant, trial, verdict
 from tests.chaos.faults import TERM, Fault, Pulse
@@ -42,6 +42,8 @@ ACTIONS = {"kill": 0.4, "stop": 0.2, "raise": 0.4}
 PAST_LEASE, SHORT_STOP = LEASE + 0.6, 0.4
 #: jobs a second
 RATE = 60.0
+#: jobs that may wait, quick ones, or the producer does: a daemon that is hit without end must come to rest in time
+BACKLOG = 200
 #: of which the time is taken in which every job has to end after the last fault
 PEACE = trial.Plan(jobs=0, seconds=0, faults=0)
 #: s; of a point that fires too seldom, for each firing that is wanted, and at least
@@ -58,7 +60,7 @@ ISOLATIONS = {"f": "fork", "p": "process"}
 FILE = """
 broker: {{url: embedded}}
 retry_policies: {{hardy: {{max_crashes: 1000, max_attempts: 1000, backoff: [50ms]}}}}
-queues: {{quick: {{max_length: {turn}}}, slow: {{}}, timed: {{}}}}
+queues: {{quick: {{max_length: {turn}}}, slow: {{max_length: 100}}, timed: {{}}}}
 defaults:
   tasks: {{retry: hardy, pass_job: job, result_ttl: 1h}}
   workers:
@@ -195,15 +197,15 @@ def rules(step, course, actions):
 class Fired(Plant):
     """A daemon with failpoints; `tend()` reads what has fired, continues what has stopped, starts it anew."""
 
-    def __init__(self, step, actions):
+    def __init__(self, step, actions, groups):
         super().__init__(QUICKER)
         self.course = COURSES.get(step) or COURSES[STEPS[step].actor]
         self.fired = self.directory / "fired"
         self.fired.touch()
         self._environment |= {VARIABLE: rules(step, self.course, actions), LOG: str(self.fired)}
         self._environment["PYTHONDONTWRITEBYTECODE"] = ""  # whoever starts this may want none; a thousand starts do
-        self._groups = 3 if STEPS[step].actor in OF_GROUPS else 1
-        self._turn, self.entries = 1000000, ["ticking"]
+        self._groups = groups if STEPS[step].actor in OF_GROUPS else 1
+        self._turn, self.entries = BACKLOG, ["ticking"]
         self.lives = 0
         self.firings, self._read = [], 0
         #: epoch s, pid
@@ -262,6 +264,18 @@ class Fired(Plant):
             return {}
 
 
+class Patient(Load):
+    """A producer that waits while a queue is full."""
+
+    def _insist(self, ask):
+        while not self._over.is_set():
+            try:
+                return super()._insist(ask)
+            except QueueFull:
+                time.sleep(0.05)
+        return None
+
+
 class Hand(threading.Thread):
     """Does to a daemon what its step's course says, until `over` is set; notes what of it is a fault."""
 
@@ -317,12 +331,12 @@ class Outcome:
         return [row for row, counts in self.fired.items() if counts.total() < times]
 
 
-def survey(step, times, *, actions=tuple(ACTIONS), seed=0, log=None):
-    """Have a step's points fire so many times; its Outcome."""
+def survey(step, times, *, actions=tuple(ACTIONS), groups=3, seed=0, log=None):
+    """Have a step's points fire so many times; its Outcome. `groups`: of each isolation, where they are what is hit."""
     began = time.monotonic()
     outcome = Outcome(step)
     try:
-        with Fired(step, actions) as daemon, scripts_of(daemon.code):
+        with Fired(step, actions, groups) as daemon, scripts_of(daemon.code):
             try:
                 found = _carry_out(daemon, step, times, seed, outcome)
                 outcome.violations += verdict.judge(found)
@@ -339,7 +353,7 @@ def survey(step, times, *, actions=tuple(ACTIONS), seed=0, log=None):
 
 def _carry_out(daemon, step, times, seed, outcome):
     daemon.begin()
-    load = Load(Client(daemon.url), 10**9, RATE, daemon.course.mix, seed)
+    load = Patient(Client(daemon.url), 10**9, RATE, daemon.course.mix, seed)
     over = threading.Event()
     hand, pulse = Hand(daemon, over), Pulse(daemon)
     pulse.start()
