@@ -11,7 +11,7 @@ import json
 import math
 from typing import TYPE_CHECKING, Any
 
-from fusiond.broker.call import Call, plain, scripted
+from fusiond.broker.call import Call, plain, raw, scripted
 from fusiond.broker.keys import BAND, is_name
 from fusiond.broker.records import Broken, Counts, JobOutcome
 from fusiond.job import JobRecord, JobStatus
@@ -155,7 +155,7 @@ def _outcome(reply: Any) -> JobOutcome | None:
     if reply is None:
         return None
     status, result, error = (*reply, None, None)[:3]
-    return JobOutcome(JobStatus(status.decode()), result, error)
+    return JobOutcome(JobStatus(status.decode()), raw(result), raw(error))
 
 
 def _counts(reply: list[int]) -> Counts:

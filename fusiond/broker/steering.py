@@ -173,15 +173,15 @@ def _word(reply: bytes) -> Any:
 
 
 def _pair(reply: Sequence[int]) -> tuple[int, int]:
-    return reply[0], reply[1]
+    return number(reply[0]), number(reply[1])
 
 
 def _cron_state(reply: Any) -> CronState:
     last, first_seen, suspended, last_job, now = reply
     return CronState(
         last_tick_ms=None if last is None else int(last),
-        first_seen_ms=first_seen,
+        first_seen_ms=number(first_seen),
         suspended=bool(suspended),
         last_job=None if last_job is None else last_job.decode(),
-        now_ms=now,
+        now_ms=number(now),
     )

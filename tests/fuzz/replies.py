@@ -38,6 +38,8 @@ class Fuzz(Target):
         self.proxy = Proxy(path, self.server.path, rand)
         self.ground = Ground(FILE.replace("{proxy}", str(path)), "harmless.py")
         self.ground.url = self.server.url
+        # Jobs stay for their result_ttl.
+        self.ground.keys = lambda: self.ground.redis("DBSIZE") - len(self.ground.redis("KEYS", "*:job:*"))
         self.spoilt_url = f"unix://{path}"
         self.open = {}
 
