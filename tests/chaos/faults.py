@@ -125,9 +125,9 @@ def ambush(plant, faults, rand):
     """Stop Redis, kill a dispatcher that waits for it, and let Redis do what the dead one has asked for."""
     servers, dispatchers = plant.pids(REDIS), plant.pids(DISPATCHER)
     if servers and dispatchers:
-        thread = threading.Thread(target=stop, args=(REDIS, servers[0], 0.1, faults, threading.Event()))
+        thread = threading.Thread(target=stop, args=(REDIS, servers[0], 0.3, faults, threading.Event()))
         thread.start()
-        time.sleep(0.06)
+        time.sleep(0.25)
         kill(plant, DISPATCHER, rand.choice(dispatchers), faults)
         thread.join()
 

@@ -121,7 +121,7 @@ def _peace(plan, plant, load):
     ledger.settled(plant, load.acks, plan.peace)
     load.requeue_rest()
     ledger.settled(plant, load.acks, plan.peace)
-    until(lambda: all(tick and tick > suspended * 1000 for tick in _last_ticks(plant)), "cron stands still", plan.peace)
+    until(lambda: all(tick and tick > suspended * 1000 for tick in _last_ticks(plant)), "cron stands still", PEACE)
 
 
 def _answered(plant, call):
