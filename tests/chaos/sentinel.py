@@ -31,6 +31,7 @@ from tests.chaos.faults import Fault
 from tests.chaos.load import Load, Mix
 from tests.chaos.package import LEASE, LOGGED, SHORTER
 from tests.chaos.plant import REDIS, Plant
+from tests.chaos.redis import BACKLOG, waiting
 from tests.replicas import Sentinels
 from tests.running import until
 
@@ -166,6 +167,7 @@ def carry_out(failovers, seed=0, say=lambda _: None):
             thread.start()
         for number in range(failovers):
             more(load, 20)
+            until(lambda: waiting(plant) < BACKLOG, plant.text, timeout=300)
             time.sleep(FLOOD)
             kind = "stopped" if rand.random() < 0.3 else "killed"
             at = time.time()
@@ -188,7 +190,7 @@ def carry_out(failovers, seed=0, say=lambda _: None):
         more(load, 20)
         load.stop()
         try:
-            ledger.settled(plant, load.acks, timeout=180)
+            ledger.settled(plant, load.acks, timeout=600)
         except AssertionError as error:
             say(f"not at rest: {error}")
         found = ledger.read(plant, load.acks, faults)
