@@ -36,7 +36,7 @@ PLANS = {
     "fork servers killed": _plan(6, {SERVER: 1}, mix=_LASTING, jobs=200),
     "dispatchers told to end": _plan(6, {TERM: 1}, mix=_LASTING, jobs=200),
     "dispatchers killed": _plan(10, {DISPATCHER: 1}, mix=_LASTING, jobs=200),
-    "dispatchers killed as they claim": _plan(8, {AMBUSH: 1}, mix=_BUSY, processes=3),
+    "dispatchers killed as they claim": _plan(8, {AMBUSH: 1}, jobs=480, mix=_BUSY, processes=3, every=True),
     "a dispatcher stopped": _plan(2, {DISPATCHER: 1}, stops=1.0, pauses=(4.0,), seconds=10.0, jobs=400, every=True),
     "a dispatcher of long jobs stopped": _plan(
         1, {DISPATCHER: 1}, stops=1.0, pauses=(3.4,), seconds=2.0, jobs=6, mix=_FEW, processes=4, peace=15.0, every=True
@@ -46,7 +46,7 @@ PLANS = {
     "a producer's connection cut": _plan(30, {CUT: 1}, jobs=600, mix=Mix(short=0.0, long=0.0, delayed=0.0, bunch=1)),
     "Redis killed": _plan(4, {REDIS: 1}, seconds=8.0),
     "the supervisor killed": _plan(2, {SUPERVISOR: 1}, seconds=8.0, jobs=160, mix=_LASTING),
-    "the scheduler killed as it ticks": _plan(8, {AT_TICK: 1}, seconds=8.0, jobs=80, entries=40),
+    "the scheduler killed as it ticks": _plan(6, {AT_TICK: 1}, seconds=8.0, jobs=80, entries=40, every=True),
 }
 
 

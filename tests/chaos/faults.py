@@ -122,14 +122,16 @@ def _keep_busy(connection):
 
 
 def ambush(plant, faults, rand):
-    """Stop Redis, kill a dispatcher that waits for it, and let Redis do what the dead one has asked for."""
+    """Stop Redis, kill a dispatcher that waits for it, and let Redis do what that one has asked for. False: none."""
     servers, dispatchers = plant.pids(REDIS), plant.pids(DISPATCHER)
-    if servers and dispatchers:
-        thread = threading.Thread(target=stop, args=(REDIS, servers[0], 0.3, faults, threading.Event()))
-        thread.start()
-        time.sleep(0.25)
-        kill(plant, DISPATCHER, rand.choice(dispatchers), faults)
-        thread.join()
+    if not (servers and dispatchers):
+        return False
+    thread = threading.Thread(target=stop, args=(REDIS, servers[0], 0.3, faults, threading.Event()))
+    thread.start()
+    time.sleep(0.25)
+    kill(plant, DISPATCHER, rand.choice(dispatchers), faults)
+    thread.join()
+    return True
 
 
 def snare(plant, faults, rand):
@@ -152,15 +154,28 @@ def tell_to_end(plant, faults, rand):
 
 
 def at_tick(plant, faults, rand):
-    """Kill the scheduler as it decides on ticks, of which the first entry's is decided."""
+    """Kill the scheduler as it decides on the ticks of a second, or so that it had not begun to."""
+    if rand.random() < 0.5:
+        _await_tick(plant)
+        for pid in plant.pids(SCHEDULER):
+            kill(plant, SCHEDULER, pid, faults)
+        return
+    time.sleep(1.0 - (time.time() + 0.05) % 1.0)
+    for pid in plant.pids(SCHEDULER):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGSTOP)
+            time.sleep(0.1)
+            kill(plant, SCHEDULER, pid, faults)
+
+
+def _await_tick(plant):
+    """Until the first entry's next tick is decided, 3 s at most."""
     deadline = time.monotonic() + 3.0
     with contextlib.suppress(BrokerError), plant.connect() as connection:
         state = plant.broker.cron_state("timed", plant.entries[0])
         before = connection.run(state).last_tick_ms
         while connection.run(state).last_tick_ms == before and time.monotonic() < deadline:
             pass
-    for pid in plant.pids(SCHEDULER):
-        kill(plant, SCHEDULER, pid, faults)
 
 
 def stop_group(plant, faults, rand, seconds=3.6):
@@ -250,8 +265,7 @@ class Injector(threading.Thread):
     def _strike(self, kind):
         """One fault; False: there is nobody to hit. Another kind in its place would mostly be the supervisor."""
         if kind in _SPECIAL:
-            _SPECIAL[kind](self._plant, self.faults, self._rand)
-            return True
+            return _SPECIAL[kind](self._plant, self.faults, self._rand) is not False
         pids = [pid for pid in self._plant.pids(kind) if pid not in self._stopped]
         if pids:
             self._hit(kind, self._rand.choice(pids))
