@@ -244,11 +244,8 @@ class ForkServer:
     def _kill(self, pid: int | None) -> None:
         """Kill a child, which may have left its group, and the group; the pid is ours until it is reaped."""
         if pid is not None:
-            for kill in (os.kill, os.killpg):
-                try:
-                    kill(pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
+            os.kill(pid, signal.SIGKILL)
+            _kill_group(pid)
 
     def _reap(self) -> None:
         """Report the dead, each one's group killed first: afterwards its number may be somebody else's."""
@@ -263,7 +260,7 @@ class ForkServer:
             pid = found.si_pid
             slot = self._pids.pop(pid, None)
             if slot is not None:
-                self._kill(pid)
+                _kill_group(pid)
             status = os.waitpid(pid, 0)[1]
             if pid in self._strays:
                 self._strays.discard(pid)
@@ -282,13 +279,16 @@ class ForkServer:
 
         With children that are reused, an orphan in the group of a living child is that one's.
         """
-        for pid in _children_of(os.getpid()):
+        children = _children_of(self._pid)
+        if len(children) == len(self._pids):
+            return
+        for pid in children:
             try:
                 if pid not in self._pids and os.getpgid(pid) not in self._pids:
                     os.kill(pid, signal.SIGKILL)
                     self._strays.add(pid)
-            except ProcessLookupError:
-                continue
+            except (ProcessLookupError, PermissionError):
+                continue  # gone, or another user's by now: sudo, in a job
 
     def _end(self) -> None:
         """Kill and reap everything."""
@@ -338,10 +338,24 @@ def _set_name(group: str) -> None:
         pass  # a name is a kindness, not a need
 
 
-def _children_of(pid: int) -> list[int]:
-    """Pids of the living children, adopted ones included; empty where the kernel does not tell."""
+def _kill_group(pid: int) -> None:
+    """Kill what is in a child's process group."""
     try:
-        with open(f"/proc/{pid}/task/{pid}/children") as file:
-            return [int(word) for word in file.read().split()]
+        os.killpg(pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass
+
+
+def _children_of(pid: int) -> list[int]:
+    """Pids of the children, dead and adopted ones included; empty where the kernel does not tell."""
+    pids, more = b"", b" "
+    try:
+        # Bare reads: what open() makes of a file would have 30 pages copied, since each was shared by the last fork.
+        fd = os.open(f"/proc/{pid}/task/{pid}/children", os.O_RDONLY)
     except OSError:
         return []
+    while more:
+        more = os.read(fd, 1 << 16)
+        pids += more
+    os.close(fd)
+    return [int(word) for word in pids.split()]
