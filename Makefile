@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 CONFIG ?= etc/fusion.yaml
 
-.PHONY: run demo test check lint types bench chaos chaos-full chaos-bugs bench-peers clean install
+.PHONY: run demo test check lint types bench chaos chaos-full chaos-bugs soak bench-peers bench-reliability clean install
 
 run: install            ## the daemon in the foreground, on the embedded Redis
 	$(BIN)/fusiond run -c $(CONFIG)
@@ -35,6 +35,12 @@ chaos-full: $(VENV)/.dev  ## 100,000 jobs under 10,000 kills, half an hour on tw
 
 chaos-bugs: $(VENV)/.dev  ## the harness can fail: each seeded bug is found
 	$(BIN)/python -m tests.chaos --bugs --markdown
+
+soak: $(VENV)/.dev      ## twenty minutes of work under reloads: nothing grows, each job runs once
+	$(BIN)/python -m tests.soak
+
+bench-reliability: $(VENV)/.dev  ## what RQ, Celery and fusiond lose under the same kills
+	$(BIN)/python -m benchmarks.reliability
 
 bench-peers: $(VENV)/.dev  ## other job runners beside it, in an environment of their own
 	$(BIN)/python -m benchmarks.peers

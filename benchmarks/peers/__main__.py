@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.daemon import APP, Daemon, group
 from benchmarks.figures import machine
-from benchmarks.peers.peers import PEERS, REQUIREMENTS, Peer
+from benchmarks.peers.environment import install, version
+from benchmarks.peers.peers import PEERS, Peer
 from benchmarks.peers.server import Server
 from benchmarks.processes import tree, use
 
@@ -50,7 +51,7 @@ class Result(NamedTuple):
 def main() -> None:
     """Measure ours, then each peer, and print a line for each."""
     names = [name.lower() for name in sys.argv[1:]]
-    environment = _install()
+    environment = install()
     if environment is None:
         print("PyPI cannot be reached, so that no peer can be installed; nothing is compared.")
         return
@@ -62,8 +63,8 @@ def main() -> None:
     for peer in PEERS:
         if not names or any(name in peer.name.lower() for name in names):
             result = _peer(peer, environment)
-            version = _version(environment, peer.package)
-            _print(f"{peer.name} ({version})", result, ours[peer.isolation].drain / result.drain)
+            installed = version(environment, peer.package)
+            _print(f"{peer.name} ({installed})", result, ours[peer.isolation].drain / result.drain)
 
 
 def _print(name: str, result: Result, ratio: float | None) -> None:
@@ -144,23 +145,6 @@ def _end(worker: subprocess.Popen[bytes]) -> None:
         for pid in reversed(tree(worker.pid)):
             os.kill(pid, signal.SIGKILL)
         worker.wait()
-
-
-def _install() -> Path | None:
-    """The environment with the peers in it; None where PyPI cannot be reached."""
-    environment = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fusiond-benchmarks" / "peers"
-    if not (environment / "installed").exists():
-        subprocess.run([sys.executable, "-m", "venv", environment], check=True)
-        pip = [str(environment / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check", *REQUIREMENTS]
-        if subprocess.run(pip, check=False).returncode:
-            return None
-        (environment / "installed").touch()
-    return environment
-
-
-def _version(environment: Path, package: str) -> str:
-    ask = f"import importlib.metadata; print(importlib.metadata.version({package!r}))"
-    return subprocess.check_output([environment / "bin" / "python", "-c", ask], text=True).strip()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,50 @@
+"""A slice of `python -m tests.soak`, and its verdict, which can fail."""
+
+from collections import Counter
+
+import pytest
+
+from tests.soak import LIMITS, Plan, counted, grown, soaked
+
+#: 20 values each, as level as a series can be
+LEVEL = {name: [100.0] * 20 for name in LIMITS}
+
+
+def test_what_stays_level_has_not_grown():
+    """Noise is no growth: one value in each fifth may be anything."""
+    noisy = {name: [1e12 if place % 4 == 0 else value for place, value in enumerate(v)] for name, v in LEVEL.items()}
+    assert grown(LEVEL) == []
+    assert grown(noisy) == []
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_each_series_that_grows_is_named(name):
+    """Memory, descriptors, processes, keys or latency that rises past its tolerance is found, and nothing else."""
+    limit = LIMITS[name]
+    # Above what is allowed, between the middles of the second and the last fifth.
+    step = (100 * limit.share + limit.slack) / 6
+    growing = [100 + place * step for place in range(20)]
+    assert [each.partition(":")[0] for each in grown({**LEVEL, name: growing})] == [name]
+
+
+def test_too_few_values_are_no_verdict():
+    """A soak that was too short to compare anything does not pass."""
+    assert len(grown({**LEVEL, "processes": [1.0] * 4})) == 1
+    assert len(grown({})) == len(LIMITS)
+
+
+def test_a_job_that_is_lost_or_runs_again_is_counted():
+    """Each job once, no less and no more."""
+    assert counted(3, Counter({0: 1, 1: 1, 2: 1})) == []
+    assert counted(3, Counter({0: 1, 2: 2})) == ["1 jobs never ran", "1 jobs ran more than once"]
+
+
+@pytest.mark.timeout(240)
+def test_a_short_soak_is_judged():
+    """Ten seconds at a third of full speed under reloads: each job ran once, every series was judged, nothing grew."""
+    soak, wrong = soaked(Plan(10, reload=2, sample=0.5, window=1, calibration=1), say=lambda *_, **__: None)
+    # How long a job takes on a busy machine is no promise of a slice; that it was judged is.
+    assert [each for each in wrong if "p99" not in each] == []
+    assert soak.reloads["applied"] >= 3
+    assert min(len(series) for series in soak.series.values()) >= 5
+    assert all(lane.sent > 50 for lane in soak.lanes)
