@@ -229,7 +229,7 @@ def test_the_control_face_is_a_table_of_verbs(daemon):
         assert post(daemon.control, body)[0] in (0, 400)
     assert daemon.status()["ready"]
     assert daemon.process.poll() is None
-    assert daemon.names() == {"redis", "scheduler", "worker:main@1"}
+    assert daemon.names() == {*daemon.always, "worker:main@1"}
 
 
 def test_an_import_cannot_drive_the_operators_terminal(daemon):
