@@ -138,8 +138,9 @@ def test_what_a_lost_node_was_asked_may_be_repeated_at_its_successor(route):
     assert end.value.value == [b"x"]
 
 
-def test_a_slot_without_a_node_is_unavailable(route):
+def test_a_slot_without_a_node_is_unavailable(route, monkeypatch):
     """And not a wrong node's business."""
+    monkeypatch.setattr(slots, "PATIENCE", 0.2)
     half = [[8001, 16383, [b"10.0.0.2", 2, b"id"]]]
     [reply] = Nodes(table=half).follow(route([get(A)], 0))
     assert str(reply).startswith("CLUSTERDOWN")
