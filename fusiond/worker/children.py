@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("fusiond.job")
 
-_PACKET = 1 << 17
+_PACKET = 1 << 16
 _PR_SET_CHILD_SUBREAPER = 36
 #: s; for the kernel to hand over and end what was killed
 _REAP_WITHIN = 5.0
