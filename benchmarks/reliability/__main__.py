@@ -44,8 +44,8 @@ def main() -> int:
         f"|---|{'--:|' * len(HEADS)}---|",
     ]
     print("\n".join(lines), flush=True)
-    lost = 0
-    for runner in _chosen(given.names):
+    lost, chosen = 0, _chosen(given.names)
+    for runner in chosen:
         if environment is None and runner.package:
             continue
         found = carry_out(runner, plan, given.wait, environment or Path(sys.prefix))
@@ -53,6 +53,9 @@ def main() -> int:
         lines.append(_row(name, found))
         print(lines[-1], flush=True)
         lost += 0 if runner.package else found.lost
+    settings = ["", *(f"- {runner.name}: {runner.settings} set." for runner in chosen)]
+    print("\n".join(settings))
+    lines += settings
     if given.markdown:
         given.markdown.write_text("\n".join(lines) + "\n")
     return 1 if lost else 0
