@@ -79,8 +79,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=1000)
     parser.add_argument("--kills", type=int, default=60)
     parser.add_argument("--seconds", type=float, default=60.0, help="in which both come")
+    # Celery looks each 100 s for what was unacknowledged for 30 s; RQ's abandoned jobs are due after 65 s.
     parser.add_argument(
-        "--wait", type=float, default=120.0, help="s after no job waits any more, before they are counted"
+        "--wait", type=float, default=150.0, help="s after no job waits any more, before they are counted"
     )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--markdown", type=Path, help="write the table there as well")
