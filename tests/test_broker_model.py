@@ -18,7 +18,7 @@ import copy
 import json
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
@@ -380,20 +380,3 @@ def server_with_a_file():
 def test_a_torn_file_brings_back_a_moment_between_two_verbs(server_with_a_file):
     """Killed, its file cut anywhere, Redis comes back with each verb done in full or not at all, and the rest holds."""
     run_state_machine_as_test(lambda: OnFile(server_with_a_file), settings=many(8, 25))
-
-
-class CountedTokens(QueueMachine):
-    """Tokens counted in Redis, which forgets the count."""
-
-    def token(self):
-        return str(self.redis("INCR", self.key("tokens")))
-
-
-@pytest.mark.timeout(120)
-def test_counted_tokens_are_found_out_by_a_rollback(redis_server):
-    """A token of the lost future may be another's by now: the settle that must be refused is taken."""
-    with pytest.raises(Exception):  # noqa: B017 - any disagreement
-        run_state_machine_as_test(
-            lambda: CountedTokens(redis_server),
-            settings=many(300, 40, database=None, print_blob=False, phases=[Phase.generate]),
-        )

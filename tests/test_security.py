@@ -706,7 +706,7 @@ def test_each_promise_names_tests_that_exist(promise, tests):
 def test_each_test_of_security_is_named_on_the_page():
     """A test that shows something about security shows it to the reader, too."""
     named = {name for tests in promises().values() for _, name in tests}
-    for file in (Path(__file__), ROOT / "tests" / "scenarios" / "test_security.py"):
+    for file in (Path(__file__), ROOT / "tests" / "scenarios" / "test_attacks.py"):
         ours = {node.name for node in ast.parse(file.read_text()).body if isinstance(node, ast.FunctionDef)}
         about_the_page = {name for name in ours if name.startswith("test_each_")}
         assert {name for name in ours if name.startswith("test_")} - about_the_page <= named

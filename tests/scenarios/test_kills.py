@@ -113,7 +113,8 @@ def test_a_successor_finds_no_stray_and_starts_no_second_redis(plant):
     before = plant.kinds()
     kill(plant, SUPERVISOR, plant.process.pid, [])
     until(lambda: not [pid for pid in before if alive(pid)], plant.text)
-    assert set(plant.kinds().values()) == {SUPERVISOR, WRAPPER, REDIS, SCHEDULER, DISPATCHER, SERVER, CHILD}
+    everybody = {SUPERVISOR, WRAPPER, REDIS, SCHEDULER, DISPATCHER, SERVER, CHILD}
+    until(lambda: set(plant.kinds().values()) == everybody, plant.text)
     until(lambda: set(plant.strays()) == set(plant.kinds()))  # children come and go
     assert servers(paths.redis_state(plant.state)) == plant.pids(REDIS)
     assert {job.status() for job in jobs} <= {"started", "queued"}

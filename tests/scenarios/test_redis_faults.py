@@ -38,4 +38,5 @@ def test_no_job_comes_to_harm(name):
 def test_a_bug_is_found():
     """The verdict can fail: without the fence, who has lost a lease to the clock settles under another's claim."""
     scenario = redis.SCENARIOS["clock"]._replace(edits=(*SHORTER, *LOGGED, *BUGS["no fence"].edits))
-    assert redis.carry_out(scenario, times=2).violations != []
+    # Whether an outcome is on its way in that very moment is chance.
+    assert any(redis.carry_out(scenario, times=2).violations for _ in range(6))
