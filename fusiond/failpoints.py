@@ -63,7 +63,7 @@ STEPS = {
     "died": Step(DISPATCHER, "worker.pool", "Pool.on_died"),
     "orphans": Step(DISPATCHER, "worker.children", "ForkServer._reap_all"),
     # the fork server
-    "preload": Step(SERVER, "worker.forkserver", "preload"),
+    "preload": Step(SERVER, "worker.startup", "preload"),
     "command": Step(SERVER, "worker.forkserver", "ForkServer._command"),
     "fork": Step(SERVER, "worker.forkserver", "ForkServer._fork"),
     "reap": Step(SERVER, "worker.forkserver", "ForkServer._reap"),

@@ -24,7 +24,6 @@ from __future__ import annotations
 import _socket
 import ctypes
 import gc
-import io
 import json
 import os
 import select
@@ -32,7 +31,7 @@ import signal
 import struct
 import sys
 
-from . import child, fresh, run, task, wire
+from . import child, fresh, run, startup, task, wire
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,8 +44,6 @@ _INT = struct.Struct("i")
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 #: bytes of a command, and descriptors, so forks, that come with one
 PACKET, AT_ONCE = 1024, 32
-#: characters of one import failure, and failures that are told; a packet has its limit
-MAX_PROBLEM, MAX_PROBLEMS = 500, 30
 
 
 def main(control: int, setup: dict[str, Any]) -> None:
@@ -57,62 +54,24 @@ def main(control: int, setup: dict[str, Any]) -> None:
         control: descriptor of the control socket.
         setup: group, directory, umask, fork, preload [task], table (of a TABLE frame).
     """
-    _set_name(setup["group"])
+    startup.set_name(setup["group"])
     sock = _socket.socket(fileno=control)
     os.set_inheritable(control, False)
-    _set_streams(setup["fork"])
+    startup.set_streams(setup["fork"])
     if setup["umask"] is not None:
         os.umask(setup["umask"])
     sys.path[:] = [setup["directory"], *(path for path in sys.path if path)]
     tasks = task.Tasks(json.dumps(setup["table"]).encode())
-    problems = preload(tasks, setup["preload"])
+    problems = startup.preload(tasks, setup["preload"])
     run.flush()  # half a line would be printed by each child anew
     if setup["fork"]:
-        rehearse()
+        startup.rehearse()
     server = ForkServer(sock, tasks, setup["fork"])
     # What is alive now is shared with every child; unfrozen, one collection in a child would copy all of its pages.
     gc.collect()
     gc.freeze()
     sock.send(b"ready " + json.dumps(problems).encode())
     server.serve()
-
-
-def preload(tasks: task.Tasks, names: list[str]) -> dict[str, list[str]]:
-    """Import what the tasks need; returns task → [code, message] of each that cannot run."""
-    problems: dict[str, list[str]] = {}
-    for name in names:
-        try:
-            tasks.function(name.encode())
-        except task.TaskError as error:
-            if len(problems) < MAX_PROBLEMS:
-                problems[name] = [error.code, str(error)[:MAX_PROBLEM]]
-    return problems
-
-
-def rehearse(times: int = 20) -> None:
-    """
-    Run a job that does nothing, in this process, as a child would.
-
-    The interpreter rewrites byte code when it has run a few times. Done here once, it is not done again in each child,
-    which would have the page copied for it: measured on 3.11, a sixth fewer pages.
-    """
-    body = wire.jobs_frame([wire.JobMessage(1, 1, b"", b"", b"", b"[[],{}]")])
-    table: dict[str, Any] = {"tasks": {"": ["builtins.dict", 60.0, [], [], None]}, "max_jobs": None, "max_memory": None}
-    tasks = task.Tasks(json.dumps(table).encode())
-    ours, theirs = _socket.socketpair()
-    fd, nowhere = os.memfd_create("fusiond-rehearsal"), os.open(os.devnull, os.O_WRONLY)
-    os.ftruncate(fd, wire.PAGE_BYTES)
-    mapped = wire.Page(fd)
-    mapped.allow(1, 1 << 63)
-    for _ in range(times):
-        ours.sendall(body)
-        fresh.FreshChild(nowhere, mapped, tasks).serve(theirs.fileno())
-    run.rest()
-    for end in (ours, theirs):
-        end.close()
-    mapped.close()
-    os.close(fd)
-    os.close(nowhere)
 
 
 class ForkServer:
@@ -314,28 +273,6 @@ def _receive(control: _socket.socket) -> tuple[bytes, list[int]]:
     room = _socket.CMSG_LEN(AT_ONCE * _INT.size)
     packet, messages, _flags, _address = control.recvmsg(PACKET, room, _socket.MSG_CMSG_CLOEXEC)
     return packet, [fd for _, _, data in messages for (fd,) in _INT.iter_unpack(data)]
-
-
-def _set_streams(fresh: bool) -> None:
-    """Let lines leave at once; of a fresh child everything, since flushing would cost each job 0.04 ms."""
-    for name in ("stdout", "stderr"):
-        stream = getattr(sys, name)
-        if fresh:
-            raw = io.FileIO(stream.fileno(), "w", closefd=False)
-            stream = io.TextIOWrapper(raw, stream.encoding, stream.errors, write_through=True)
-            setattr(sys, name, stream)
-            setattr(sys, f"__{name}__", stream)
-        else:
-            stream.reconfigure(line_buffering=True)
-
-
-def _set_name(group: str) -> None:
-    """What `ps` and `top` show of this process and its children, 15 characters of it."""
-    try:
-        with open("/proc/self/comm", "w") as file:
-            file.write(f"fusion:{group}")
-    except OSError:
-        pass  # a name is a kindness, not a need
 
 
 def _kill_group(pid: int) -> None:

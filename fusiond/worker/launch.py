@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _HERE = Path(__file__).parent
 #: the files of each program in the order in which they import one another; the last one's main is run
-FORK_SERVER = ("wire", "task", "payload", "run", "child", "fresh", "forkserver")
+FORK_SERVER = ("wire", "task", "payload", "run", "child", "fresh", "startup", "forkserver")
 PROBE = ("task", "probe")
 #: the last of a fork server's where failpoints are armed
 _ARMED = "failpoints"
