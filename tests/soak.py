@@ -336,7 +336,7 @@ def main():
     print("| | second fifth | last fifth | allowed |\n|---|--:|--:|--:|")
     for name, limit in plan.limits().items():
         early, late = fifths(soak.series[name])
-        print(f"| {name} | {early:,.1f} | {late:,.1f} | {early * (1 + limit.share) + limit.slack:,.1f} |")
+        print(f"| {name} | {early:,.0f} | {late:,.0f} | {early * (1 + limit.share) + limit.slack:,.0f} |")
     print(
         "\n".join(["", *(f"✗ {each}" for each in wrong)] if wrong else ["", "✓ nothing has grown, each job ran once"])
     )
