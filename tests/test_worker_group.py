@@ -553,3 +553,16 @@ def test_interpreter_that_is_missing(place, python):
     program = place.start(python=python, ready=False)
     assert program.wait() == 78
     assert python in program.text()
+
+
+def test_a_child_that_has_waited_is_as_good_as_a_new_one(place):
+    """A default time-out of sockets, which a module of the tasks sets, is not its own socket's; large jobs come whole."""
+    with (place.app / "jobs.py").open("a") as file:
+        file.write("\n\nimport socket\n\nsocket.setdefaulttimeout(0.01)\n")
+    program = place.start(isolation="fork", processes=1)
+    children = program.until_children(2)
+    time.sleep(0.3)  # what must not happen in it: that a child takes its patience for the end
+    assert program.until_children(2) == children
+    large = "x" * 900_000
+    assert place.result(place.enqueue("echo", large))["args"] == [large]
+    assert [place.result(place.enqueue("echo", n))["args"] for n in range(3)] == [[0], [1], [2]]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import signal
+import struct
 import sys
 import time
 
@@ -49,7 +50,10 @@ class FreshChild:
     def serve(self, fd: int) -> None:
         """Run the job that comes on the socket; return when it has ended, or the dispatcher has closed the socket."""
         run.serving, self._pid = self, os.getpid()
-        received = os.read(fd, 1 << 16)
+        try:
+            received = os.read(fd, 1 << 16)
+        except BlockingIOError:
+            received = self._make_ready(fd)
         job = wire.one_job(received) or self._receive(fd, received)
         if job is None:
             return
@@ -60,8 +64,18 @@ class FreshChild:
         kind, retry, payload = run.run(self, self._tasks, job)
         run.write_all(fd, wire.one_outcome(job[0], kind, retry, (time.monotonic_ns() - began) / 1e9, payload))
 
+    def _make_ready(self, fd: int) -> bytes:
+        """No job yet: have the pages copied now for which it would have to wait, 0.25 ms, and wait on."""
+        from . import startup
+
+        startup.rehearse(1)
+        run.serving = self
+        _wait_for_ever(fd)
+        return os.read(fd, 1 << 16)
+
     def _receive(self, fd: int, received: bytes) -> wire.JobMessage | None:
         """The job, where it came in parts, behind a table or a question, or is large; None: no more will come."""
+        _wait_for_ever(fd)
         buffer, at = received, 0
         while received:
             while found := wire.cut(buffer, at):
@@ -99,3 +113,14 @@ class FreshChild:
             self._deadline = None
             raise run.SoftTimeout
         signal.setitimer(signal.ITIMER_REAL, left)
+
+
+def _wait_for_ever(fd: int) -> None:
+    """Take back the patience of 10 ms that a fresh child's socket comes with (slots.py)."""
+    import _socket
+
+    sock = _socket.socket(fileno=fd)
+    sock.setsockopt(_socket.SOL_SOCKET, _socket.SO_RCVTIMEO, struct.pack("ll", 0, 0))
+    sock.detach()
+    # A default time-out, which a task's module may have set, is every new socket's.
+    os.set_blocking(fd, True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 import os
 import socket
+import struct
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 #: bytes; room for a batch of small jobs without a second send
 _SEND_BUFFER = 1 << 18
+#: struct timeval, 10 ms; a fresh child whose job has not come by then makes ready for it meanwhile
+_PATIENCE = struct.pack("ll", 0, 10_000)
 #: bytes taken at once; memory for more comes from the kernel each time, which costs ten times the read
 _RECEIVE = 1 << 16
 
@@ -158,6 +161,8 @@ class Slot:
         ours.setblocking(False)
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
         theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
+        if self.once:
+            theirs.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _PATIENCE)
         self._sock, self._reader, self._unsent = ours, wire.FrameReader(), bytearray()
         self.doom, self.state, self.closed, self.broken, self.answered = None, State.READY, False, "", False
         self._asked, self.handed, self.spent_at = False, 0, 0
