@@ -122,3 +122,12 @@ def test_no_path_makes_it_raise(section, path):
     assert (loaded.config is None) == any(problem.is_error for problem in loaded.problems)
     if "\0" in path:
         assert loaded.config is None
+
+
+@pytest.mark.parametrize("value", [{}, {"a": 1}, [], [[]], None, 1.5, "x"], ids=str)
+@pytest.mark.parametrize("section", sorted(SCHEMA["properties"]))
+def test_no_value_of_any_type_makes_it_raise(section, value):
+    """A section, or a name in it, that holds what it should not: problems, and no exception."""
+    for content in ({section: value}, {section: {"name": value}}, {section: {"name": {"key": value}}}):
+        loaded = load("fusion.yaml", environ={}, data=json.dumps({"version": 1, **content}).encode())
+        assert (loaded.config is None) == any(problem.is_error for problem in loaded.problems), content

@@ -556,7 +556,7 @@ def test_interpreter_that_is_missing(place, python):
 
 
 def test_a_child_that_has_waited_is_as_good_as_a_new_one(place):
-    """A default time-out of sockets, which a module of the tasks sets, is not its own socket's; large jobs come whole."""
+    """A default time-out of sockets, set by a module of the tasks, is not its own socket's; large jobs come whole."""
     with (place.app / "jobs.py").open("a") as file:
         file.write("\n\nimport socket\n\nsocket.setdefaulttimeout(0.01)\n")
     program = place.start(isolation="fork", processes=1)

@@ -72,10 +72,9 @@ def check_names(root: Node) -> Iterator[Problem]:
 
 
 def _same_priorities(root: Node) -> Iterator[Problem]:
-    first: dict[object, str] = {}
+    first: dict[int, str] = {}
     priorities = root.get("priorities")
     for name, node in priorities.entries() if priorities is not None else ():
-        other = first.setdefault(node.value, name)
-        if other != name and isinstance(node.value, int):
+        if isinstance(node.value, int) and (other := first.setdefault(node.value, name)) != name:
             message = f"the priorities {other!r} and {name!r} are both {node.raw}"
             yield node.place.warning("same-priority", message, "give each a number of its own")
