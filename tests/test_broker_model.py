@@ -28,6 +28,7 @@ from fusiond.broker.records import NewJob, Outcome
 from fusiond.job import JobStatus, new_token
 from tests.conftest import RedisServer
 from tests.model.queue import MAX_RESCUES, Queue
+from tests.running import until
 
 HOUR = 3_600_000
 ENDS = ("finished", "failed", "canceled")
@@ -345,6 +346,7 @@ class OnFile(QueueMachine):
         with self.file().open("r+b") as file:
             file.truncate(min(moment + torn, whole - 1))
         self.server.start(*self.AOF)
+        until(self.server.answers)  # LOADING before that
         self.connection.close()
         self.connection = self.server.connect("model")
         self.saved = [(size, queue) for size, queue in self.saved if size <= moment]

@@ -65,7 +65,7 @@ def main(control: int, setup: dict[str, Any]) -> None:
     problems = startup.preload(tasks, setup["preload"])
     run.flush()  # half a line would be printed by each child anew
     if setup["fork"]:
-        startup.rehearse()
+        fresh.rehearse()
     server = ForkServer(sock, tasks, setup["fork"])
     # What is alive now is shared with every child; unfrozen, one collection in a child would copy all of its pages.
     gc.collect()

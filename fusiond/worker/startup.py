@@ -1,22 +1,17 @@
 """
-What a fork server does before it forks: its name, its output, the tasks' modules, and a rehearsal.
+What a fork server does before it forks: its name, its output, the tasks' modules.
 
 Standard library only, CPython 3.9 and later: it runs under the application's own interpreter.
 """
 
 from __future__ import annotations
 
-import _socket
 import io
-import json
-import os
 import sys
 
-from . import fresh, run, task, wire
+from . import task
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 #: characters of one import failure, and failures that are told; a packet has its limit
 MAX_PROBLEM, MAX_PROBLEMS = 500, 30
@@ -54,29 +49,3 @@ def preload(tasks: task.Tasks, names: list[str]) -> dict[str, list[str]]:
             if len(problems) < MAX_PROBLEMS:
                 problems[name] = [error.code, str(error)[:MAX_PROBLEM]]
     return problems
-
-
-def rehearse(times: int = 20) -> None:
-    """
-    Run a job that does nothing, in this process, as a child would.
-
-    The interpreter rewrites byte code when it has run a few times. Done here once, it is not done again in each child,
-    which would have the page copied for it: measured on 3.11, a sixth fewer pages.
-    """
-    body = wire.jobs_frame([wire.JobMessage(1, 1, b"", b"", b"", b"[[],{}]")])
-    table: dict[str, Any] = {"tasks": {"": ["builtins.dict", 60.0, [], [], None]}, "max_jobs": None, "max_memory": None}
-    tasks = task.Tasks(json.dumps(table).encode())
-    ours, theirs = _socket.socketpair()
-    fd, nowhere = os.memfd_create("fusiond-rehearsal"), os.open(os.devnull, os.O_WRONLY)
-    os.ftruncate(fd, wire.PAGE_BYTES)
-    mapped = wire.Page(fd)
-    mapped.allow(1, 1 << 63)
-    for _ in range(times):
-        ours.sendall(body)
-        fresh.FreshChild(nowhere, mapped, tasks).serve(theirs.fileno())
-    run.rest()
-    for end in (ours, theirs):
-        end.close()
-    mapped.close()
-    os.close(fd)
-    os.close(nowhere)

@@ -286,5 +286,6 @@ def _limits(rand, forges):
 
 KINDS = (
     "garbage", "frames", "errors", "huge", "flood", "print", "forge", "marks", "steal", "close", "shut", "pass", "die",
-    "deaf", "alarms", "spawn", "return", "raise", "streams", "limits",
+    "deaf", "alarms", "spawn", "return", "raise", "streams",
+    "limits",  # the last: of a fresh child alone
 )  # fmt: skip
