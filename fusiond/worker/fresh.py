@@ -128,7 +128,8 @@ def rehearse(times: int = 20) -> None:
     which would have the page copied for it: measured on 3.11, a sixth fewer pages.
     """
     body = wire.jobs_frame([wire.JobMessage(1, 1, b"", b"", b"", b"[[],{}]")])
-    table = {"tasks": {"": ["builtins.dict", 60.0, [], [], None]}, "max_jobs": None, "max_memory": None}
+    row = ["builtins.dict", 60.0, (), (), None]
+    table = {"tasks": {"": row}, "max_jobs": None, "max_memory": None}
     tasks = task.Tasks(json.dumps(table).encode())
     ours, theirs = _socket.socketpair()
     fd, nowhere = os.memfd_create("fusiond-rehearsal"), os.open(os.devnull, os.O_WRONLY)
