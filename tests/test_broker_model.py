@@ -199,6 +199,19 @@ class QueueMachine(RuleBasedStateMachine):
     def cancel(self, n, started, lost):
         self.do("cancel", (started and self.pick(n, "started")) or self.pick(n), lost=lost)
 
+    @precondition(lambda self: any(self.held[who] for who in {*"de"} - self.stopped))
+    @rule(n=NTH, again=st.booleans(), lost=FEW)
+    def cancel_what_is_held(self, n, again, lost):
+        """Its holder hears of it at its next renewal, or has it run again, which comes to nothing."""
+        who = next(who for who in "de" if self.held[who] and who not in self.stopped)
+        attempt = self.held[who][n % len(self.held[who])]
+        self.do("cancel", attempt[0], lost=lost)
+        if again:
+            self.do("settle", Outcome(*attempt, "retry", HOUR, 0, b"{}"))
+            self.held[who].remove(attempt)
+        else:
+            self.do("renew", attempt)
+
     @precondition(lambda self: self.queue.jobs)
     @rule(n=NTH, ended=st.booleans(), lost=FEW)
     def requeue(self, n, ended, lost):
