@@ -35,7 +35,7 @@ from . import child, fresh, run, startup, task, wire
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Union
+    from typing import Any, Callable, Union
 
     AnyChild = Union[child.Child, fresh.FreshChild]
 
@@ -203,8 +203,8 @@ class ForkServer:
     def _kill(self, pid: int | None) -> None:
         """Kill a child, which may have left its group, and the group; the pid is ours until it is reaped."""
         if pid is not None:
-            os.kill(pid, signal.SIGKILL)
-            _kill_group(pid)
+            _try_to_kill(os.kill, pid)
+            _try_to_kill(os.killpg, pid)
 
     def _reap(self) -> None:
         """Report the dead, each one's group killed first: afterwards its number may be somebody else's."""
@@ -219,7 +219,7 @@ class ForkServer:
             pid = found.si_pid
             slot = self._pids.pop(pid, None)
             if slot is not None:
-                _kill_group(pid)
+                _try_to_kill(os.killpg, pid)
             status = os.waitpid(pid, 0)[1]
             if pid in self._strays:
                 self._strays.discard(pid)
@@ -275,10 +275,10 @@ def _receive(control: _socket.socket) -> tuple[bytes, list[int]]:
     return packet, [fd for _, _, data in messages for (fd,) in _INT.iter_unpack(data)]
 
 
-def _kill_group(pid: int) -> None:
-    """Kill what is in a child's process group."""
+def _try_to_kill(kill: Callable[[int, int], None], pid: int) -> None:
+    """By os.kill or os.killpg; what is gone, or another user's by now (a job that became sudo), is left as it is."""
     try:
-        os.killpg(pid, signal.SIGKILL)
+        kill(pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
         pass
 
