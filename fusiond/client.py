@@ -17,12 +17,12 @@ import dataclasses
 import os
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, overload
 
-from fusiond import paths
 from fusiond.broker.broker import Broker
 from fusiond.broker.connection import connect, connect_async
 from fusiond.config import model
 from fusiond.errors import BrokerUnavailable, ConfigError
 from fusiond.options import NO_OPTIONS, Duration, Moment, Options
+from fusiond.paths import find_config, find_runtime
 from fusiond.producer import Place, Producer
 
 if TYPE_CHECKING:
@@ -302,7 +302,7 @@ def find_broker(url: str | None, namespace: str | None) -> tuple[model.Broker, P
         ConfigError: no URL is given, and there is no file, or one with problems.
     """
     url = url or os.environ.get("FUSION_URL")
-    settings, runtime = (model.Broker(url=url), paths.find_runtime()) if url else _of_the_file()
+    settings, runtime = (model.Broker(url=url), find_runtime()) if url else _of_the_file()
     try:
         return dataclasses.replace(settings, namespace=Broker(namespace or settings.namespace).keys.namespace), runtime
     except ValueError as error:
@@ -312,11 +312,11 @@ def find_broker(url: str | None, namespace: str | None) -> tuple[model.Broker, P
 def _of_the_file() -> tuple[model.Broker, Path]:
     from fusiond.config.load import load  # YAML is read by those only who give no URL
 
-    path = paths.find_config()
+    path = find_config()
     config = load(path, environ=os.environ).config
     if config is None:
         raise ConfigError(f"{path} has problems, `fusiond validate {path}` shows them; or set $FUSION_URL")
-    return config.broker, paths.find_runtime(config)
+    return config.broker, find_runtime(config)
 
 
 def _place(name: str) -> Place:

@@ -262,6 +262,7 @@ class _JsonFormatter(logging.Formatter):
         self._program = program
 
     def format(self, record: logging.LogRecord) -> str:
+        """The line of a record."""
         line = {
             **{
                 name: _cap(value, FIELD) if isinstance(value, str) else value for name, value in _fields(record).items()

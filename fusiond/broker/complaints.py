@@ -24,12 +24,11 @@ def is_forgotten(reply: Any) -> bool:
     return type(reply) is ReplyError and str(reply).startswith("NOSCRIPT")
 
 
-def elsewhere(replies: Sequence[Any]) -> BrokerUnavailable | None:
-    """The error of ours if the server, as a whole, says that it is not the one to be asked; all are to be repeated."""
+def check_place(replies: Sequence[Any]) -> None:
+    """Raise BrokerUnavailable if the server says that it is not the one to be asked: all is to be repeated."""
     for reply in replies:
         if type(reply) is ReplyError and _begins(str(reply), _ELSEWHERE):
-            return BrokerUnavailable(f"Redis cannot take commands now: {reply}")
-    return None
+            raise BrokerUnavailable(f"Redis cannot take commands now: {reply}")
 
 
 def refused(error: ReplyError) -> BrokerError:

@@ -98,9 +98,8 @@ _MOST_ID, _MOST_ATTEMPTS = 65535, 2**32 - 1
 def _claim(reply: Any) -> Claim:
     more, suspended, due, flat = reply
     jobs = list(map(ClaimedJob._make, zip(*[iter(flat)] * 7, strict=True)))
-    for at, kind in enumerate(_KINDS):
-        if set(map(type, flat[at::7])) - {kind}:
-            raise TypeError(f"field {at} of a job is not {kind.__name__}")
+    if tuple(map(type, flat)) != _KINDS * len(jobs):
+        raise TypeError("a field of a job is of another type")
     if jobs and (max(map(len, flat[::7])) > _MOST_ID or not 0 <= min(flat[3::7]) <= max(flat[3::7]) <= _MOST_ATTEMPTS):
         raise ValueError("an id or a number of attempts that no verb makes")
     return Claim(jobs, None if due < 0 else due, bool(more), bool(suspended))

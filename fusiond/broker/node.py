@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from hiredis import pack_command
 
-from fusiond.broker.complaints import elsewhere, is_forgotten, unavailable
+from fusiond.broker.complaints import check_place, is_forgotten, unavailable
 from fusiond.broker.wire import LOST
 from fusiond.errors import BrokerUnavailable
 
@@ -80,15 +80,13 @@ class Node:
             if self._wire is None:
                 self._wire = self.address.open(TIMEOUT)
             replies = self._wire.exchange(packed, count)
+            check_place(replies)
         except LOST as error:
             self._drop()
             raise unavailable(self.address.shown, error) from error
         except BaseException:
             self._drop()
             raise
-        if refusal := elsewhere(replies):
-            self._drop()
-            raise refusal
         return replies
 
     def _begin_anew(self) -> None:
@@ -153,15 +151,13 @@ class AsyncNode:
             if self._wire is None or self._wire.ended:
                 self._wire = await self.address.open_async(TIMEOUT)
             replies = await self._wire.exchange(packed, count, TIMEOUT)
+            check_place(replies)
         except LOST as error:
             self._drop()
             raise unavailable(self.address.shown, error) from error
         except BaseException:
             self._drop()
             raise
-        if refusal := elsewhere(replies):
-            self._drop()
-            raise refusal
         return replies
 
 

@@ -12,12 +12,12 @@ from urllib.parse import unquote, urlsplit
 
 from redis.credentials import CredentialProvider
 
-from fusiond import paths
 from fusiond.broker.address import Address, parse
 from fusiond.broker.sentinel import PATIENCE, PRIMARY_PATIENCE, Sentinel, SentinelAddress
 from fusiond.broker.slots import ClusterAddress
 from fusiond.config.endpoints import Endpoints, bracketed, endpoints
 from fusiond.errors import BrokerUnavailable
+from fusiond.paths import redis_socket
 
 if TYPE_CHECKING:
     from fusiond.config.model import Broker
@@ -39,7 +39,7 @@ def address(settings: Broker, runtime: Path) -> Address | SentinelAddress | Clus
     Raises:
         BrokerUnavailable: the URL is none that can be read.
     """
-    url = f"unix://{paths.redis_socket(runtime)}" if settings.url == "embedded" else settings.url
+    url = f"unix://{redis_socket(runtime)}" if settings.url == "embedded" else settings.url
     try:
         return _address(settings, url)
     except ValueError as error:

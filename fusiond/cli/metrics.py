@@ -126,7 +126,7 @@ def _queues(queues: Mapping[str, Counts]) -> list[str]:
 
 def _family(name: str, kind: str, meaning: str, samples: Iterable[Sample]) -> str:
     lines = [f"# HELP {name} {meaning}\n", f"# TYPE {name} {kind}\n"]
-    lines += [f"{name}{_labels(labels)} {float(value):.17g}\n" for labels, value in samples]
+    lines += [f"{name}{_labels(labels)} {float(value)!r}\n" for labels, value in samples]
     return "".join(lines)
 
 

@@ -34,6 +34,7 @@ def expand(text: str, environ: Mapping[str, str]) -> str:
     """
 
     def value(match: re.Match[str]) -> str:
+        """What stands in the place of one reference."""
         if match["broken"]:
             raise BadReference(
                 "bad-variable",

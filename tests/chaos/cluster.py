@@ -75,10 +75,7 @@ def carry_out(times, seed=0, say=lambda _: None):
             ledger.settled(plant, load.acks, timeout=180)
         except AssertionError as error:
             say(f"not at rest: {error}")
-        found = ledger.read(plant, load.acks, faults)
-        plant.remember()
-        assert plant.stop() == 0
-        found.strays = plant.strays()
+        found = ledger.conclude(plant, load.acks, faults)
         return found, verdict.judge(found), took, back
 
 

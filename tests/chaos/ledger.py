@@ -117,6 +117,15 @@ def read(plant, acks, faults):
     return result
 
 
+def conclude(plant, acks, faults):
+    """Read everything, end the daemon, and note what it leaves behind."""
+    found = read(plant, acks, faults)
+    plant.remember()
+    assert plant.stop() == 0
+    found.strays = plant.strays()
+    return found
+
+
 def _steps(plant, connection, queue):
     start = "-"
     while True:

@@ -299,11 +299,8 @@ def carry_out(scenario, times, seed=0):
         load.stop()
         ledger.settled(plant, load.acks, timeout=180)
         pulse.end()
-        found = ledger.read(plant, load.acks, site.faults)
+        found = ledger.conclude(plant, load.acks, site.faults)
         found.outages = pulse.faults
-        plant.remember()
-        assert plant.stop() == 0
-        found.strays = plant.strays()
         return Finding(
             found,
             timeless(found) if scenario.clocked else verdict.judge(found),

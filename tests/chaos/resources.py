@@ -287,11 +287,8 @@ def carry_out(scenario, times, seed=0, strike=None):
         ledger.settled(plant, load.acks, timeout=180)
         strength = next((most for _ in range(4) if (most := at_once(plant)) == plant.processes_wanted()), 0)
         pulse.end()
-        found = ledger.read(plant, load.acks, site.faults)
+        found = ledger.conclude(plant, load.acks, site.faults)
         found.outages = pulse.faults
-        plant.remember()
-        assert plant.stop() == 0
-        found.strays = plant.strays()
         site.violations += verdict.judge(found)
         if not strength:
             site.violations.append(f"not all of {plant.processes_wanted()} places are of use")

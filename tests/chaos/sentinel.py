@@ -193,11 +193,8 @@ def carry_out(failovers, seed=0, say=lambda _: None):
             ledger.settled(plant, load.acks, timeout=600)
         except AssertionError as error:
             say(f"not at rest: {error}")
-        found = ledger.read(plant, load.acks, faults)
+        found = ledger.conclude(plant, load.acks, faults)
         found.keys = [key for key in found.keys if not key.startswith(b"flood")]
-        plant.remember()
-        assert plant.stop() == 0
-        found.strays = plant.strays()
         return Finding(found, verdict.judge(found), away, back, floods, plant.text())
 
 

@@ -3,15 +3,10 @@ Redis is gone for a while, stopped or ended: nothing is restarted, nothing is lo
 """
 
 import contextlib
-import os
 import re
-import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
@@ -23,6 +18,7 @@ from tests.chaos import ledger, report, verdict
 from tests.chaos.faults import Fault
 from tests.chaos.load import Load, Mix
 from tests.chaos.plant import DISPATCHER, REDIS, SCHEDULER, SERVER, SUPERVISOR, Plant
+from tests.chaos.recovery import ended, stopped
 from tests.running import alive, until
 
 #: s
@@ -39,32 +35,6 @@ def plant():
     with Plant() as plant:
         plant.start_up()
         yield plant
-
-
-@contextlib.contextmanager
-def stopped(plant):
-    """Redis holds its connections and answers nobody."""
-    pid = plant.pids(REDIS)[0]
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(pid, signal.SIGCONT)
-
-
-@contextlib.contextmanager
-def ended(plant):
-    """Redis is stopped by its operator: connections end, and new ones are refused."""
-    supervisorctl(plant, "stop")
-    try:
-        yield
-    finally:
-        supervisorctl(plant, "start")
-
-
-def supervisorctl(plant, verb):
-    words = [str(Path(sys.executable).with_name("supervisorctl")), "-s", f"unix://{plant.control}", verb, "redis"]
-    subprocess.run(words, check=True)
 
 
 @pytest.mark.parametrize("away", [stopped, ended])
