@@ -492,6 +492,13 @@ def test_environment(place, tmp_path):
     assert found["HOME"]
 
 
+@pytest.mark.parametrize("own", [{}, {"LD_BIND_NOW": ""}], ids=["ours", "the group's own"])
+def test_what_the_loader_is_told_is_not_handed_on(place, own):
+    """A fork server looks up its symbols at its start; programs that a job starts are as the group says."""
+    place.start(environment=own)
+    assert place.result(place.enqueue("environment", "LD_BIND_NOW")) == {"LD_BIND_NOW": own.get("LD_BIND_NOW")}
+
+
 def test_same_interpreter_knows_no_fusiond_from_here(place):
     """`sys.path` of a child begins with the group's directory, and what the daemon runs from is not on it."""
     place.start()
