@@ -126,7 +126,7 @@ class Daemon:
         while (found := self.finished()) < count:
             if time.monotonic() > deadline:
                 raise SystemExit(f"{found} of {count} jobs are finished:\n{self._log.read_text()[-2000:]}")
-            time.sleep(0.005)
+            time.sleep(0.01)
 
     def server(self) -> dict[str, Any]:
         """What INFO says."""

@@ -90,6 +90,7 @@ class Dispatcher:
         self._pending: deque[Attempt] = deque()
         self._stale: asyncio.TimerHandle | None = None
         self._ask_again: asyncio.TimerHandle | None = None
+        self._deferred: asyncio.TimerHandle | None = None
         self._wake = asyncio.Event()
         self._ending = asyncio.Event()
         self._due: dict[str, asyncio.TimerHandle] = {}
@@ -198,9 +199,13 @@ class Dispatcher:
     def _defer(self) -> bool:
         """Children have work: let outcomes gather for PACE before the next round trip."""
         left = self._exchange.rest()
-        if left > 0:
-            asyncio.get_running_loop().call_later(left, self._wake.set)
+        if left > 0 and self._deferred is None:
+            self._deferred = asyncio.get_running_loop().call_later(left, self._go_on)
         return left > 0
+
+    def _go_on(self) -> None:
+        self._deferred = None
+        self._wake.set()
 
     async def _sleep(self, seconds: float) -> None:
         """Wait until Redis is back; not for long on the way to the end, however far away it seems."""

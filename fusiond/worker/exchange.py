@@ -29,8 +29,8 @@ log = logging.getLogger(__name__)
 
 #: leases that may expire on one job before it fails
 MAX_RESCUES = 25
-#: s; between two round trips, while children have work
-PACE = 0.002
+#: s; between two round trips, while children have work, and jobs wait for them here
+PACE = 0.005
 #: outcomes in one call
 _SETTLE = 500
 #: s; a refusal that lasts is said again only then

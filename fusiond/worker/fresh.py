@@ -18,6 +18,9 @@ import time
 
 from . import run, task, wire
 
+#: bytes of a job at once, as nearly all have room in; memory for more would come from the kernel first
+_MOST = 1 << 12
+
 
 class FreshChild:
     """Made before the fork, alive after it."""
@@ -49,7 +52,7 @@ class FreshChild:
         """Run the job that comes on the socket; return when it has ended, or the dispatcher has closed the socket."""
         run.serving, self._pid = self, os.getpid()
         try:
-            received = os.read(fd, 1 << 16)
+            received = os.read(fd, _MOST)
         except BlockingIOError:
             received = self._make_ready(fd)
         job = wire.one_job(received) or self._receive(fd, received)
@@ -70,7 +73,7 @@ class FreshChild:
             pass  # no descriptor is left: the job will take longer
         run.serving = self
         _wait_for_ever(fd)
-        return os.read(fd, 1 << 16)
+        return os.read(fd, _MOST)
 
     def _receive(self, fd: int, received: bytes) -> wire.JobMessage | None:
         """The job, where it came in parts, behind a table or a question, or is large; None: no more will come."""
@@ -91,7 +94,7 @@ class FreshChild:
 
     def begin(self, id_: bytes, soft: float) -> None:
         """Let the job know its id, and the alarm ring at its soft timeout."""
-        os.environ["FUSION_JOB_ID"] = id_.decode()
+        os.environb[b"FUSION_JOB_ID"] = id_
         self._deadline = time.monotonic() + soft
         signal.setitimer(signal.ITIMER_REAL, max(soft, 1e-6))
 
