@@ -23,6 +23,7 @@ from fusiond.worker.forkserver import AT_ONCE
 from fusiond.worker.launch import Launched, memory_file
 
 if TYPE_CHECKING:
+    import _socket
     from collections.abc import Callable
 
 log = logging.getLogger("fusiond.job")
@@ -57,7 +58,7 @@ class ForkServer:
         self._loop = asyncio.get_running_loop()
         self._printed: list[str] = []
         self._unsent: deque[tuple[bytes, tuple[int, ...]]] = deque()
-        self._to_fork: dict[int, socket.socket] = {}
+        self._to_fork: dict[int, _socket.socket] = {}
         self._loop.add_reader(launched.control, self._hear)
         self._loop.add_reader(launched.output, self._read_output)
 
@@ -81,7 +82,7 @@ class ForkServer:
         self._fork_all()
         self._send(f"drop {slot}")
 
-    def fork(self, slot: int, sock: socket.socket) -> None:
+    def fork(self, slot: int, sock: _socket.socket) -> None:
         """Ask for a child at this end of a socket, which is taken over; what is sent at the other waits for it."""
         if not self._to_fork:
             self._loop.call_soon(self._fork_all)

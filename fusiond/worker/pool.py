@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from fusiond.worker import wire
 from fusiond.worker.children import ForkServer
+from fusiond.worker.epoll import Epoll
 from fusiond.worker.launch import launch, table
 from fusiond.worker.runtimes import BATCH, BATCH_BYTES, DEPTH, RunTimes
 from fusiond.worker.slots import Attempt, Doom, Slot, State
@@ -38,6 +39,9 @@ job_log = logging.getLogger("fusiond.job")
 
 #: children of isolation `fork` that stand ready beyond the group's processes, at most
 AHEAD = 4
+#: quick jobs that wait for the next child of isolation `fork`, for each process: with one of each the dispatcher claims
+#: 1.6 at a time, and half of what Redis does for a job is the call around it
+WAITING = 3
 #: reads for what a dead child has sent; more than a socket holds, and few where a stray of its sends on
 _LAST_READS = 8
 #: s; a read of what a child prints that asks for a pause
@@ -55,6 +59,7 @@ class Pool:
         self._config, self.group, self._host = config, group, host
         self._loop = asyncio.get_running_loop()
         self.slots: dict[int, Slot] = {}
+        self._epoll = Epoll(self._loop, self._hear)
         self._numbers = 0
         self._server: ForkServer | None = None
         self._server_ready, self._server_started, self._server_deaths = False, 0.0, 0
@@ -108,7 +113,7 @@ class Pool:
         if slot.state == State.EMPTY:
             self._remove(slot)
         elif slot.state == State.READY and not slot.outstanding:
-            slot.hang_up(self._loop)
+            self._hang_up(slot)
 
     def _remove(self, slot: Slot) -> None:
         if self._server and self._server_ready:
@@ -222,7 +227,7 @@ class Pool:
             return
         slot.table, slot.forked = self._table, time.monotonic()
         self._server.fork(slot.number, theirs)
-        self._loop.add_reader(slot.fileno(), self._hear, slot)
+        self._epoll.add(slot)
         self._host.on_room()
 
     def on_unforked(self, number: int, reason: str) -> None:
@@ -257,7 +262,7 @@ class Pool:
 
     def _bury(self, slot: Slot, status: int) -> None:
         """Take what a dead child still said, then judge each attempt that it held."""
-        for _ in range(_LAST_READS):
+        for _ in range(_LAST_READS if slot.outstanding else 0):
             self._hear(slot)
             if slot.closed or slot.broken or slot.silent:
                 break
@@ -279,8 +284,12 @@ class Pool:
             self._host.on_back(back)
 
     def _empty(self, slot: Slot) -> None:
-        slot.hang_up(self._loop)
+        self._hang_up(slot)
         slot.state = State.EMPTY
+
+    def _hang_up(self, slot: Slot) -> None:
+        self._epoll.remove(slot)
+        slot.hang_up(self._loop)
 
     def kill(self, slot: Slot, doom: Doom) -> None:
         """Kill the slot's child and its process group; what it held is judged once it is dead."""
@@ -300,9 +309,10 @@ class Pool:
         if self._server:
             self._server.close()
         for slot in list(self.slots.values()):
-            slot.hang_up(self._loop)
+            self._hang_up(slot)
             slot.output.drain()
             self._remove(slot)
+        self._epoll.close()
 
     # -- jobs out, outcomes in ----------------------------------------------------------------------------------------
 
@@ -322,20 +332,16 @@ class Pool:
             elif free > 0:
                 free -= 1
                 total += depth if depth == 1 else 2 * depth
-        # Beside quick jobs a few may wait here for the next child, so that claims come in batches.
-        return total + (self.group.processes - self.left if self._forks and self._times.quick else 0)
+        waiting = WAITING * (self.group.processes - self.left)
+        return total + (waiting if self._forks and self._times.quick else 0)
 
     def _takers(self) -> list[Slot]:
         """Slots that may take a job, or more beside quick ones, the emptiest first."""
+        ready = [slot for slot in self.slots.values() if slot.state is State.READY and not slot.retiring]
+        if self._forks:
+            return [slot for slot in ready if not slot.handed]
         now = time.monotonic_ns()
-        slots = [
-            slot
-            for slot in self.slots.values()
-            if slot.state == State.READY
-            and not slot.retiring
-            and not slot.spent
-            and (not slot.outstanding or (not self._forks and slot.ran(now) < BATCH))
-        ]
+        slots = [slot for slot in ready if not slot.outstanding or slot.ran(now) < BATCH]
         return sorted(slots, key=lambda slot: len(slot.outstanding))
 
     def hand(self, pending: deque[Attempt]) -> None:
@@ -390,22 +396,24 @@ class Pool:
     def _hear(self, slot: Slot) -> None:
         """Take the outcomes that a child has sent; what it printed before them comes first."""
         outcomes = slot.receive()
-        if (slot.closed or slot.broken) and slot.fileno() >= 0:
-            # Its death is reported by the fork server, and only that report counts.
-            self._loop.remove_reader(slot.fileno())
         if slot.broken:
             self._kill_hostile(slot)
         if slot.answered and slot.number in self._asked:
             self._asked.discard(slot.number)
             self._tell_ready()
-        if not outcomes:
-            return
+        if outcomes:
+            self._take(slot, outcomes)
+        if slot.closed or slot.broken or slot.spent:
+            # Its death is reported by the fork server, and only that report counts.
+            self._epoll.remove(slot)
+
+    def _take(self, slot: Slot, outcomes: list[wire.OutcomeMessage]) -> None:
         slot.output.drain()
         back = [attempt for outcome in outcomes if (attempt := self._end(slot, outcome))]
         if back:
             self._host.on_back(back)
         if slot.retiring and not slot.outstanding and slot.state == State.READY:
-            slot.hang_up(self._loop)
+            self._hang_up(slot)
         self._host.on_room()
 
     def _kill_hostile(self, slot: Slot) -> None:

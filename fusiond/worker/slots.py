@@ -7,6 +7,7 @@ slot's whole life, so that a mark on the page never means an earlier child's job
 
 from __future__ import annotations
 
+import _socket
 import enum
 import os
 import socket
@@ -135,7 +136,7 @@ class Slot:
     #: the last mark that was believed, and monotonic ns when it was first seen
     _begun: int = 0
     _seen: int = 0
-    _sock: socket.socket | None = None
+    _sock: _socket.socket | None = None
     _reader: wire.FrameReader = field(default_factory=wire.FrameReader)
     _unsent: bytearray = field(default_factory=bytearray)
 
@@ -155,15 +156,16 @@ class Slot:
 
     # -- the child's life ---------------------------------------------------------------------------------------------
 
-    def connect(self) -> socket.socket:
+    def connect(self) -> _socket.socket:
         """A new socket for a new child; returns the child's end, which the caller sends on and closes."""
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        ours.setblocking(False)
-        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
-        theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
+        # Without the class that the module socket puts around each, which costs as much as the pair.
+        ours, theirs = _socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         if self.once:
             theirs.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _PATIENCE)
-        self._sock, self._reader, self._unsent = ours, wire.FrameReader(), bytearray()
+        else:
+            ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
+            theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
+        self._sock = ours
         self.doom, self.state, self.closed, self.broken, self.answered = None, State.READY, False, "", False
         self._asked, self.handed, self.spent_at = False, 0, 0
         # A child may have left any number there; a new one has begun nothing.
@@ -177,11 +179,12 @@ class Slot:
     def hang_up(self, loop: asyncio.AbstractEventLoop) -> None:
         """Close the socket: an idle child ends, a dead one is forgotten."""
         if self._sock:
-            loop.remove_reader(self._sock.fileno())
-            loop.remove_writer(self._sock.fileno())
+            if self._unsent:
+                loop.remove_writer(self._sock.fileno())
             self._sock.close()
             self._sock = None
-            self._reader = wire.FrameReader()  # half a frame may be as long as a whole one
+            # Half a frame may be as long as a whole one.
+            self._reader, self._unsent = wire.FrameReader(), bytearray()
 
     def close(self) -> None:
         """Give back page and pipe; the slot has no child any more."""
@@ -235,7 +238,7 @@ class Slot:
         """Bytes sent; a dead child takes everything: its death is reported, and what it was handed comes back."""
         assert self._sock  # noqa: S101
         try:
-            return self._sock.send(data)
+            return self._sock.send(data, _socket.MSG_DONTWAIT)
         except BlockingIOError:
             return 0
         except OSError:
@@ -276,7 +279,7 @@ class Slot:
     def _receive(self) -> bytes:
         """What is there; nothing at the end as well, which `closed` tells."""
         try:
-            data = self._sock.recv(_RECEIVE) if self._sock else b""
+            data = self._sock.recv(_RECEIVE, _socket.MSG_DONTWAIT) if self._sock else b""
         except BlockingIOError:
             return b""
         except OSError:
