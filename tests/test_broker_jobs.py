@@ -7,7 +7,7 @@ import pytest
 
 from fusiond.broker.call import as_is, plain
 from fusiond.broker.records import NewJob, Outcome
-from fusiond.errors import BrokerFull
+from fusiond.errors import BrokerError, BrokerFull
 from fusiond.job import JobStatus, new_id, new_token
 
 HOUR = 3_600_000
@@ -614,3 +614,16 @@ def test_a_cancel_of_a_running_job_is_told_at_once(listener, claim, enqueue, run
     claim()
     run(broker.cancel("q", job_id))
     assert listener() == ["cancel"]
+
+
+@pytest.mark.parametrize("spoilt", [b"", b"00", b"7", [], [1, 1], 1, None], ids=repr)
+def test_answer_that_does_not_fit_the_question(broker, spoilt):
+    """It is said so, of one with fewer jobs, or attempts, than were sent as of any other."""
+    calls = [
+        broker.enqueue("q", [NewJob("a", "t", ARGS)]),
+        broker.renew("q", [("a", "token")], HOUR),
+        broker.settle("q", [Outcome("a", "token", "finished")]),
+    ]
+    for call in calls:
+        with pytest.raises(BrokerError, match="cannot be read"):
+            call.read(spoilt)

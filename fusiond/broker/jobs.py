@@ -6,6 +6,7 @@ Each method makes a Call; what it moves is told at the head of its Lua file.
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from fusiond.broker.call import Call, Word, scripted
@@ -28,10 +29,8 @@ class JobVerbs:
 
     def enqueue(self, queue: str, jobs: Iterable[NewJob]) -> Call[list[Stored]]:
         """Store jobs, by id. All the new ones are stored or, where the queue is full, none."""
-        words: list[Word] = []
-        for job in jobs:
-            words += new_job_words(job)
-        return scripted("enqueue", self.keys.root(queue), words, _stored)
+        each = [new_job_words(job) for job in jobs]
+        return scripted("enqueue", self.keys.root(queue), list(chain.from_iterable(each)), _stored(len(each)))
 
     def claim(
         self, queue: str, want: int, *, dispatcher: str, nonce: str, lease_ms: int, max_rescues: int
@@ -74,17 +73,24 @@ def new_job_words(job: NewJob) -> list[Word]:
 _NO_OPTIONS = NewJob("", "", b"")[4:]
 
 
-def _stored(reply: bytes) -> list[Stored]:
-    return [_DIGIT[digit] for digit in reply]
+def _stored(count: int) -> Callable[[bytes], list[Stored]]:
+    """Reads a digit for each job."""
+
+    def parse(reply: bytes) -> list[Stored]:
+        if type(reply) is not bytes or len(reply) != count:
+            raise ValueError(f"not {count} digits")
+        return [_DIGIT[digit] for digit in reply]
+
+    return parse
 
 
 def _flags(count: int) -> Callable[[Any], list[int]]:
     """Reads a number for each attempt."""
 
     def parse(reply: Any) -> list[int]:
-        if len(reply) != count or set(map(type, reply)) - {int}:
+        if type(reply) is not list or len(reply) != count or set(map(type, reply)) - {int}:
             raise ValueError(f"not {count} numbers")
-        return reply  # type: ignore[no-any-return]
+        return reply
 
     return parse
 
