@@ -164,6 +164,7 @@ def fail_over(primary, replica):
 
 
 def loading(site):
+    compact(site.server)
     site.server.ask("EVAL", PAD, 0, 20_000)
     with site.away():
         site.server.kill()
@@ -175,6 +176,13 @@ def loading(site):
 
 #: commands for the file; every thousand of them it answers
 PAD = "for _ = 1, ARGV[1] do redis.call('INCR', 'pad') end redis.call('DEL', 'pad')"
+
+
+def compact(server):
+    """Have the file begin anew: what was padded before would be loaded again, and again."""
+    server.ask("BGREWRITEAOF")
+    over = (b"aof_rewrite_in_progress:0", b"aof_rewrite_scheduled:0")
+    until(lambda: all(each in server.ask("INFO", "persistence") for each in over))
 
 
 def misconf(site):
