@@ -112,7 +112,7 @@ class Dispatcher:
 
     def leave(self, slots: int) -> None:
         """Claim for so many slots less: the group's former generation still uses them."""
-        self.pool.left = slots
+        self.pool.handout.left = slots
         self._wake.set()
 
     def open(self, queue: str | None = None) -> None:
@@ -214,10 +214,10 @@ class Dispatcher:
             await asyncio.sleep(min(seconds, 0.5))
 
     def _drained(self) -> bool:
-        return not (self.pool.running or self._pending or self._side) and self._exchange.done()
+        return not (self.pool.handout.running or self._pending or self._side) and self._exchange.done()
 
     def _only_settles(self) -> bool:
-        return self.phase >= Phase.DRAINING and not self.pool.running
+        return self.phase >= Phase.DRAINING and not self.pool.handout.running
 
     async def _round_trip(self) -> None:
         """Settle what has ended and claim what there is room for. Raises BrokerUnavailable."""
@@ -239,7 +239,7 @@ class Dispatcher:
     def _want(self) -> int:
         if self.phase != Phase.SERVING:
             return 0
-        return min(_CLAIM, self.pool.room() - len(self._pending))
+        return min(_CLAIM, self.pool.handout.room() - len(self._pending))
 
     def _claimed(self, claimed: Claimed) -> None:
         queue, want, nonce, claim = claimed

@@ -302,7 +302,7 @@ class Program:
     async def _tell_busy(self) -> None:
         """While draining: how many slots the next generation must leave to this one."""
         while True:
-            busy = self._dispatcher.pool.running
+            busy = self._dispatcher.pool.handout.running
             if busy != self._busy_told:
                 self._busy_told = busy
                 self._link.say(**{"is": "busy", "slots": busy})

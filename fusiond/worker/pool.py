@@ -3,7 +3,7 @@ A group's children: how many, what each may take, and when one must go.
 
 1. fork     children into slots, ahead of the jobs; again when one dies, more slowly when they die at birth. It is
             ready when the first ones have said that they serve, or one has not
-2. hand     pending attempts: as many to one child as fit into about 5 ms of work by recent run times
+2. hand     pending attempts to children that may take them (handout.py)
 3. watch    what runs (watch.py)
 4. report   how each attempt ended, and what a death means for each that its child held
 
@@ -15,15 +15,14 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import math
 import time
 from typing import TYPE_CHECKING
 
 from fusiond.worker import wire
 from fusiond.worker.children import ForkServer
 from fusiond.worker.epoll import Epoll
+from fusiond.worker.handout import HandOut
 from fusiond.worker.launch import launch, table
-from fusiond.worker.runtimes import BATCH, BATCH_BYTES, DEPTH, RunTimes
 from fusiond.worker.slots import Attempt, Doom, Slot, State
 from fusiond.worker.watch import Watch
 
@@ -39,9 +38,6 @@ job_log = logging.getLogger("fusiond.job")
 
 #: children of isolation `fork` that stand ready beyond the group's processes, at most
 AHEAD = 4
-#: quick jobs that wait for the next child of isolation `fork`, for each process: with one of each the dispatcher claims
-#: 1.6 at a time, and half of what Redis does for a job is the call around it
-WAITING = 3
 #: reads for what a dead child has sent; more than a socket holds, and few where a stray of its sends on
 _LAST_READS = 8
 #: s; a read of what a child prints that asks for a pause
@@ -63,16 +59,13 @@ class Pool:
         self._numbers = 0
         self._server: ForkServer | None = None
         self._server_ready, self._server_started, self._server_deaths = False, 0.0, 0
-        self._times = RunTimes()
-        self._table, self._table_frame = 0, b""
+        self.handout = HandOut(self.slots)
         self.watch = Watch(self.slots, self.kill, self._kill_hostile, host.on_back)
         #: first children that have not said yet that they serve, and what the fork server said of the tasks
         self._asked: set[int] = set()
         self._problems: dict[str, list[str]] | None = None
         #: why one of the first children does not serve
         self.stillborn = ""
-        #: slots that the group's former generation still uses
-        self.left = 0
         self.ending = False
         self.set_config(config, group)
 
@@ -81,13 +74,10 @@ class Pool:
     def set_config(self, config: Config, group: WorkerGroup) -> None:
         """Follow what may change in place: policies, timeouts, the number of processes."""
         self._config, self.group = config, group
-        self._hard = {name.encode(): task.timeout.hard for name, task in config.tasks.items()}
+        self.handout.set_config(config, group)
         content = json.dumps(table(config, group)).encode()
-        frame = wire.frame(wire.TABLE, content)
-        if frame != self._table_frame:
-            self._table, self._table_frame = self._table + 1, frame
-            if self._server and self._server_ready:
-                self._server.set_table(content)
+        if self.handout.set_table(content) and self._server and self._server_ready:
+            self._server.set_table(content)
         self._resize()
 
     @property
@@ -225,7 +215,7 @@ class Pool:
         except OSError as error:
             self.on_unforked(slot.number, str(error))
             return
-        slot.table, slot.forked = self._table, time.monotonic()
+        slot.table, slot.forked = self.handout.table, time.monotonic()
         self._server.fork(slot.number, theirs)
         self._epoll.add(slot)
         self._host.on_room()
@@ -316,82 +306,11 @@ class Pool:
 
     # -- jobs out, outcomes in ----------------------------------------------------------------------------------------
 
-    @property
-    def running(self) -> int:
-        """Slots that have a job."""
-        return sum(1 for slot in self.slots.values() if slot.outstanding)
-
-    def room(self) -> int:
-        """How many jobs the children could take now."""
-        free = self.group.processes - self.left - self.running
-        depth = 1 if self._forks else self._times.depth()
-        total = 0
-        for slot in self._takers():
-            if slot.outstanding:
-                total += max(0, 2 * depth - len(slot.outstanding)) if depth > 1 else 0
-            elif free > 0:
-                free -= 1
-                total += depth if depth == 1 else 2 * depth
-        waiting = WAITING * (self.group.processes - self.left)
-        return total + (waiting if self._forks and self._times.quick else 0)
-
-    def _takers(self) -> list[Slot]:
-        """Slots that may take a job, or more beside quick ones, the emptiest first."""
-        ready = [slot for slot in self.slots.values() if slot.state is State.READY and not slot.retiring]
-        if self._forks:
-            return [slot for slot in ready if not slot.handed]
-        now = time.monotonic_ns()
-        slots = [slot for slot in ready if not slot.outstanding or slot.ran(now) < BATCH]
-        return sorted(slots, key=lambda slot: len(slot.outstanding))
-
     def hand(self, pending: deque[Attempt]) -> None:
         """Hand out what is pending, as far as there is room; the rest stays."""
-        if not pending:
-            return
-        free = self.group.processes - self.left - self.running
-        takers = self._takers()
-        for at, slot in enumerate(takers):
-            if not pending:
-                break
-            if not slot.outstanding:
-                if free <= 0:
-                    continue
-                free -= 1
-            batch = self._batch(slot, pending, math.ceil(len(pending) / (len(takers) - at)))
-            if batch:
-                slot.hand(batch, self._table_frame if slot.table != self._table else None, self._loop)
-                slot.table = self._table
-                if self._forks:
-                    # All that this child prints is this job's; it writes no marks.
-                    slot.printing = batch[0]
-        self.watch.keep_on()
-
-    def _batch(self, slot: Slot, pending: deque[Attempt], share: int) -> list[Attempt]:
-        """The next attempts for this child: one where jobs are long or unknown, many where they are short."""
-        batch: list[Attempt] = []
-        work, size = slot.work, 0
-        most = 1 if self._forks else min(share, 2 * DEPTH - len(slot.outstanding))
-        while pending and len(batch) < most:
-            attempt = pending[0]
-            cost = self._times.expected(attempt.task)
-            size += len(attempt.args) + len(attempt.header)
-            if ((batch or slot.outstanding) and work + cost > BATCH) or (batch and size > BATCH_BYTES):
-                break
-            work += cost
-            attempt.cost, attempt.hard = cost, self._hard_timeout(attempt)
-            batch.append(pending.popleft())
-        return batch
-
-    def _hard_timeout(self, attempt: Attempt) -> float:
-        """Seconds; the job's own, else its task's. Of a header that cannot be read the child says what is wrong."""
-        hard = self._hard[attempt.task]
-        if b'"timeout"' in attempt.header:
-            try:
-                own = float(json.loads(attempt.header)["timeout"]["hard"])
-            except (ValueError, TypeError, LookupError, RecursionError):
-                return hard
-            return own if own > 0 else hard
-        return hard
+        if pending:
+            self.handout.hand(pending, self._loop)
+            self.watch.keep_on()
 
     def _hear(self, slot: Slot) -> None:
         """Take the outcomes that a child has sent; what it printed before them comes first."""
@@ -428,7 +347,7 @@ class Pool:
             return None
         if outcome.kind == wire.RETURNED:
             return attempt
-        self._times.note(attempt.task, outcome.duration)
+        self.handout.times.note(attempt.task, outcome.duration)
         self._host.on_outcome(attempt, outcome)
         return None
 
