@@ -122,6 +122,21 @@ def test_id_that_is_no_text_does_not_stop_the_group(place, run, isolation):
     assert "Traceback" not in program.text()
 
 
+def test_outcome_that_comes_too_late_of_an_id_that_is_no_text(place, run):
+    """It is told in the log like that of any other, and the group goes on."""
+    keys, path = place.broker.keys, place.path()
+    job = keys.of("default", "job", "").encode() + b"\xff"
+    program = place.start()
+    run(plain(as_is, "HSET", job, "task", "work", "args", json.dumps([[path, 0.5], {}])))
+    run(plain(as_is, "ZADD", keys.of("default", "queue"), 1, b"\xff"))
+    place.enqueue("echo")  # wakes whoever is to claim it
+    place.until_lines(path)
+    run(plain(as_is, "HSET", job, "token", "another's"))
+    program.until_said("an outcome came too late")
+    assert place.result(place.enqueue("echo"))
+    assert "Traceback" not in program.text()
+
+
 @BOTH
 def test_job_is_told_about_itself(place, isolation):
     """`pass_job` hands over id, attempt, deadline, key and meta."""
