@@ -308,6 +308,10 @@ class Hand(threading.Thread):
     def _kill(self):
         self._hit(plant.SUPERVISOR, self._daemon.process.pid, signal.SIGKILL)
 
+    def ends(self, daemon):
+        """Whether this daemon was told to end, and is on its way."""
+        return any(fault.kind == plant.SUPERVISOR and fault.pid == daemon.process.pid for fault in self.faults)
+
     def _hit(self, kind, pid, number):
         fault = Fault(kind, pid, time.time())
         os.kill(pid, number)
@@ -397,7 +401,7 @@ def _calm(daemon, hand, load):
     stopping = threading.Thread(target=load.stop)
     stopping.start()
     noted = time.monotonic() + 0.3  # whoever had opened the log before
-    while time.monotonic() < noted or daemon.holds or hand.is_alive() or stopping.is_alive():
+    while time.monotonic() < noted or daemon.holds or hand.is_alive() or stopping.is_alive() or hand.ends(daemon):
         daemon.tend()
         time.sleep(0.02)
     load.check()
