@@ -96,8 +96,11 @@ def start(group: WorkerGroup, sources: tuple[str, ...], setup: dict[str, Any]) -
     bundle = _bundle(sources, setup)
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     output, printed = os.pipe()
-    boot = _BOOT.format(bundle=bundle, control=theirs.fileno(), ours=sorted(_LOADER.keys() - variables.keys()))
-    request = {**identity, "argv": [interpreter(group), "-c", boot], "environment": {**_LOADER, **variables}}
+    text = _BOOT.format(bundle=bundle, control=theirs.fileno(), ours=sorted(_LOADER.keys() - variables.keys()))
+    boot = memory_file("fusiond-boot", text.encode())
+    # Not the text itself: `ps` and `systemctl status` show the command line, of each child again.
+    words = [interpreter(group), "-c", f"exec(open({boot}).read())", f"fusion:{group.name}"]
+    request = {**identity, "argv": words, "environment": {**_LOADER, **variables}}
     asked = memory_file("fusiond-request", json.dumps(request).encode())
     try:
         process = subprocess.Popen(
@@ -108,7 +111,7 @@ def start(group: WorkerGroup, sources: tuple[str, ...], setup: dict[str, Any]) -
             stdout=printed,
             stderr=printed,
             cwd=os.path.realpath(group.directory),
-            pass_fds=(theirs.fileno(), bundle, asked),
+            pass_fds=(theirs.fileno(), bundle, boot, asked),
             start_new_session=True,
         )
     except OSError:
@@ -117,7 +120,7 @@ def start(group: WorkerGroup, sources: tuple[str, ...], setup: dict[str, Any]) -
         raise
     finally:
         theirs.close()
-        for fd in (printed, bundle, asked):
+        for fd in (printed, bundle, boot, asked):
             os.close(fd)
     ours.setblocking(False)
     os.set_blocking(output, False)
