@@ -3,7 +3,8 @@ Logs that never block who writes them.
 
 1. format   a record, in the caller: a line of text or of JSON, control characters escaped, fields capped
 2. queue    the line, bounded; what finds it full is dropped and counted
-3. write    in a thread: to standard output or the file, and to the program's tail file
+3. write    in a thread: to standard output or the file, and to the program's tail file; to systemd's journal, which has
+            a time of its own, without the time and with the level as it reads it
 
 Fields travel as `log.info("done", extra={"job": id, "task": name, "attempt": n})`.
 Standard library only: every program of the daemon logs through here.
@@ -23,8 +24,11 @@ import traceback
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
+
+    #: its level, and what is written
+    Line = tuple[int, bytes]
 
 #: lines that may wait for the writer
 QUEUE = 10_000
@@ -34,6 +38,10 @@ MESSAGE, FIELD, TRACE = 8192, 2048, 16384
 TAIL = 256 * 1024
 #: seconds between two looks at whether the log file was rotated away
 ROTATED = 1.0
+
+#: sd-daemon(3): what a line for the journal begins with; a line of text, what it leaves out
+_PRIORITIES = {logging.ERROR: b"<3>", logging.WARNING: b"<4>", logging.INFO: b"<6>", logging.DEBUG: b"<7>"}
+_MOMENT = len("2026-01-31T09:00:00.123Z ")
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 #: C0, DEL, C1 and the separators that some viewers take for a line's end or a change of direction
@@ -65,7 +73,7 @@ def setup(settings: Logging, program: str, tail: Path | None = None) -> None:
     Raises:
         OSError: the file cannot be opened; the earlier setup stays.
     """
-    sink = Sink(settings.file, tail)
+    sink = Sink(settings.file, tail, 0 if settings.format == "json" else _MOMENT)
     stop()
     global _handler  # noqa: PLW0603 - a process has one log, as it has one standard output
     _handler = Handler(sink, _JsonFormatter(program) if settings.format == "json" else _TextFormatter(program))
@@ -109,7 +117,7 @@ class Handler(logging.Handler):
         self._reported = 0
         self._sink = sink
         # A SimpleQueue may be put to from a signal handler that interrupted a put.
-        self._lines: queue.SimpleQueue[bytes | threading.Event | None] = queue.SimpleQueue()
+        self._lines: queue.SimpleQueue[Line | threading.Event | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._write, name="log", daemon=True)
         self._thread.start()
 
@@ -123,7 +131,7 @@ class Handler(logging.Handler):
         except Exception:  # noqa: BLE001 - a bad format string must not end who logs
             self.handleError(record)
             return
-        self._lines.put(line.encode("utf-8", "backslashreplace") + b"\n")
+        self._lines.put((record.levelno, line.encode("utf-8", "backslashreplace") + b"\n"))
 
     def flush_within(self, timeout: float) -> bool:
         """Whether the queue was written out within `timeout` seconds."""
@@ -142,51 +150,59 @@ class Handler(logging.Handler):
         while True:
             batch, done, ended = self._gather()
             if batch or self.dropped > self._reported:
-                self._sink.write(b"".join(batch) + self._report_dropped())
+                self._sink.write([*batch, *self._report_dropped()])
             for event in done:
                 event.set()
             if ended:
                 return
 
-    def _gather(self) -> tuple[list[bytes], list[threading.Event], bool]:
+    def _gather(self) -> tuple[list[Line], list[threading.Event], bool]:
         """What waits, blocking for the first: lines, who waits for them, and whether that was all."""
-        batch: list[bytes] = []
+        batch: list[Line] = []
         done: list[threading.Event] = []
         item = self._lines.get()
         while item is not None:
-            batch.append(item) if isinstance(item, bytes) else done.append(item)
+            batch.append(item) if isinstance(item, tuple) else done.append(item)
             if self._lines.empty() or len(batch) >= 100:
                 return batch, done, False
             item = self._lines.get()
         return batch, done, True
 
-    def _report_dropped(self) -> bytes:
+    def _report_dropped(self) -> list[Line]:
         lost, self._reported = self.dropped - self._reported, self.dropped
         if not lost:
-            return b""
+            return []
         text = f"{lost} log lines were dropped: the log was not read fast enough"
         record = logging.LogRecord(__name__, logging.WARNING, __file__, 0, text, None, None)
-        return self.format(record).encode() + b"\n"
+        return [(record.levelno, self.format(record).encode() + b"\n")]
 
 
 class Sink:
     """Where lines end: a descriptor or a file that may be rotated, and the tail. Never raises once it is open."""
 
-    def __init__(self, file: str | None, tail: Path | None) -> None:
-        self._path = file
+    def __init__(self, file: str | None, tail: Path | None, moment: int) -> None:
+        """`moment`: how long the time is that lines begin with."""
+        self._path, self._moment = file, moment
         self._fd = sys.__stdout__.fileno() if file is None and sys.__stdout__ else _open(file or os.devnull)
+        self._journal = _is_journal(self._fd)
         self._looked = time.monotonic()
         self._tail = _Tail(tail) if tail else None
 
-    def write(self, lines: bytes) -> None:
+    def write(self, lines: list[Line]) -> None:
         """Append to both; a full disk or a closed pipe costs lines, never the program."""
+        text = b"".join(line for _, line in lines)
         try:
             self._follow_rotation()
-            _write_all(self._fd, lines)
+            _write_all(self._fd, b"".join(self._entries(lines)) if self._journal else text)
         except OSError:
             pass  # there is no place left to say so
         if self._tail:
-            self._tail.write(lines)
+            self._tail.write(text)
+
+    def _entries(self, lines: list[Line]) -> Iterator[bytes]:
+        for level, line in lines:
+            for part in line[self._moment :].splitlines(keepends=True):
+                yield _PRIORITIES.get(level, b"") + part
 
     def close(self) -> None:
         """Close what was opened here."""
@@ -302,6 +318,12 @@ def _moment(record: logging.LogRecord) -> str:
 
 def _cap(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[:limit]}… ({len(text) - limit} more characters)"
+
+
+def _is_journal(fd: int) -> bool:
+    """Whether it leads to systemd's journal, as systemd.exec(5) has a program find out."""
+    stat = os.fstat(fd)
+    return os.environ.get("JOURNAL_STREAM") == f"{stat.st_dev}:{stat.st_ino}"
 
 
 def _open(path: str) -> int:

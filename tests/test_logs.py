@@ -172,3 +172,45 @@ def test_logging_costs_its_caller_microseconds(file):
     for number in range(2000):
         log.info("done", extra={"job": "abc", "attempt": number})
     assert (time.perf_counter() - began) / 2000 < 0.001
+
+
+@pytest.mark.parametrize("style", ["text", "json"])
+def test_the_journal_gets_levels_and_keeps_the_time_itself(tmp_path, style):
+    """Each line of what is logged has the level in front, as sd-daemon(3) has it; the tail file is as ever."""
+    code = f"""
+import logging, os, pathlib, sys
+from fusiond import logs
+from fusiond.config.model import Logging
+stat = os.fstat(1)
+os.environ["JOURNAL_STREAM"] = f"{{stat.st_dev}}:{{stat.st_ino}}"
+logs.setup(Logging(format={style!r}), "scheduler", pathlib.Path({str(tmp_path)!r}, "tail"))
+log = logging.getLogger("fusiond.here")
+log.info("begun")
+try:
+    1 / 0
+except ZeroDivisionError:
+    log.exception("failed")
+logs.stop()
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    printed, tail = run.stdout.splitlines(), (tmp_path / "tail").read_text().splitlines()
+    assert [line[:3] for line in printed] == ["<6>", *["<3>"] * (len(printed) - 1)]
+    bare = [line[3:] for line in printed]
+    if style == "text":
+        assert bare[0] == "INFO    scheduler  begun"
+        assert bare[1] == "ERROR   scheduler  failed"
+        assert [line.partition("Z ")[2] for line in tail[:2]] == bare[:2]
+        assert tail[2:] == bare[2:]
+    else:
+        assert bare == tail
+
+
+def test_what_only_says_that_it_is_the_journal_gets_plain_lines(tmp_path):
+    """The variable is inherited by programs whose output goes elsewhere."""
+    code = "import logging; from fusiond import logs; from fusiond.config.model import Logging\n"
+    code += "logs.setup(Logging(), 'x'); logging.getLogger('fusiond').info('begun'); logs.stop()"
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True,
+        env={**os.environ, "JOURNAL_STREAM": "9:12345"},
+    )  # fmt: skip
+    assert run.stdout[0] == "2"
