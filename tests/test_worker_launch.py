@@ -128,3 +128,13 @@ def _receive(control):
         return control.recv(1 << 17)
     except BlockingIOError:
         return None
+
+
+def test_environment_of_a_number_that_is_no_user(monkeypatch):
+    """A container's daemon may run as any number; another `user` has to be there."""
+    monkeypatch.setattr(os, "geteuid", lambda: 54321)
+    found = environment(WorkerGroup("g"), {"HOME": "/app"})
+    assert (found["USER"], found["LOGNAME"], found["HOME"]) == ("54321", "54321", "/app")
+    assert environment(WorkerGroup("g"), {})["HOME"] == "/"
+    with pytest.raises(KeyError):
+        environment(WorkerGroup("g", user="nobody-at-all"), {})

@@ -150,14 +150,25 @@ def environment(group: WorkerGroup, own: Mapping[str, str]) -> dict[str, str]:
     Raises:
         OSError: an environment file cannot be read.
     """
-    user = pwd.getpwnam(group.user) if group.user else pwd.getpwuid(os.geteuid())
-    result = {"PATH": own.get("PATH", os.defpath), "HOME": user.pw_dir, "USER": user.pw_name, "LOGNAME": user.pw_name}
+    name, home = _account(group, own)
+    result = {"PATH": own.get("PATH", os.defpath), "HOME": home, "USER": name, "LOGNAME": name}
     result |= {name: own[name] for name in ("LANG", "LC_ALL", "TZ") if name in own}
     passed = (name for pattern in group.pass_environment for name in fnmatch.filter(own, pattern))
     result |= {name: own[name] for name in passed}
     for path in group.environment_file:
         result |= read_environment(Path(path).read_text())
     return result | dict(group.environment)
+
+
+def _account(group: WorkerGroup, own: Mapping[str, str]) -> tuple[str, str]:
+    """Name and home of who children run as; in a container that may be a number that no user has. Raises KeyError."""
+    try:
+        user = pwd.getpwnam(group.user) if group.user else pwd.getpwuid(os.geteuid())
+    except KeyError:
+        if group.user:
+            raise
+        return str(os.geteuid()), own.get("HOME", "/")
+    return user.pw_name, user.pw_dir
 
 
 def read_environment(text: str) -> dict[str, str]:
