@@ -74,8 +74,13 @@ def fuzz(kind, seconds, seed, say=print):
             log.write_text(target.ground.text())
             broken.append(f"seed {seed}, round {rounds}; the daemon's log is {log}")
     say(f"{rounds} rounds in {time.monotonic() - began:.0f} s, seed {seed}")
-    for line in [*(f"{count:,} {what}" for what, count in sorted(target.seen.items())), *lines]:
+    for line in [*(f"{count:,} {_short(what)}" for what, count in sorted(target.seen.items())), *lines]:
         say(f"  {line}")
     for line in broken:
         say(f"✗ {line}")
     return broken
+
+
+def _short(what):
+    """What a hostile child has made up may be as long as it likes, and more than text."""
+    return what if len(what) <= 60 and what.isprintable() else ascii(what[:60])
