@@ -170,6 +170,31 @@ def test_a_server_that_does_not_answer_is_given_up(monkeypatch, tmp_path, kind):
             asyncio.run(attempt()) if kind == "asyncio" else connect(settings, tmp_path).run(PING)
 
 
+@pytest.mark.parametrize("kind", ["threads", "asyncio"])
+def test_a_server_that_speaks_no_redis_is_given_up(tmp_path, caplog, kind):
+    """One sentence, and no traceback in the log: what follows on that connection could be anything."""
+
+    def speak():
+        peer = other.accept()[0]
+        with peer:
+            while data := peer.recv(65536):
+                peer.sendall(b"!bogus\r\n" if b"PING" in data else b"+OK\r\n" * (data.count(b"\r\n*") + 1))
+
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        speaker = threading.Thread(target=speak)
+        speaker.start()
+        settings = model.Broker(url=f"redis://127.0.0.1:{other.getsockname()[1]}")
+
+        async def attempt():
+            async with connect_async(settings, tmp_path) as connection:
+                await connection.run(PING)
+
+        with pytest.raises(BrokerUnavailable, match="Protocol error"):
+            asyncio.run(attempt()) if kind == "asyncio" else connect(settings, tmp_path).run(PING)
+        speaker.join(10)
+    assert caplog.records == []
+
+
 def test_a_child_of_fork_has_a_connection_of_its_own(connection, run):
     """Parent and child never read each other's replies, though the parent's lock is held at the fork."""
     run(plain(as_is, "SET", "who", "parent"))

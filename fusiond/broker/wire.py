@@ -159,9 +159,14 @@ class AsyncWire(asyncio.BufferedProtocol):
 
     def buffer_updated(self, count: int) -> None:
         """So much was read."""
-        self._reader.feed(self._buffer, 0, count)  # type: ignore[arg-type]
-        while (reply := self._reader.gets()) is not _NOTHING:
-            self._replies.append(reply)
+        try:
+            self._reader.feed(self._buffer, 0, count)  # type: ignore[arg-type]
+            while (reply := self._reader.gets()) is not _NOTHING:
+                self._replies.append(reply)
+        except HiredisError as error:
+            # Raised from here, asyncio would log its traceback.
+            self.connection_lost(error)
+            self.close()
         if len(self._replies) >= self._wanted and self._answer is not None and not self._answer.done():
             self._answer.set_result(None)
 
