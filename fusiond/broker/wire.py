@@ -147,6 +147,8 @@ class AsyncWire(asyncio.BufferedProtocol):
     def close(self) -> None:
         """End it; what is not sent yet is not sent."""
         self._transport.abort()
+        # The begin of a reply may be large, and this object is part of a circle that is not collected soon.
+        self._reader = _new_reader()
 
     def _give_up(self) -> None:
         self.connection_lost(TimeoutError("no answer in time"))
