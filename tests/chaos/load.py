@@ -174,7 +174,7 @@ class Load(threading.Thread):
         if ids:
             self.requeued += self._client._run(self._broker.requeue("slow", ids)).count(1)
             self._flawed.difference_update(ids)
-        return True
+        return len(ids)
 
     def give_up(self):
         """After `stop()`: cancel all that is left to be canceled."""
@@ -183,7 +183,8 @@ class Load(threading.Thread):
 
     def requeue_rest(self):
         """When all jobs have ended: requeue the last that failed as they should."""
-        self._insist(self._requeue)
+        while self._insist(self._requeue):
+            pass  # a page of them at a time
 
     def stop(self):
         """No more jobs; returns when the last call has ended."""
