@@ -99,7 +99,8 @@ def start(group: WorkerGroup, sources: tuple[str, ...], setup: dict[str, Any]) -
     text = _BOOT.format(bundle=bundle, control=theirs.fileno(), ours=sorted(_LOADER.keys() - variables.keys()))
     boot = memory_file("fusiond-boot", text.encode())
     # Not the text itself: `ps` and `systemctl status` show the command line, of each child again.
-    words = [interpreter(group), "-c", f"with open({boot}) as file: exec(file.read())", f"fusion:{group.name}"]
+    load = f"with open({boot}) as file: text = file.read()\nexec(text)"
+    words = [interpreter(group), "-c", load, f"fusion:{group.name}"]
     request = {**identity, "argv": words, "environment": {**_LOADER, **variables}}
     asked = memory_file("fusiond-request", json.dumps(request).encode())
     try:
