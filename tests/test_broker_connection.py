@@ -20,6 +20,16 @@ PING = plain(as_is, "PING")
 WRONG = plain(as_is, "INCR", "a-list")
 
 
+def ping(kind, settings, runtime):
+    """By a connection of its own, for threads or for asyncio."""
+
+    async def attempt():
+        async with connect_async(settings, runtime) as connection:
+            await connection.run(PING)
+
+    asyncio.run(attempt()) if kind == "asyncio" else connect(settings, runtime).run(PING)
+
+
 def enqueue(broker, name):
     return broker.enqueue("q", [NewJob(name, "t", b"[]")])
 
@@ -161,13 +171,8 @@ def test_a_server_that_does_not_answer_is_given_up(monkeypatch, tmp_path, kind):
     monkeypatch.setattr("fusiond.broker.node.TIMEOUT", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         settings = model.Broker(url=f"redis://127.0.0.1:{silent.getsockname()[1]}")
-
-        async def attempt():
-            async with connect_async(settings, tmp_path) as connection:
-                await connection.run(PING)
-
         with pytest.raises(BrokerUnavailable, match="cannot be reached"):
-            asyncio.run(attempt()) if kind == "asyncio" else connect(settings, tmp_path).run(PING)
+            ping(kind, settings, tmp_path)
 
 
 @pytest.mark.parametrize("kind", ["threads", "asyncio"])
@@ -184,13 +189,8 @@ def test_a_server_that_speaks_no_redis_is_given_up(tmp_path, caplog, kind):
         speaker = threading.Thread(target=speak)
         speaker.start()
         settings = model.Broker(url=f"redis://127.0.0.1:{other.getsockname()[1]}")
-
-        async def attempt():
-            async with connect_async(settings, tmp_path) as connection:
-                await connection.run(PING)
-
         with pytest.raises(BrokerUnavailable, match="Protocol error"):
-            asyncio.run(attempt()) if kind == "asyncio" else connect(settings, tmp_path).run(PING)
+            ping(kind, settings, tmp_path)
         speaker.join(10)
     assert caplog.records == []
 

@@ -252,7 +252,7 @@ class Pool:
 
     def _bury(self, slot: Slot, status: int) -> None:
         """Take what a dead child still said, then judge each attempt that it held."""
-        for _ in range(_LAST_READS if slot.outstanding else 0):
+        for _ in range(0 if slot.spent else _LAST_READS):
             self._hear(slot)
             if slot.closed or slot.broken or slot.silent:
                 break

@@ -11,8 +11,6 @@ import sys
 
 from . import task
 
-TYPE_CHECKING = False
-
 #: characters of one import failure, and failures that are told; a packet has its limit
 MAX_PROBLEM, MAX_PROBLEMS = 500, 30
 
