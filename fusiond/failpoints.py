@@ -71,6 +71,7 @@ STEPS = {
     "report-death": Step(SERVER, "worker.forkserver", "ForkServer._say"),
     # a child
     "receive": Step(CHILD, "worker.child", "Child._batch"),
+    "receive-one": Step(CHILD, "worker.wire", "one_job"),
     "begin": Step(CHILD, "worker.wire", "Page.begin"),
     "task": Step(CHILD, "worker.run", "run"),
     "report": Step(CHILD, "worker.run", "write_all"),

@@ -3,6 +3,8 @@
 import json
 import os
 import pwd
+import resource
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -104,6 +106,37 @@ def test_a_start_that_fails_leaves_no_descriptor(group):
         with pytest.raises((OSError, LookupError)):
             launch(Config(), group)
     assert descriptors() == before
+
+
+@pytest.mark.parametrize("left", range(1, 9))
+def test_a_start_for_which_there_are_too_few_descriptors_leaves_none(tmp_path, left):
+    """Wherever it comes to its end; it is tried again and again."""
+    with few_descriptors(left):
+        before = descriptors()
+        for _ in range(2):
+            with pytest.raises(OSError, match="Too many open files"):
+                launch(Config(), WorkerGroup("g", directory=str(tmp_path)))
+        assert descriptors() == before
+
+
+@contextmanager
+def few_descriptors(left):
+    """As long as this lasts, so many more can be opened."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(map(int, descriptors()))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 20, hard))
+    taken = []
+    try:
+        with suppress(OSError):
+            while True:
+                taken.append(os.open("/dev/null", os.O_RDONLY))
+        for _ in range(left):
+            os.close(taken.pop())
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for fd in taken:
+            os.close(fd)
 
 
 def descriptors():

@@ -105,8 +105,10 @@ class ForkServer:
     def set_table(self, table: bytes) -> None:
         """Children forked from now on have this table."""
         fd = memory_file("fusiond-table", table)
-        self._send("table", fd)
-        os.close(fd)
+        try:
+            self._send("table", fd)
+        finally:
+            os.close(fd)
 
     def close(self) -> None:
         """Let the server end, children included, and wait for it; nothing is reported any more."""

@@ -10,6 +10,7 @@ Knows the group and the file system. Loads no task code.
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import json
 import marshal
@@ -93,17 +94,21 @@ def start(group: WorkerGroup, sources: tuple[str, ...], setup: dict[str, Any]) -
         LookupError: there is no such user.
     """
     identity, variables = _identity(group.user), environment(group, os.environ)
-    bundle = _bundle(sources, setup)
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    output, printed = os.pipe()
-    text = _BOOT.format(bundle=bundle, control=theirs.fileno(), ours=sorted(_LOADER.keys() - variables.keys()))
-    boot = memory_file("fusiond-boot", text.encode())
-    # Not the text itself: `ps` and `systemctl status` show the command line, of each child again.
-    load = f"with open({boot}) as file: text = file.read()\nexec(text)"
-    words = [interpreter(group), "-c", load, f"fusion:{group.name}"]
-    request = {**identity, "argv": words, "environment": {**_LOADER, **variables}}
-    asked = memory_file("fusiond-request", json.dumps(request).encode())
-    try:
+    with contextlib.ExitStack() as lent, contextlib.ExitStack() as kept:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        kept.callback(ours.close)
+        lent.callback(theirs.close)
+        output, printed = os.pipe()
+        kept.callback(os.close, output)
+        lent.callback(os.close, printed)
+        bundle = _lend(lent, "bundle", _bundle(sources, setup))
+        text = _BOOT.format(bundle=bundle, control=theirs.fileno(), ours=sorted(_LOADER.keys() - variables.keys()))
+        boot = _lend(lent, "boot", text)
+        # Not the text itself: `ps` and `systemctl status` show the command line, of each child again.
+        load = f"with open({boot}) as file: text = file.read()\nexec(text)"
+        words = [interpreter(group), "-c", load, f"fusion:{group.name}"]
+        request = {**identity, "argv": words, "environment": {**_LOADER, **variables}}
+        asked = _lend(lent, "request", json.dumps(request))
         process = subprocess.Popen(
             # It runs in the daemon's own environment: the loader obeys what the group's may say, LD_PRELOAD for one,
             # and until the user is changed that would be obeyed as root.
@@ -115,17 +120,17 @@ def start(group: WorkerGroup, sources: tuple[str, ...], setup: dict[str, Any]) -
             pass_fds=(theirs.fileno(), bundle, boot, asked),
             start_new_session=True,
         )
-    except OSError:
-        ours.close()
-        os.close(output)
-        raise
-    finally:
-        theirs.close()
-        for fd in (printed, bundle, boot, asked):
-            os.close(fd)
+        kept.pop_all()
     ours.setblocking(False)
     os.set_blocking(output, False)
     return Launched(process, ours, output)
+
+
+def _lend(stack: contextlib.ExitStack, name: str, text: str) -> int:
+    """A descriptor of the text, until the stack is unwound."""
+    fd = memory_file(f"fusiond-{name}", text.encode())
+    stack.callback(os.close, fd)
+    return fd
 
 
 def interpreter(group: WorkerGroup) -> str:
@@ -221,11 +226,10 @@ def _setup(config: Config, group: WorkerGroup) -> dict[str, Any]:
     }
 
 
-def _bundle(sources: tuple[str, ...], setup: dict[str, Any]) -> int:
-    """A descriptor of sources and set-up, at its beginning."""
+def _bundle(sources: tuple[str, ...], setup: dict[str, Any]) -> str:
+    """Sources and set-up."""
     parts = [_source("fusiond.failpoints" if part == _ARMED else f"fusiond.worker.{part}") for part in sources]
-    bundle = {"python": sys.version, "sources": parts, "setup": setup}
-    return memory_file("fusiond-bundle", json.dumps(bundle).encode())
+    return json.dumps({"python": sys.version, "sources": parts, "setup": setup})
 
 
 @cache
@@ -240,7 +244,7 @@ def _source(module: str) -> tuple[str, str, str, str]:
 def memory_file(name: str, content: bytes) -> int:
     """A descriptor of memory that holds the content, at its beginning."""
     fd = os.memfd_create(name)
-    with os.fdopen(os.dup(fd), "wb") as file:
+    with open(fd, "wb", closefd=False) as file:
         file.write(content)
     os.lseek(fd, 0, os.SEEK_SET)
     return fd
