@@ -451,6 +451,8 @@ def main():
     given = parser.parse_args()
     actions = tuple(given.actions.split(","))
     failpoints.parse(",".join(f"claim.before:{action}" for action in actions))
+    if given.logs:
+        given.logs.mkdir(parents=True, exist_ok=True)
     outcomes = []
     print(HEAD, flush=True)
     with ProcessPoolExecutor(given.beside) as pool:
