@@ -41,12 +41,9 @@ ROTATED = 1.0
 
 #: sd-daemon(3): what a line for the journal begins with; a line of text, what it leaves out
 _PRIORITIES = {
-    logging.CRITICAL: b"<2>",
-    logging.ERROR: b"<3>",
-    logging.WARNING: b"<4>",
-    logging.INFO: b"<6>",
+    logging.CRITICAL: b"<2>", logging.ERROR: b"<3>", logging.WARNING: b"<4>", logging.INFO: b"<6>",
     logging.DEBUG: b"<7>",
-}
+}  # fmt: skip
 _MOMENT = len("2026-01-31T09:00:00.123Z ")
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
