@@ -103,6 +103,15 @@ def test_no_file_is_one_sentence(tmp_path):
     assert "-c" in done.err
 
 
+@pytest.mark.parametrize(("command", "status"), [("run", 78), ("dev", 78), ("reload", 2), ("validate", 2)])
+def test_the_status_where_there_is_no_file(tmp_path, command, status):
+    """Whoever starts the daemon does not start it again; else the command line is at fault."""
+    done = fusiond(command, cwd=tmp_path)
+    assert (done.status, "no file" in done.err) == (status, True)
+    done = fusiond(command, *(["-c"] if command != "validate" else []), "no.yaml", cwd=tmp_path)
+    assert (done.status, "no.yaml" in done.err + done.out) == (status, True)
+
+
 def test_a_wrong_file_shows_its_problems(tmp_path):
     """A command that needs the file shows what is wrong with it, with its place."""
     (tmp_path / "fusion.yaml").write_text("version: 1\nqueus: {}\n")

@@ -145,7 +145,7 @@ def test_job_is_told_about_itself(place, isolation):
     job = place.result(id_)
     assert (job["id"], job["attempt"], job["key"], job["meta"]) == (id_, 1, "k", {"a": 1})
     assert abs(job["deadline"] - time.time() - 60) < 20
-    assert job["environment"] == (id_ if isolation == "fork" else None)
+    assert job["environment"] == id_
 
 
 def test_inbox_job_runs(place, run):

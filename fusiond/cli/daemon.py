@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fusiond import paths
 from fusiond.cli import source
 from fusiond.cli.exits import OK, REFUSED
 from fusiond.cli.table import legible
+from fusiond.errors import ConfigError, ControlError
 
 if TYPE_CHECKING:
     import argparse
@@ -66,29 +67,35 @@ def register(subparsers: Subparsers) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from fusiond.supervise import start
-
-    return start.run(paths.find_config(options.config), only=options.only, last_good=options.last_good)
+    return _start(options, only=options.only, last_good=options.last_good)
 
 
 def _dev(options: argparse.Namespace) -> int:
+    return _start(options, development=True)
+
+
+def _start(options: argparse.Namespace, **how: Any) -> int:
     from fusiond.supervise import start
 
-    return start.run(paths.find_config(options.config), development=True)
+    try:
+        path = paths.find_config(options.config)
+    except ConfigError as error:
+        print(f"fusiond: {error}", file=sys.stderr)
+        return start.EX_CONFIG
+    return start.run(path, **how)
 
 
 def _reload(options: argparse.Namespace) -> int:
     from fusiond.config.load import load
     from fusiond.config.problems import as_text
-    from fusiond.errors import ControlError
     from fusiond.supervise.control import ask
 
-    loaded = load(paths.find_config(options.config), environ=os.environ)
     who = source.asker(" ".join(["fusiond reload", *(f"--code {group}".removesuffix(" *") for group in options.code)]))
-    control = paths.control_socket(paths.find_runtime(loaded.config))
+    control = paths.control_socket(paths.find_runtime(source.directories(options)))
     try:
         outcome = ask(control, "reload", who, " ".join(options.code), timeout=options.timeout)
     except ControlError:
+        loaded = load(source.path(options), environ=os.environ)
         if loaded.config is not None:
             raise
         # Where its daemon is, only the file could say; and it would be refused.

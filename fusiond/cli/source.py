@@ -50,58 +50,60 @@ def add_json_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
 
 
-def config(options: argparse.Namespace) -> model.Config:
-    """The file's configuration. Raises UsageError or ConfigError."""
-    from fusiond.config.load import load
+def path(options: argparse.Namespace) -> Path:
+    """The file, absolute. Raises UsageError: none is named, and there is none."""
     from fusiond.paths import find_config
 
     try:
-        path = find_config(options.config)
+        return find_config(options.config)
     except ConfigError as error:
         raise UsageError(str(error)) from error
-    loaded = load(path, environ=os.environ)
-    if loaded.config is not None:
-        return loaded.config
-    raise _unusable(path, loaded)
 
 
-def _unusable(path: Path | str, loaded: Loaded) -> FusionError:
+def config(options: argparse.Namespace) -> model.Config:
+    """The file's configuration. Raises UsageError or ConfigError."""
+    return read(path(options))[1]
+
+
+def _unusable(file: Path | str, loaded: Loaded) -> FusionError:
     from fusiond.config.problems import as_text
 
     wrong = [problem for problem in loaded.problems if problem.is_error]
     kind = UsageError if any(problem.code == "unreadable" for problem in wrong) else ConfigError
-    return kind(f"{path} cannot be used\n{as_text(wrong)}")
+    return kind(f"{file} cannot be used\n{as_text(wrong)}")
 
 
 def found(options: argparse.Namespace) -> Path:
     """The file, relative where it is below this directory: what a message or a table names. Raises UsageError."""
     from pathlib import Path
 
-    from fusiond.paths import find_config
-
-    try:
-        path = find_config(options.config)
-    except ConfigError as error:
-        raise UsageError(str(error)) from error
-    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+    file = path(options)
+    return file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file
 
 
-def read(path: Path | str) -> tuple[Node, model.Config]:
+def read(file: Path | str) -> tuple[Node, model.Config]:
     """A file: its nodes, and the configuration that they make. Raises UsageError or ConfigError."""
     from fusiond.config.load import load
 
-    loaded = load(path, environ=os.environ)
+    loaded = load(file, environ=os.environ)
     if loaded.config is None or loaded.root is None:
-        raise _unusable(path, loaded)
+        raise _unusable(file, loaded)
     return loaded.root, loaded.config
 
 
 def directories(options: argparse.Namespace, file: str | None = None) -> Directories | None:
-    """Where the file, or for want of it `file`, puts the daemon, whatever else is wrong with it; None: nowhere."""
+    """
+    Where the file, or for want of it `file`, puts the daemon, whatever else is wrong with it; None: nowhere.
+
+    Raises:
+        UsageError: the file that is named does not exist. One that cannot be read may be the daemon's all the same.
+    """
     from fusiond.config.build import directories
     from fusiond.config.load import load
     from fusiond.paths import find_config
 
+    if options.config and not os.path.lexists(options.config):
+        raise UsageError(f"{options.config} does not exist")
     try:
         path = find_config(options.config)
     except ConfigError:

@@ -50,11 +50,6 @@ def read_tree(path: Path, environ: Mapping[str, str], data: bytes | None = None)
     roots = [main]
     total, whole = main.size, True
     for included in _included(main, path, problems):
-        if total > MAX_NODES:
-            place = main.keys["include"]
-            message = f"more than {MAX_NODES:,} values in all files together"
-            problems.append(place.error("too-many-values", message, "remove some of the files"))
-            break
         files.append(Path(os.path.abspath(included)))  # noqa: PTH100
         dropped_in = _read(included, environ, problems, stats)
         if dropped_in is not None:
@@ -62,6 +57,11 @@ def read_tree(path: Path, environ: Mapping[str, str], data: bytes | None = None)
             roots.append(dropped_in)
             total += dropped_in.size
         whole = whole and dropped_in is not None
+        if total > MAX_NODES:
+            place = main.keys["include"]
+            message = f"more than {MAX_NODES:,} values in all files together"
+            problems.append(place.error("too-many-values", message, "remove some of the files"))
+            break
     root = _merged(roots, problems)
     patterns = (pattern for item, pattern in _patterns(main, path) if glob.has_magic(str(item.value)))
     globs = tuple(os.path.abspath(pattern) for pattern in patterns)  # noqa: PTH100

@@ -101,8 +101,9 @@ class Child:
 
     # -- around the function: the soft timeout and the 5 ms, on one alarm -------------------------------------------
 
-    def begin(self, _id: bytes, soft: float) -> None:
-        """Set the deadline; the alarm is touched only where it would ring too late."""
+    def begin(self, id_: bytes, soft: float) -> None:
+        """Let the job know its id, and set the deadline; the alarm is touched only where it would ring too late."""
+        os.environb[b"FUSION_JOB_ID"] = id_
         now = time.monotonic()
         self._deadline = now + soft
         self._ring_by(self._deadline if not self._outcomes else min(self._deadline, self._oldest + REPORT_WITHIN), now)

@@ -16,6 +16,7 @@ import pytest
 from fusiond import paths
 from fusiond.broker.call import as_is, plain
 from fusiond.client import Client
+from fusiond.errors import JobFailed
 from fusiond.supervise.control import ask
 from fusiond.supervise.rpc import VERBS
 from tests.fusiond_command import fusiond
@@ -243,3 +244,28 @@ def test_an_import_cannot_drive_the_operators_terminal(daemon):
     status = fusiond("status", "-c", daemon.file, cwd="/")
     assert "so rude" in status.out
     assert not unprintable(done.out + done.err + status.out + status.err + daemon.text())
+
+
+@AS_ROOT
+def test_who_is_not_root_runs_groups_of_others_by_capabilities(daemon):
+    """A group becomes its user, keeps nothing of the daemon's own, and is killed when it must be."""
+    # The last one is for this test alone: the interpreter may be where only root can search.
+    own, capabilities = pwd.getpwnam("games"), "+setuid,+setgid,+kill,+dac_read_search"
+    daemon.command = (
+        "setpriv", f"--reuid={own.pw_uid}", f"--regid={own.pw_gid}", "--clear-groups", "--no-new-privs",
+        f"--inh-caps={capabilities}", f"--ambient-caps={capabilities}", f"--bounding-set=-all,{capabilities}",
+        *daemon.command,
+    )  # fmt: skip
+    (daemon.app / "whose.py").write_text(
+        "import os, signal, time\n"
+        "def mine(): return os.getuid(), [line for line in open('/proc/self/status') if line.startswith('Cap')"
+        " and not line.startswith('CapBnd') and int(line.split()[1], 16)]\n"
+        "def deaf():\n    signal.signal(signal.SIGALRM, signal.SIG_IGN)\n    time.sleep(60)\n"
+    )
+    os.chown(daemon.directory, own.pw_uid, own.pw_gid)
+    daemon.directory.chmod(0o755)
+    tasks = "  mine: {run: whose.mine}\n  deaf: {run: whose.deaf, timeout: {soft: 200ms, hard: 300ms}}\n"
+    daemon.start(daemon.body("main: " + GROUP.format(app=daemon.app, python=PYTHON), tasks=tasks))
+    assert daemon.client().enqueue("mine").result(timeout=20) == [pwd.getpwnam("nobody").pw_uid, []]
+    with pytest.raises(JobFailed, match="TIMEOUT"):
+        daemon.client().enqueue("deaf").result(timeout=20)

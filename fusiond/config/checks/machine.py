@@ -13,6 +13,7 @@ import pwd
 import shlex
 import stat
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fusiond.config.checks.walk import group_settings, setting_of
@@ -20,11 +21,14 @@ from fusiond.config.suggest import Suggestions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from fusiond.config.model import Config
     from fusiond.config.nodes import Node
     from fusiond.config.problems import Problem, Severity
+
+
+#: from <linux/capability.h>: CAP_KILL, CAP_SETGID, CAP_SETUID
+_BECOMES = 1 << 5 | 1 << 6 | 1 << 7
 
 
 def check(root: Node, config: Config, *, to_run: bool) -> Iterator[Problem]:
@@ -66,9 +70,10 @@ class _Look:
         except KeyError:
             yield from self._missing(node, "unknown-user", f"there is no user {node.raw!r}", suggest)
             return
-        if os.geteuid() not in (0, uid):
+        if os.geteuid() != uid and not _may_become_others():
             message = f"only root can run a group as {node.raw!r}"
-            yield node.place.problem(self.severity, "needs-root", message, "remove user:, or start the daemon as root")
+            remedy = "remove user:, or start the daemon as root, or with CAP_SETUID, CAP_SETGID and CAP_KILL"
+            yield node.place.problem(self.severity, "needs-root", message, remedy)
 
     def _missing(self, node: Node, code: str, message: str, suggest: Suggestions) -> Iterator[Problem]:
         remedy = suggest(str(node.value)) or "create it, or remove the key"
@@ -163,6 +168,16 @@ def _mode(path: Path) -> int:
 def _is_directory(path: str | Path) -> bool:
     # Path.is_dir() raises where a parent cannot be searched, or the name is too long.
     return os.path.isdir(path)  # noqa: PTH112
+
+
+def _may_become_others() -> bool:
+    """Whether this process is root, or has what of root a group's user takes."""
+    try:
+        status = Path("/proc/self/status").read_text()
+    except OSError:  # on another system, which checks the file for this one
+        return os.geteuid() == 0
+    effective = next(line for line in status.splitlines() if line.startswith("CapEff:"))
+    return int(effective.split()[1], 16) & _BECOMES == _BECOMES
 
 
 def _group_exists(name: str) -> bool:

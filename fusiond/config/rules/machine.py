@@ -33,7 +33,7 @@ RULES = (
     Rule(
         "needs-root",
         "warning",
-        "a `user` that only root can become",
+        "a `user` that only root, or who has its capabilities, can become",
         "workers: {m: {user: «root»}}\n",
         "workers: {m: {}}\n",
         at_run=True,
