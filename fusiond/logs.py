@@ -12,6 +12,7 @@ Standard library only: every program of the daemon logs through here.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -194,11 +195,10 @@ class Sink:
     def write(self, lines: list[Line]) -> None:
         """Append to both; a full disk or a closed pipe costs lines, never the program."""
         text = b"".join(line for _, line in lines)
-        try:
+        with contextlib.suppress(OSError):  # where there can be no new file, the old one is still good
             self._follow_rotation()
+        with contextlib.suppress(OSError):  # there is no place left to say so
             _write_all(self._fd, b"".join(self._entries(lines)) if self._journal else text)
-        except OSError:
-            pass  # there is no place left to say so
         if self._tail:
             self._tail.write(text)
 

@@ -76,6 +76,10 @@ def find_runtime(config: Directories | None = None) -> Path:
     return _ROOT_RUNTIME if not named and not own.exists() and _ROOT_RUNTIME.exists() else own
 
 
+#: bytes of its path: what the kernel takes, 107, less supervisor's temporary suffix `.<pid>`
+LONGEST_CONTROL = 107 - 8
+
+
 def control_socket(runtime: Path) -> Path:
     """Where the daemon listens: XML-RPC, for `fusiond reload` and `supervisorctl`."""
     return runtime / "control.sock"

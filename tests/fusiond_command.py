@@ -24,11 +24,16 @@ class Done:
         return json.loads(self.out)
 
 
-def fusiond(*words, cwd, given="", **environment) -> Done:
+#: root without what lets it pass by the permissions of files
+AS_PERSON = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-dac_override,-dac_read_search"]
+
+
+def fusiond(*words, cwd, given="", as_person=False, **environment) -> Done:
     """Run a command to its end; of FUSION_… variables it sees only those named here."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("FUSION")}
+    prefix = AS_PERSON if as_person and os.geteuid() == 0 else []
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "fusiond.cli", *map(str, words)],
+        [*prefix, sys.executable, "-P", "-m", "fusiond.cli", *map(str, words)],
         cwd=cwd,
         input=given,
         env={**inherited, **environment},

@@ -221,6 +221,24 @@ def test_all_files_together_are_bounded(tmp_path, files):
     assert [(problem.code, problem.line) for problem in found] == [("too-many-values", 2)]
 
 
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("logging: {file: logs}", "missing-file"),
+        ("workers: {m: {environment_file: [latin.env]}}", "unreadable-file"),
+        (f"runtime_directory: /{'x' * 86}", "socket-path-too-long"),
+        (f"runtime_directory: /{'x' * 85}", None),
+    ],
+)
+def test_what_a_start_cannot_take_is_told_before(tmp_path, text, code):
+    """A log that is a directory, an environment that is no text, a place for sockets that is one byte too long."""
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "latin.env").write_bytes(b"NAME=caf\xe9\n")
+    (tmp_path / "fusion.yaml").write_text(f"version: 1\n{text}\n")
+    loaded = load(tmp_path / "fusion.yaml", environ={}, to_run=True)
+    assert [problem.code for problem in loaded.problems if problem.is_error] == ([code] if code else [])
+
+
 def test_suggestions_are_bounded_and_errors_outlast_warnings():
     """The hundred-and-first mistake is told without a guess, and no number of warnings hides an error."""
     suggest = Suggestions(["email"])

@@ -5,6 +5,7 @@ import os
 import pytest
 
 from fusiond.config.load import load
+from tests.fusiond_command import fusiond
 
 
 @pytest.fixture
@@ -102,6 +103,26 @@ def test_names_of_a_drop_in_that_cannot_be_read_are_not_missed(place, broken):
     assert [file for file, _, _ in problems] == ["conf.d/b.yaml"]
     _, problems = place("version: 1\ninclude: [no.yaml]\ncron: {c: {task: tb, every: 5m}}\n")
     assert [code for _, _, code in problems] == ["missing-include"]
+
+
+def test_a_directory_with_brackets_is_no_glob(tmp_path):
+    """Only what the file says may be one."""
+    (tmp_path / "b[1]" / "conf.d").mkdir(parents=True)
+    (tmp_path / "b[1]" / "fusion.yaml").write_text(MAIN)
+    (tmp_path / "b[1]" / "conf.d" / "b.yaml").write_text("tasks: {tb: {run: x.y}}\n")
+    assert set(load(tmp_path / "b[1]" / "fusion.yaml", environ={}).config.tasks) == {"ta", "tb"}
+
+
+@pytest.mark.parametrize("pattern", ["conf.d/*.yaml", "conf.d/*/q.yaml", "*.d/sub/q.yaml"])
+def test_a_directory_that_cannot_be_searched_is_not_an_empty_one(tmp_path, pattern):
+    """What a drop-in says there would be lost, and nobody told."""
+    (tmp_path / "conf.d" / "sub").mkdir(parents=True)
+    (tmp_path / "conf.d" / "sub" / "q.yaml").touch()
+    (tmp_path / "fusion.yaml").write_text(f"version: 1\ninclude: ['{pattern}']\n")
+    (tmp_path / "conf.d").chmod(0o000)
+    done = fusiond("validate", "fusion.yaml", cwd=tmp_path, as_person=True)
+    (tmp_path / "conf.d").chmod(0o755)
+    assert (done.status, "conf.d cannot be searched: permission denied" in done.err + done.out) == (2, True)
 
 
 def test_unreadable_files(tmp_path):

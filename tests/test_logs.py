@@ -111,6 +111,17 @@ def test_a_rotated_file_is_opened_anew(file, monkeypatch):
     assert [line.split()[-1] for line in lines(file)] == ["after"]
 
 
+def test_lines_go_on_where_no_new_file_can_be_opened(file, monkeypatch):
+    """Its directory was moved away: what is open is still good."""
+    monkeypatch.setattr(logs, "ROTATED", 0.0)
+    setup(file)
+    log.info("before")
+    lines(file)
+    moved = file.parent.rename(file.parent.with_name("moved"))
+    log.info("after")
+    assert [line.split()[-1] for line in lines(moved / file.name)] == ["before", "after"]
+
+
 def test_the_tail_keeps_the_last_lines_within_its_size(file, tmp_path):
     """At most TAIL bytes, at least half of them, the newest, whole lines."""
     tail = tmp_path / "tail" / "worker:main@3.log"

@@ -1,6 +1,5 @@
 """The small parts of the supervisor: watching, systemd, the client's face, directories, the server."""
 
-import math
 import os
 import select
 import shutil
@@ -13,12 +12,15 @@ from pathlib import Path
 import pytest
 
 from fusiond import paths
+from fusiond.config.load import load
+from fusiond.config.nodes import tell_apart
 from fusiond.errors import ConfigError, ControlError, FusionError
 from fusiond.supervise import server, start
 from fusiond.supervise.control import ask
 from fusiond.supervise.notify import Notify
 from fusiond.supervise.process import describe_exit
-from fusiond.supervise.watch import LONGEST, QUIET, Watcher, directories, fingerprint
+from fusiond.supervise.reading import watched
+from fusiond.supervise.watch import AGAIN, LONGEST, QUIET, Watcher, as_read, directories, fingerprint
 from tests.running import until
 
 
@@ -62,6 +64,44 @@ def test_symlinks_in_a_circle_are_survived(tmp_path):
     (tmp_path / "b").symlink_to("a")
     assert str(tmp_path) in directories([str(tmp_path / "a")])
     assert fingerprint([str(tmp_path / "a")])
+
+
+def test_a_path_that_nobody_can_have_is_survived():
+    """Its name is too long: a look at it fails otherwise than at one that is not there."""
+    assert directories([f"/tmp/{'x' * 300}/f.yaml", f"/tmp/{'x' * 300}/*.yaml"]) == frozenset()
+
+
+def test_a_directory_that_may_come_to_match_is_watched(tmp_path):
+    """Each that a glob looks into, whether anything matches or not."""
+    (tmp_path / "a").mkdir()
+    pattern = str(tmp_path / "*" / "f.yaml")
+    assert {str(tmp_path), str(tmp_path / "a")} <= directories([pattern])
+
+
+def test_a_mode_and_an_owner_are_part_of_a_print(tmp_path):
+    """To make a file safe, or readable, is a change of it."""
+    (tmp_path / "f").touch(mode=0o666)
+    before = fingerprint([str(tmp_path / "f")])
+    (tmp_path / "f").chmod(0o600)
+    assert fingerprint([str(tmp_path / "f")]) != before
+
+
+def test_what_has_changed_since_it_was_read_is_no_part_of_what_was_read(tmp_path):
+    """A file that was written, one that is gone and one that has come since."""
+    main = tmp_path / "[main].yaml"
+    main.write_text("version: 1\ninclude: [d/*.yaml]\n")
+    (tmp_path / "d").mkdir()
+    same, written, gone, new = (tmp_path / "d" / f"{name}.yaml" for name in ("same", "written", "gone", "new"))
+    for file in (same, written, gone):
+        file.write_text("{}\n")
+    loaded = load(main, environ={})
+    stats = {str(path): tell_apart(found) for path, found in loaded.stats.items()}
+    files = watched(main, loaded.globs)
+    assert as_read(fingerprint(files), stats) == fingerprint(files)
+    new.write_text("{}\n")
+    written.write_text("{ }\n")
+    gone.unlink()
+    assert [mark[0] for mark in as_read(fingerprint(files), stats)] == [str(main), str(same)]
 
 
 class Loop:
@@ -110,7 +150,7 @@ def test_a_burst_of_events_is_one_and_is_waited_for_a_moment(tmp_path):
     watcher = Watcher(directories, lambda: None, socket_map, lambda: now)
     watcher.watch((str(tmp_path / "file"),))
     assert watcher.fired()
-    assert watcher.due(now) == math.inf
+    assert watcher.due(now) == AGAIN
     fired = []
     for _ in range(20):
         watcher.handle_read_event()
@@ -137,6 +177,22 @@ def test_a_link_that_is_swapped_is_followed(tmp_path, loop):
     until(lambda: not loop.turn())
     (tmp_path / "b" / "file").touch()
     until(loop.turn)
+
+
+def test_what_no_watch_tells_of_is_looked_for(tmp_path, loop, monkeypatch):
+    """A directory further up is another: the kernel tells of neither it nor what is in it."""
+    monkeypatch.setattr("fusiond.supervise.watch.AGAIN", 0.1)
+    file = tmp_path / "a" / "b" / "file"
+    file.parent.mkdir(parents=True)
+    file.touch()
+    loop.watcher.watch((str(file),))
+    until(loop.turn)
+    before = fingerprint([str(file)])
+    (tmp_path / "a").rename(tmp_path / "old")
+    file.parent.mkdir(parents=True)
+    file.write_text("1")
+    until(lambda: loop.turn() and fingerprint([str(file)]) != before)
+    assert loop.watcher.due(time.monotonic()) <= 0.1
 
 
 def test_without_systemd_nothing_is_said_and_nothing_is_due():

@@ -2,15 +2,18 @@
 
 import json
 import os
+import resource
 import signal
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
+from fusiond.errors import ControlError
 from fusiond.failpoints import LOG, VARIABLE
 from fusiond.supervise.control import ask
-from tests.running import STANDINS, Running, until
+from tests.running import STANDINS, Running, alive, until
 
 
 @pytest.fixture
@@ -252,6 +255,32 @@ def test_what_an_operator_stopped_stays_stopped(daemon):
     assert "--held" not in daemon.heard("worker:main@2")[0]["argv"]
 
 
+def test_what_an_operator_stops_during_a_trial_stays_stopped(daemon):
+    """Its successor may have been ready before; it is not let go."""
+    daemon.start(file())
+    daemon.write(file("main: {environment: {A: b}}, late: {environment: {ACT: late}}"))
+    until(lambda: daemon.programs().get("worker:main@2", {}).get("ready"), daemon.text)
+    assert "stopped" in _supervisorctl(daemon, "stop", "worker:main@1")
+    (daemon.state / "go-late").touch()
+    until(lambda: daemon.names() == {"scheduler", "worker:main@2", "worker:late@2"}, daemon.names)
+    until(lambda: daemon.programs()["worker:main@2"]["state"] == "STOPPED", daemon.text)
+    assert "go" not in [one["do"] for one in daemon.heard("worker:main@2")]
+    assert "started" in _supervisorctl(daemon, "start", "worker:main@2")
+
+
+def test_a_trial_waits_for_the_end_of_the_one_before(daemon):
+    """What was refused is still being killed, under the number that the next one has: it is not forgotten."""
+    daemon.start(file())
+    daemon.write(file("main: {environment: {ACT: stuck}}, other: {environment: {ACT: never}}"))
+    until(lambda: daemon.heard("worker:main@2") and daemon.heard("worker:other@2"), daemon.text)
+    stuck = daemon.pid("worker:main@2")
+    daemon.kill(daemon.pid("worker:other@2"))
+    until(lambda: daemon.status()["reloads"] == {"refused": 1}, daemon.text)
+    outcome = daemon.reload(file("main: {environment: {A: b}}"))
+    assert (outcome["result"], alive(stuck)) == ("applied", False)
+    assert daemon.pid("worker:main@2") != stuck
+
+
 def test_what_was_never_ready_does_not_outlive_its_replacement(daemon):
     """A group that hangs in an import has no job to wait for: it is killed, not drained."""
     daemon.start(file("main: {environment: {ACT: stuck}}"), wait=False)
@@ -277,6 +306,30 @@ def test_who_waits_is_told_when_the_daemon_ends(daemon):
     assert "the daemon is ending" in daemon.text()
 
 
+@pytest.mark.parametrize("verb", ["reload", "plan", "rollback"])
+def test_who_asks_while_the_daemon_ends_is_told_at_once(daemon, verb):
+    """Its running jobs may take an hour."""
+    daemon.start(file("main: {environment: {BUSY: '1', ACT: stubborn}, drain_timeout: 1h}"))
+    daemon.signal(signal.SIGTERM)
+    until(lambda: daemon.status()["ending"], daemon.text)
+    with pytest.raises(ControlError, match="it is ending"):
+        ask(daemon.control, verb, timeout=20)
+    daemon.kill(daemon.process.pid)
+
+
+def test_a_plan_for_which_there_are_too_few_descriptors_is_refused(daemon):
+    """It says so, and the daemon goes on."""
+    daemon.start(file())
+    # One is for the connection of who asks.
+    pid = daemon.process.pid
+    taken = len(list(Path(f"/proc/{pid}/fd").iterdir()))
+    limits = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (taken + 1, limits[1]))
+    assert "Too many open files" in ask(daemon.control, "plan", timeout=20)["reason"]
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
+    assert ask(daemon.control, "plan", timeout=20)["reason"] == ""
+
+
 def test_last_good_starts_in_spite_of_a_broken_file(daemon):
     """`--last-good` takes what was accepted last; without it a broken file is refused with 78."""
     daemon.start(file("main: {processes: 6}"))
@@ -287,6 +340,15 @@ def test_last_good_starts_in_spite_of_a_broken_file(daemon):
     assert "error" in daemon.text()
     environment = {"STATE_DIRECTORY": str(daemon.state)}
     daemon.start(None, "--last-good", environment=environment)
+    assert daemon.status()["generation"] == 1
+
+
+def test_last_good_looks_where_the_broken_file_says(daemon):
+    """What is wrong elsewhere in the file does not hide its state_directory."""
+    daemon.start(file())
+    daemon.stop()
+    daemon.write(file("main: {procesess: 6}"))
+    daemon.start(None, "--last-good")
     assert daemon.status()["generation"] == 1
 
 

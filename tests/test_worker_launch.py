@@ -62,6 +62,13 @@ def test_environment_of_another_user():
     assert found["HOME"] != "/root"
 
 
+def test_environment_file_that_is_no_text(tmp_path):
+    """As one that cannot be read."""
+    (tmp_path / "e").write_bytes(b"NAME=caf\xe9\n")
+    with pytest.raises(OSError, match="not UTF-8"):
+        environment(WorkerGroup("g", environment_file=(str(tmp_path / "e"),)), {})
+
+
 def test_environment_file_that_is_missing(tmp_path):
     """Says which."""
     with pytest.raises(OSError, match="nowhere"):

@@ -4,7 +4,8 @@ which stops short of one: `… FILE --against SNAPSHOT`. With `--dev` the file i
 
 1. load   the file, as strictly as this machine needs
 2. write  the candidate snapshot, if there is no error; or compare with what runs
-3. print  {"hash", "problems", "files", "effects"} as JSON; the files are what to watch, the patterns of `include:` too
+3. print  {"hash", "problems", "files", "stats", "state_directory", "effects"} as JSON: the files are patterns of what
+          to watch, the stats what each was when it was read
 
 Reading a file may take long (a slow disk, a hostile file), and the supervisor's loop must not wait for it.
 Exit status: 0 usable, 1 problems with errors, 2 the file cannot be read or the snapshot not be written.
@@ -13,6 +14,7 @@ Exit status: 0 usable, 1 problems with errors, 2 the file cannot be read or the 
 from __future__ import annotations
 
 import argparse
+import glob
 import json
 import os
 import sys
@@ -20,9 +22,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fusiond.config.build import directories
 from fusiond.config.development import development
 from fusiond.config.effects import effects
 from fusiond.config.load import load
+from fusiond.config.nodes import tell_apart
 from fusiond.config.problems import Problem
 from fusiond.config.snapshot import content_hash, read_snapshot, write
 
@@ -57,7 +61,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         {
             "hash": digest,
             "problems": [problem.to_dict() for problem in problems],
-            "files": [*map(str, loaded.files), *loaded.globs],
+            "files": [*(glob.escape(str(path)) for path in loaded.files), *loaded.globs],
+            "stats": {str(path): tell_apart(found) for path, found in loaded.stats.items()},
+            "state_directory": _state_directory(loaded),
             "effects": found,
         },
         sys.stdout,
@@ -76,6 +82,11 @@ def _write(loaded: Loaded, file: Path, out: Path, generation: int) -> tuple[str 
     except OSError as error:
         reason = f"the snapshot cannot be written: {(error.strerror or str(error)).lower()}"
         return None, [Problem(str(out), 0, 0, "error", "unwritable", reason, "make room, or the directory writable")]
+
+
+def _state_directory(loaded: Loaded) -> str | None:
+    """Where the file puts it, whatever else is wrong with it."""
+    return directories(loaded.root).state_directory if loaded.root is not None else None
 
 
 def _compare(loaded: Loaded, running: Path) -> tuple[str | None, dict[str, Any] | None]:

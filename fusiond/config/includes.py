@@ -27,7 +27,7 @@ MAX_FILES: Final = 500
 #: sections that may be spread over files
 _BY_NAME: Final = frozenset({"priorities", "retry_policies", "queues", "tasks", "cron", "workers"})
 #: problems that leave a file out
-_UNREAD: Final = frozenset({"missing-include", "too-many-files", "too-many-values"})
+_UNREAD: Final = frozenset({"unreadable", "missing-include", "too-many-files", "too-many-values"})
 #: keys that each file may hold
 _IN_EACH: Final = frozenset({"version", "include"})
 
@@ -131,18 +131,36 @@ def _patterns(main: Node, path: Path) -> Iterator[tuple[Node, str]]:
     include = main.get("include")
     for item in include.items() if include else ():
         if isinstance(item.value, str) and item.value and "\0" not in item.value:
-            yield item, os.path.join(path.parent, item.value)  # noqa: PTH118 - keeps the user's own spelling
+            own = glob.escape(str(path.parent)) if glob.has_magic(item.value) else path.parent
+            yield item, os.path.join(own, item.value)  # noqa: PTH118 - keeps the user's own spelling
 
 
 def _matches(item: Node, pattern: str, problems: list[Problem]) -> list[str]:
     """The files that an item means. Only regular ones: a pipe would never end."""
     if glob.has_magic(str(item.value)):
+        for directory, reason in _unsearchable(pattern):
+            message, remedy = f"{directory} cannot be searched: {reason}", "make it readable for this user"
+            problems.append(item.place.error("unreadable", message, remedy))
         return [found for found in sorted(glob.glob(pattern)) if _is_file(found)]  # noqa: PTH207
     if _is_file(pattern):
         return [pattern]
     remedy = "check the path, or use a glob"
     problems.append(item.place.error("missing-include", f"there is no file {item.raw}", remedy))
     return []
+
+
+def _unsearchable(pattern: str) -> Iterator[tuple[str, str]]:
+    """Directories that a glob leads to and may not look into, with the reason; `glob` takes them for empty."""
+    head, name = os.path.split(pattern)
+    if glob.has_magic(head):
+        yield from _unsearchable(head)
+    for directory in glob.glob(head):  # noqa: PTH207
+        try:
+            os.scandir(directory).close() if glob.has_magic(name) else os.stat(f"{directory}/{name}")  # noqa: PTH116
+        except PermissionError as error:
+            yield directory, (error.strerror or str(error)).lower()
+        except OSError:
+            pass  # none, or no directory: nothing matches there
 
 
 def _is_file(path: str) -> bool:

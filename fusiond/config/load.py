@@ -10,7 +10,7 @@ A path goes in, a Config or its problems come out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -57,6 +57,8 @@ class Loaded:
     globs: tuple[str, ...] = ()
     #: what the files say, with places; None where the main one could not be read
     root: Node | None = None
+    #: each file that was read, as of when it was
+    stats: Mapping[Path, os.stat_result] = field(default_factory=dict)
 
 
 def load(
@@ -99,7 +101,7 @@ def load(
             if whole:
                 found.take(check_usage(sound, config))
                 found.take(check_unit(sound, config, unit_file or (None if elsewhere else unit.installed())))
-    return Loaded(None if found.errors else config, found.sorted(), tree.files, tree.globs, tree.root)
+    return Loaded(None if found.errors else config, found.sorted(), tree.files, tree.globs, tree.root, tree.stats)
 
 
 def _sound_part(tree: Tree, found: _Found) -> Node | None:

@@ -142,13 +142,19 @@ class Tree:
     globs: tuple[str, ...] = ()
     #: every file could be read, so that a name which is not here is nowhere
     is_whole: bool = False
-    #: owner and mode of each file that was read, as of when it was
+    #: each file that was read, as of when it was
     stats: Mapping[Path, os.stat_result] = field(default_factory=dict)
 
     def untold(self, problems: Iterable[Problem]) -> Iterator[Problem]:
         """Those about other places than what reading has complained of: one mistake is one problem."""
         told = {_place(problem) for problem in self.problems if problem.line}
         return (problem for problem in problems if _place(problem) not in told)
+
+
+def tell_apart(found: os.stat_result) -> tuple[int, ...]:
+    """What differs between two contents of a file, or between what may be read and what may not."""
+    owner = found.st_mode, found.st_uid, found.st_gid
+    return (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size, *owner)
 
 
 def _place(problem: Problem) -> tuple[str, int, int]:

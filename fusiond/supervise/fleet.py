@@ -83,6 +83,14 @@ class Fleet:
             process.config.autostart, process.administrative_stop = False, True
         return process
 
+    def keep_stopped(self) -> None:
+        """Stop on trial what an operator has stopped since its trial began."""
+        for process in self:
+            before = self.serving(process.program.part) if process.trial else None
+            if before is not None and before.stopped_by_operator and not process.stopped_by_operator:
+                process.config.autostart = False
+                process.stop()
+
     def condemn_trials(self) -> None:
         """End what was tried for a candidate that is not accepted."""
         for process in self:

@@ -1,24 +1,25 @@
 """
 Read and validate the file, in a helper process: the supervisor's loop never waits for YAML, and never loads it.
 
-For a reload the helper writes the candidate snapshot, for a plan it says what the change would mean. It prints, as
-JSON: hash, problems, files, effects.
+For a reload the helper writes the candidate snapshot, for a plan it says what the change would mean. What it prints,
+candidate.py says.
 """
 
 from __future__ import annotations
 
+import glob
 import json
 import logging
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from fusiond.config.problems import Problem, as_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
 #: seconds
@@ -35,8 +36,12 @@ class Result:
     #: sha256 hex of what it says; "" where it cannot be taken
     hash: str = ""
     problems: tuple[Problem, ...] = ()
-    #: every file that was read, and the globs that were searched
+    #: patterns of every file that was read, and the globs that were searched
     files: tuple[str, ...] = ()
+    #: path → what the file was when it was read, as `config.nodes.tell_apart` has it
+    stats: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    #: where the file puts it, if it says so, whatever else is wrong with it
+    state_directory: str | None = None
     #: of a plan: what its reload would mean, as `config.effects` says it
     effects: dict[str, Any] | None = None
 
@@ -100,6 +105,8 @@ class Reading:
                 hash=said.get("hash") or "",
                 problems=problems,
                 files=_strings(said.get("files")),
+                stats=said.get("stats") or {},
+                state_directory=said.get("state_directory"),
                 effects=said.get("effects"),
             )
         except (ValueError, KeyError, TypeError):
@@ -125,9 +132,9 @@ def _dev(development: bool) -> tuple[str, ...]:
     return ("--dev",) if development else ()
 
 
-def watched(source: Path, files: Sequence[str]) -> tuple[str, ...]:
-    """What a change of means another reading: the file itself and all that it included."""
-    return tuple(dict.fromkeys([str(source), *files]))
+def watched(source: Path, files: Sequence[str] = ()) -> tuple[str, ...]:
+    """Patterns of what a change of means another reading: the file itself and all that it included."""
+    return tuple(dict.fromkeys([glob.escape(str(source)), *files]))
 
 
 def _crashed(reason: str) -> Problem:

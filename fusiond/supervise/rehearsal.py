@@ -74,7 +74,10 @@ class Rehearsals:
         self._deadline = self._clock() + DEADLINE
         accepted = self._fleet.accepted
         arguments = for_plan(accepted.path, development=self._fleet.development)
-        self._reading = Reading(Path(accepted.source), self._foreign, arguments)
+        try:
+            self._reading = Reading(Path(accepted.source), self._foreign, arguments)
+        except OSError as error:  # no descriptor, no process, no room: the daemon outlives it
+            self._finish(reason=f"the file could not be validated: {error}")
 
     def _look(self, reading: Reading) -> None:
         result = reading.poll()

@@ -14,16 +14,17 @@ import math
 import time
 from collections import Counter
 from itertools import takewhile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fusiond.errors import FusionError
 from fusiond.supervise.outcome import Outcome, Refused, Request, Result, Ticket
+from fusiond.supervise.reading import watched
 from fusiond.supervise.transaction import Steps, Transaction
 from fusiond.supervise.watch import WATCHER, Print, fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from fusiond.supervise.fleet import Fleet
     from fusiond.supervise.notify import Notify
@@ -61,7 +62,7 @@ class Reloads:
         self._transaction: Transaction | None = None
         self._steps: Steps | None = None
         self._began = self._due = 0.0
-        self.files: tuple[str, ...] = (fleet.accepted.source,)
+        self.files = watched(Path(fleet.accepted.source))
         self.file_hash = fleet.accepted.hash
         self._seen: Print = ()
         self.last: Outcome | None = None

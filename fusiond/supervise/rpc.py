@@ -84,6 +84,7 @@ class FusionFace:
         @param string code      groups to replace for their code has changed, a space between; *: each; empty: none
         @return string outcome  JSON: result, generation, changes, problems, reason, …
         """
+        self._refuse_at_the_end()
         return self._outcome_of(self._reloads.ask(_text(who), frozenset(_text(code).split())))
 
     def rollback(self, generation: str = "", who: str = "fusiond rollback") -> Callable[[], Any]:
@@ -95,6 +96,7 @@ class FusionFace:
         """
         if _text(generation) and not (generation.isascii() and generation.isdecimal() and len(generation) < 10):
             raise RPCError(Faults.INCORRECT_PARAMETERS, f"{generation!r} is not a generation's number")
+        self._refuse_at_the_end()
         return self._outcome_of(self._reloads.ask_back(_text(who), int(generation or 0)))
 
     def plan(self) -> Callable[[], Any]:
@@ -102,6 +104,7 @@ class FusionFace:
 
         @return string plan     JSON: generation, hash, source, problems, effects, reason
         """
+        self._refuse_at_the_end()
         answer = self._rehearsals.ask()
         return self._deferred(lambda: answer.content)
 
@@ -135,6 +138,11 @@ class FusionFace:
                 "programs": [_describe(process, process.program.name in self._fleet.wanted) for process in self._fleet],
             }
         )
+
+    def _refuse_at_the_end(self) -> None:
+        """Running jobs may take an hour to their end, and nothing is taken in any more."""
+        if self._ending():
+            raise RPCError(Faults.SHUTDOWN_STATE, "it is ending")
 
     def _outcome_of(self, ticket: Ticket) -> Callable[[], Any]:
         return self._deferred(lambda: ticket.outcome.to_dict() if ticket.outcome else None)

@@ -34,9 +34,9 @@ from fusiond.supervise.daemon import Daemon
 from fusiond.supervise.notify import Notify
 from fusiond.supervise.options import Options
 from fusiond.supervise.programs import SCHEDULER, Places
-from fusiond.supervise.reading import Reading, for_reload, watched
+from fusiond.supervise.reading import Reading, Result, for_reload, watched
 from fusiond.supervise.server import find_server
-from fusiond.supervise.watch import Print, fingerprint
+from fusiond.supervise.watch import as_read, fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -45,8 +45,6 @@ if TYPE_CHECKING:
 
 #: exit statuses
 OK, REFUSED, EX_CONFIG = 0, 1, 78
-#: bytes: what the kernel takes for a unix socket's path, less supervisor's temporary suffix `.<pid>`
-LONGEST_SOCKET = 107 - 8
 log = logging.getLogger(__name__)
 
 
@@ -69,14 +67,13 @@ def run(config_path: Path, *, only: Sequence[str] = (), last_good: bool = False,
     _arm()
     notify = Notify()
     source = config_path.absolute()
-    try:
-        found, files, seen = _read(source, development=development)
-    except ConfigError as error:
-        if not last_good:
-            print(error, file=sys.stderr)
-            return EX_CONFIG
-        found, files, seen = None, (str(source),), fingerprint([str(source)])
-    state = paths.state_directory(found)
+    found, read = _read(source, development=development)
+    if read.problems and not (last_good and found is None):
+        print(read.text, file=sys.stderr)
+    if found is None and not last_good:
+        return EX_CONFIG
+    named = found.state_directory if found else read.state_directory
+    state = Path(named) if named else paths.state_directory()
     make_private(state)
     with locked(state):
         if last_good:
@@ -85,6 +82,8 @@ def run(config_path: Path, *, only: Sequence[str] = (), last_good: bool = False,
             accepted = _rolled_back(state, found, source) or _accept(state, found, source)
         daemon = _daemon(accepted, state, frozenset(only), notify, development=development)
         _record(state, accepted, "fusiond run --last-good" if last_good else "fusiond run")
+        files = watched(source, read.files)
+        seen = as_read(fingerprint(files), read.stats)
         daemon.reloads.remember(files, seen, snapshots.content_hash(found) if found else "")
         daemon.main()
     logs.stop()
@@ -99,9 +98,8 @@ def _arm() -> None:
         raise FusionError(str(error)) from None
 
 
-def _read(source: Path, *, development: bool) -> tuple[Config, tuple[str, ...], Print]:
-    """The file's configuration, what it is made of, and its print. Raises ConfigError with the problems."""
-    seen = fingerprint([str(source)])
+def _read(source: Path, *, development: bool) -> tuple[Config | None, Result]:
+    """The file's configuration, None where it cannot be used, and how it was read. Raises FusionError."""
     with tempfile.TemporaryDirectory(prefix="fusiond-") as directory:
         out = Path(directory) / "candidate.json"
         arguments = for_reload(out, 1, development=development)
@@ -110,12 +108,7 @@ def _read(source: Path, *, development: bool) -> tuple[Config, tuple[str, ...], 
                 result = reading.wait()
         except (OSError, subprocess.TimeoutExpired) as error:
             raise FusionError(f"{source} could not be validated: {error}") from error
-        if not result.usable:
-            raise ConfigError(result.text)
-        if result.problems:
-            print(result.text, file=sys.stderr)
-        files = watched(source, result.files)
-        return read_snapshot(out).config, files, seen if len(files) == 1 else fingerprint(files)
+        return read_snapshot(out).config if result.usable else None, result
 
 
 def _accept(state: Path, config: Config | None, source: Path) -> Snapshot:
@@ -185,7 +178,10 @@ def _daemon(accepted: Snapshot, state: Path, only: frozenset[str], notify: Notif
     make_private(runtime, open_to_others=group >= 0 or bool(config.broker.socket_group))
     make_private(paths.redis_socket(runtime).parent, open_to_others=bool(config.broker.socket_group))
     _clear(control)
-    logs.setup(config.logging, "fusiond")
+    try:
+        logs.setup(config.logging, "fusiond")
+    except OSError as error:
+        raise FusionError(f"{config.logging.file}: {error.strerror}; mend logging.file, or its permissions") from error
     server = find_server() if config.broker.url == "embedded" else ""
     _forget(state)
     if development:
@@ -262,9 +258,10 @@ def group_id(name: str | None, key: str) -> int:
 
 def _clear(control: Path) -> None:
     """Remove the socket of a daemon that was killed. Raises ControlError if one listens."""
-    if len(os.fsencode(control)) > LONGEST_SOCKET:
+    longest = paths.LONGEST_CONTROL
+    if len(os.fsencode(control)) > longest:
         raise FusionError(
-            f"{control} is longer than a socket's path may be ({LONGEST_SOCKET} bytes); set a shorter runtime_directory"
+            f"{control} is longer than a socket's path may be ({longest} bytes); set a shorter runtime_directory"
         )
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         try:

@@ -30,7 +30,7 @@ from fusiond.supervise.outcome import ALL, Refused, Request
 from fusiond.supervise.process import Process, describe_exit
 from fusiond.supervise.programs import part_of
 from fusiond.supervise.reading import Reading, Result, for_reload, watched
-from fusiond.supervise.watch import WATCHER, Print, fingerprint, newest
+from fusiond.supervise.watch import WATCHER, Print, as_read, fingerprint, newest
 
 if TYPE_CHECKING:
     from fusiond.supervise.fleet import Fleet
@@ -161,8 +161,8 @@ class Transaction:
         # Of a file that is refused, the includes count as well: the mistake may be in one that is new.
         files = watched(self._source, result.files if result.usable else (*self.files, *result.files))
         if files != self.files:
-            # What is new was read just now, and is watched from now on.
-            self.files, self.seen = files, fingerprint(files)
+            # What is new is watched from now on; what has changed since it was read is read again.
+            self.files, self.seen = files, as_read(fingerprint(files), result.stats)
         return result
 
     def _plan(self, snapshot: Snapshot, code: frozenset[str]) -> dict[str, int]:
@@ -181,14 +181,20 @@ class Transaction:
     def _try(self, snapshot: Snapshot, births: Mapping[str, int]) -> Steps:
         """Start what is new beside what runs, its claims held, and wait until all of it is ready. Raises Refused."""
         wanted = self._fleet.programs_of(snapshot, births)
-        trial = [self._fleet.try_out(p) for name, p in wanted.items() if name not in self._fleet.wanted]
+        anew = {name: program for name, program in wanted.items() if name not in self._fleet.wanted}
         deadline = self._clock() + TRIAL
+        while ending := [process for process in self._fleet if process.program.name in anew]:
+            # Of a trial before, refused under the same number.
+            _check_patience(ending, self._clock() > deadline)
+            yield deadline
+        trial = [self._fleet.try_out(program) for program in anew.values()]
         while waiting := [process for process in trial if not _may_serve(process)]:
             _check_patience(waiting, self._clock() > deadline)
             yield deadline
 
     def _commit(self, snapshot: Snapshot, births: dict[str, int]) -> None:
         current = paths.current_snapshot(self._state)
+        self._fleet.keep_stopped()
         promote(snapshot.path, current, paths.last_good_snapshot(self._state))
         self._fleet.accept(dataclasses.replace(snapshot, path=current), births)
         self._fleet.reconcile()

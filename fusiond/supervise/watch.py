@@ -21,15 +21,18 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fusiond.config.nodes import tell_apart
 from fusiond.supervise import polling
 from fusiond.supervise.inotify import Inotify
-from fusiond.supervise.polling import PATIENCE, Polling
+from fusiond.supervise.polling import Polling
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 #: seconds: an editor's save is some events within a millisecond, a deployment's many
 QUIET, LONGEST = 0.02, 0.1
+#: seconds until the files are looked at whatever happens
+AGAIN = 10.0
 #: symlinks on one way, as the kernel counts
 LINKS = 40
 #: who asks for a reload when a file was saved
@@ -45,15 +48,40 @@ def fingerprint(files: Iterable[str]) -> Print:
     return tuple(_mark(path) for path in _expand(files))
 
 
+def as_read(seen: Print, stats: Mapping[str, Sequence[int]]) -> Print:
+    """
+    A print that was taken after the files had been read: without what has changed, come or gone since.
+
+    Args:
+        seen: the print.
+        stats: path → `tell_apart` of the file as it was read.
+    """
+    return tuple(mark for mark in seen if mark[2:] == tuple(stats.get(str(mark[0]), ())))
+
+
 def directories(files: Iterable[str]) -> frozenset[str]:
     """The directories to watch for the files and globs; only those that exist."""
     found: set[Path] = set()
-    for name in _expand(files, keep_globs=True):
+    files = tuple(files)
+    for pattern in filter(glob.has_magic, files):
+        found |= _searched(Path(pattern))
+    for name in _expand(files):
         path = Path(name)
         found |= {path.parent, Path(os.path.realpath(path)).parent}
         # Each may be swapped: file -> ..data/file, ..data -> ..2026_01; current/file, current -> releases/42
         found |= {link.parent for link in _links(path)}
-    return frozenset(str(directory) for directory in found if directory.is_dir())
+    # Not Path.is_dir(), which raises where a parent cannot be searched, or the name is too long.
+    return frozenset(str(directory) for directory in found if os.path.isdir(directory))  # noqa: PTH112
+
+
+def _searched(pattern: Path) -> set[Path]:
+    """The directories in which something may come that matches."""
+    found: set[Path] = set()
+    for parent in pattern.parents:
+        if not glob.has_magic(str(parent)):
+            return {*found, parent}
+        found |= set(map(Path, glob.glob(str(parent))))  # noqa: PTH207 - the pattern is absolute
+    return found
 
 
 def _links(path: Path) -> set[Path]:
@@ -63,7 +91,7 @@ def _links(path: Path) -> set[Path]:
     while ahead and len(found) < LINKS:
         here = ahead.pop()
         for step in (here, *here.parents):
-            if step not in found and step.is_symlink():
+            if step not in found and os.path.islink(step):  # noqa: PTH114 - as above
                 found.add(step)
                 with contextlib.suppress(OSError):  # swapped just now
                     ahead.append(Path(os.path.normpath(step.parent / step.readlink())))
@@ -120,8 +148,8 @@ class Watcher:
             places = self._places(self._files)
             # Before the caller looks at the files: whatever happens from here on is an event.
             self._inotify.watch(places)
-            if _missing(self._files):
-                self._over = now + PATIENCE
+        # What no watch tells of: a directory further up that was moved away, one that is to come again.
+        self._over = now + AGAIN
         return True
 
     def due(self, now: float) -> float:
@@ -178,20 +206,12 @@ class Watcher:
         log.exception("watching failed")  # noqa: LOG004 - called in an except block
 
 
-def _expand(files: Iterable[str], *, keep_globs: bool = False) -> Iterator[str]:
+def _expand(files: Iterable[str]) -> Iterator[str]:
     for path in files:
-        if not glob.has_magic(path):
+        if glob.has_magic(path):
+            yield from sorted(glob.glob(path))  # noqa: PTH207 - the pattern is absolute
+        else:
             yield path
-            continue
-        if keep_globs:
-            yield path
-        yield from sorted(glob.glob(path))  # noqa: PTH207 - the pattern is absolute
-
-
-def _missing(files: Iterable[str]) -> bool:
-    """Whether a directory is gone that would tell of a file's return."""
-    parents = {str(Path(path).parent) for path in files}
-    return not all(glob.has_magic(parent) or Path(parent).is_dir() for parent in parents)
 
 
 def _mark(path: str) -> tuple[object, ...]:
@@ -199,7 +219,7 @@ def _mark(path: str) -> tuple[object, ...]:
         seen = Path(path).stat()
     except OSError as error:
         return (path, error.errno)
-    return (path, os.path.realpath(path), seen.st_dev, seen.st_ino, seen.st_mtime_ns, seen.st_size)
+    return (path, os.path.realpath(path), *tell_apart(seen))
 
 
 def newest(files: Iterable[str]) -> float:

@@ -11,6 +11,7 @@ Knows the group and the file system. Loads no task code.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fnmatch
 import json
 import marshal
@@ -154,7 +155,7 @@ def environment(group: WorkerGroup, own: Mapping[str, str]) -> dict[str, str]:
         own: the daemon's environment.
 
     Raises:
-        OSError: an environment file cannot be read.
+        OSError: an environment file cannot be read, or is not UTF-8.
     """
     name, home = _account(group, own)
     result = {"PATH": own.get("PATH", os.defpath), "HOME": home, "USER": name, "LOGNAME": name}
@@ -162,8 +163,15 @@ def environment(group: WorkerGroup, own: Mapping[str, str]) -> dict[str, str]:
     passed = (name for pattern in group.pass_environment for name in fnmatch.filter(own, pattern))
     result |= {name: own[name] for name in passed}
     for path in group.environment_file:
-        result |= read_environment(Path(path).read_text())
+        result |= read_environment(_text(path))
     return result | dict(group.environment)
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise OSError(errno.EILSEQ, "it is not UTF-8", path) from None
 
 
 def _account(group: WorkerGroup, own: Mapping[str, str]) -> tuple[str, str]:

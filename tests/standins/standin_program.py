@@ -5,7 +5,7 @@ What it does is said by its group's `environment`, so that a test steers it thro
 
     ACT       ready (default), fail, crash, never, deaf (ready, acknowledges nothing),
               stubborn (ignores SIGTERM), stuck (never, and stubborn),
-              orphan (leaves a grandchild)
+              orphan (leaves a grandchild), late (ready once `go-<group>` appears beside the snapshot)
     BUSY      slots that it says are busy while it drains; it ends when `done-<group>` appears beside the snapshot
 """
 
@@ -66,6 +66,8 @@ async def main() -> int:  # noqa: C901 - a script
         subprocess.run(["sh", "-c", "sleep 0.2 &"], check=True)  # noqa: ASYNC221 - at once over
     if act == "crash":
         return 3
+    while act == "late" and not (state / f"go-{options.group}").exists():  # noqa: ASYNC110 - of another process
+        await asyncio.sleep(0.02)
     if act not in ("never", "stuck"):
         link.say(**{"is": "ready"})
     while not ended.is_set():

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from fusiond.config.checks.walk import setting_of
 from fusiond.config.quota import memory_limit
 from fusiond.config.units import written_size
+from fusiond.paths import LONGEST_CONTROL, control_socket
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,8 +21,6 @@ if TYPE_CHECKING:
 
 #: bytes of sun_path, its closing NUL aside
 _LONGEST_SOCKET: Final = 107
-#: the longest name that paths.py appends to the runtime directory
-_SOCKET: Final = "/redis/redis.sock"
 
 
 def check(root: Node, config: Config) -> Iterator[Problem]:
@@ -52,13 +52,14 @@ def check_memory(root: Node, config: Config) -> Iterator[Problem]:
 def _sockets(root: Node, config: Config) -> Iterator[Problem]:
     runtime, url = root.get("runtime_directory"), root.get("broker", "url")
     if runtime is not None and config.runtime_directory is not None:
-        yield from _socket(runtime.place, config.runtime_directory + _SOCKET)
+        # Redis' own is longer by less than the most that it may be longer.
+        yield from _socket(runtime.place, str(control_socket(Path(config.runtime_directory))), LONGEST_CONTROL)
     if url is not None and config.broker.url.startswith("unix:"):
         yield from _socket(url.place, urlsplit(config.broker.url).path)
 
 
-def _socket(place: Place, path: str) -> Iterator[Problem]:
+def _socket(place: Place, path: str, longest: int = _LONGEST_SOCKET) -> Iterator[Problem]:
     length = len(os.fsencode(path))
-    if length > _LONGEST_SOCKET:
-        message = f"the socket's path would be {length} bytes long, and Linux takes {_LONGEST_SOCKET}"
+    if length > longest:
+        message = f"the path of {os.path.basename(path)} would be {length} bytes long, and {longest} are the most"  # noqa: PTH119
         yield place.error("socket-path-too-long", message, "write a shorter directory, such as /run/fusiond")

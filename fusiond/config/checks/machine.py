@@ -114,12 +114,14 @@ class _Look:
         nodes = [node for path in paths if (node := self.root.get(*path)) is not None]
         for node in (node for path in secret if (node := self.root.get(*path)) is not None):
             yield from self._exposed(node)
-        for _, settings in group_settings(self.root):
-            files = settings.get("environment_file")
-            nodes += files.items() if files is not None else []
-        for node in nodes:
+        lists = [files for _, settings in group_settings(self.root) if (files := settings.get("environment_file"))]
+        environments = [node for files in lists for node in files.items()]
+        for node in (*nodes, *environments):
             if isinstance(node.value, str):
                 yield from self._file(node, node.place.source.directory / node.value)
+        for node in environments:
+            if isinstance(node.value, str):
+                yield from self._text(node, node.place.source.directory / node.value)
         yield from self._log()
 
     def _file(self, node: Node, path: Path) -> Iterator[Problem]:
@@ -132,6 +134,15 @@ class _Look:
                 self.severity, "unreadable-file", f"{path} cannot be read", f"chmod or chown {path}"
             )
 
+    def _text(self, node: Node, path: Path) -> Iterator[Problem]:
+        try:
+            path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            message = f"{path} cannot be read: it is not UTF-8"
+            yield node.place.problem(self.severity, "unreadable-file", message, "save it as UTF-8")
+        except (OSError, ValueError):
+            pass  # told before
+
     def _exposed(self, node: Node) -> Iterator[Problem]:
         if isinstance(node.value, str):
             path = node.place.source.directory / node.value
@@ -142,10 +153,13 @@ class _Look:
     def _log(self) -> Iterator[Problem]:
         node = self.root.get("logging", "file")
         if node is not None and isinstance(node.value, str):
-            parent = (node.place.source.directory / node.value).parent
-            if not _is_directory(parent):
-                message = f"the directory {parent} does not exist"
+            path = node.place.source.directory / node.value
+            if not _is_directory(path.parent):
+                message = f"the directory {path.parent} does not exist"
                 yield node.place.problem(self.severity, "missing-directory", message, "create it, or mend the path")
+            elif _is_directory(path):
+                message = f"{path} is a directory"
+                yield node.place.problem(self.severity, "missing-file", message, "name a file, in it or elsewhere")
 
 
 def _groups_of_root(root: Node, config: Config) -> Iterator[Problem]:
