@@ -90,6 +90,11 @@ def redis_socket(runtime: Path) -> Path:
     return runtime / "redis" / "redis.sock"
 
 
+def development(state: Path) -> Path:
+    """The state directory of `fusiond dev`: what it accepts, and its Redis, are no part of what `run` goes on from."""
+    return state / "dev"
+
+
 def redis_state(state: Path) -> Path:
     """Where the embedded server keeps its append-only file."""
     return state / "redis"

@@ -264,9 +264,11 @@ def test_a_tick_into_a_full_queue_is_skipped(tick, run, broker, redis):
     assert redis("HGET", "test:{q}:cron:e", "decision") == b"full"
 
 
-def test_first_seen_is_set_by_whoever_asks_first(run, broker, tick):
-    """And stays."""
-    first = run(broker.cron_state("q", "e")).first_seen_ms
+def test_first_seen_is_set_by_whoever_is_first_to_tick(run, broker, tick, redis):
+    """And stays; who only looks begins nothing, or ticks from before an entry was deployed would count as missed."""
+    assert run(broker.cron_state("q", "e")).first_seen_ms
+    assert redis("EXISTS", "test:{q}:cron:e") == 0
+    first = run(broker.cron_state("q", "e", ticks=True)).first_seen_ms
     tick(1000)
     later = run(broker.cron_state("q", "e"))
     assert later.first_seen_ms == first <= later.now_ms

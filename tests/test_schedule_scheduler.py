@@ -499,7 +499,7 @@ def test_by_hand_it_needs_no_supervisor(bench):
 def test_idle_costs_nothing(bench):
     """With nothing due it sleeps: one timer, no polling, so that three seconds hardly wake it at all."""
     program = bench.start(each(3600.0), CronEntry("daily", "t", schedule="@daily", timezone="Europe/Berlin"))
-    until(lambda: bench.state("daily").first_seen_ms)
+    until(lambda: bench.run(plain(as_is, "HGET", bench.broker.keys.of("default", "cron", "daily"), "first_seen")))
 
     def wakes() -> int:
         status = (Path("/proc") / str(program.process.pid) / "status").read_text()

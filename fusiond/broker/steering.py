@@ -98,9 +98,9 @@ class SteeringVerbs:
             words += new_job_words(job._replace(at_ms=due_ms))
         return scripted("tick", self.keys.root(queue), words, _word)
 
-    def cron_state(self, queue: str, entry: str) -> Call[CronState]:
-        """What is known of a cron entry; whoever asks first sets its `first_seen_ms`."""
-        return scripted("cron_state", self.keys.root(queue), (entry,), _cron_state)
+    def cron_state(self, queue: str, entry: str, *, ticks: bool = False) -> Call[CronState]:
+        """What is known of a cron entry; the first who is going to tick it sets its `first_seen_ms`."""
+        return scripted("cron_state", self.keys.root(queue), (entry, int(ticks)), _cron_state)
 
     def suspend_cron(self, queue: str, entry: str, *, on: bool) -> Call[None]:
         """Have the entry's ticks pass without a job, or with one again."""

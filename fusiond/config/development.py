@@ -1,8 +1,9 @@
-"""What `fusiond dev` makes of a file: the same tasks and groups, small, by themselves, on any machine. Pure."""
+"""What `fusiond dev` makes of a file: the same tasks and groups, small, by themselves, on any machine."""
 
 from __future__ import annotations
 
 import dataclasses
+import pwd
 
 from fusiond.config.model import Broker, Config, Logging, WorkerGroup
 
@@ -17,7 +18,7 @@ def development(config: Config, *, root: bool) -> Config:
 
     Args:
         config: what the file says.
-        root: whether the daemon may become other users; else each group runs as its own.
+        root: whether the daemon may become other users; else, or where there is no such user, a group runs as its own.
     """
     return dataclasses.replace(
         config,
@@ -27,10 +28,17 @@ def development(config: Config, *, root: bool) -> Config:
     )
 
 
+def _is_user(name: str | None) -> bool:
+    try:
+        return name is not None and bool(pwd.getpwnam(name))
+    except KeyError:
+        return False
+
+
 def _small(group: WorkerGroup, *, root: bool) -> WorkerGroup:
     return dataclasses.replace(
         group,
         processes=min(group.processes, 1),
-        user=group.user if root else None,
+        user=group.user if root and _is_user(group.user) else None,
         environment={**_NO_BYTECODE, **group.environment},
     )

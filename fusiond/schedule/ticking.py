@@ -120,7 +120,8 @@ class Ticker:
         if not due:
             return
         asked = _monotonic_ms()
-        states = await self._run([self._broker.cron_state(each.task.queue, each.entry.name) for each in due])
+        asks = [self._broker.cron_state(each.task.queue, each.entry.name, ticks=True) for each in due]
+        states = await self._run(asks)
         answered = _monotonic_ms()
         questions: list[_Question] = []
         for watched, state in zip(due, states, strict=True):

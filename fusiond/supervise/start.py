@@ -74,6 +74,8 @@ def run(config_path: Path, *, only: Sequence[str] = (), last_good: bool = False,
         return EX_CONFIG
     named = found.state_directory if found else read.state_directory
     state = Path(named) if named else paths.state_directory()
+    if development:
+        state = paths.development(state)
     make_private(state)
     with locked(state):
         if last_good:

@@ -57,10 +57,10 @@ def run(runner: Runner, tasks: task.Tasks, job: tuple[int, int, bytes, bytes, by
     if row is None:
         unknown = payload.error_json("TASK_NOT_FOUND", None, f"no task {name!r} in this child's table")
         return wire.FAILED, False, unknown
+    soft = row.soft
     try:
         try:
             args, kwargs, options = payload.arguments(raw)
-            soft = row.soft
             if header or row.pass_job:
                 soft = _heed(wire.JobMessage._make(job), row, options, kwargs)
             runner.begin(id_, soft)
@@ -80,7 +80,7 @@ def run(runner: Runner, tasks: task.Tasks, job: tuple[int, int, bytes, bytes, by
             runner.end()
         return wire.FINISHED, False, payload.result_json(result)
     except BaseException as error:  # noqa: BLE001 - whatever task code raises is an outcome
-        return _failure(error, row)
+        return _failure(error, row, soft)
 
 
 def _heed(job: wire.JobMessage, row: task.TaskRow, options: dict[str, Any], kwargs: dict[str, Any]) -> float:
@@ -103,12 +103,12 @@ def _job_dict(job: wire.JobMessage, options: dict[str, Any], soft: float) -> dic
     }
 
 
-def _failure(error: BaseException, row: task.TaskRow) -> tuple[int, bool, bytes]:
+def _failure(error: BaseException, row: task.TaskRow, soft: float) -> tuple[int, bool, bytes]:
     if isinstance(error, (payload.TaskFailed, task.TaskError)):
         return wire.FAILED, False, payload.error_json(error.code, None, str(error))
     if isinstance(error, SoftTimeout):
         retry = task.may_retry(error, row.retry_on, row.give_up_on, also="TimeoutError")
-        why = f"ran longer than its soft timeout, {row.soft:g} s"
+        why = f"ran longer than its soft timeout, {soft:g} s"
         return wire.FAILED, retry, payload.error_json("TIMEOUT", error, why)
     return wire.FAILED, task.may_retry(error, row.retry_on, row.give_up_on), payload.error_json("EXCEPTION", error)
 

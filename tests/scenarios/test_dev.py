@@ -80,6 +80,12 @@ def test_no_job_is_lost_while_code_is_saved(daemon):
     daemon.assert_each_ran_once()
 
 
+def test_nothing_of_it_is_gone_on_from(daemon):
+    """Neither its history nor its Redis is that of the daemon that serves."""
+    assert daemon.status()["snapshot"] == str(daemon.state / "dev" / "current.json")
+    assert {entry.name for entry in daemon.state.iterdir()} == {"dev"}
+
+
 def test_the_file_is_made_small(daemon):
     """One child each, a broker of its own, logs for people; a saved file is taken in, and stays small."""
     (snapshot,) = [daemon.status()["snapshot"]]
@@ -91,3 +97,10 @@ def test_the_file_is_made_small(daemon):
     until(lambda: daemon.status()["generation"] == 2, daemon.text)
     config = json.loads(Path(snapshot).read_text())["config"]["workers"]["shop"]
     assert (config["processes"], config["max_jobs"]) == (1, 7)
+
+
+def test_a_user_that_only_another_machine_has_is_none(daemon):
+    """Its group runs all the same."""
+    daemon.file.write_text(daemon.file.read_text().replace("processes: 4", "processes: 4, max_jobs: 9, user: of-production"))
+    until(lambda: daemon.status()["generation"] == 2, daemon.text)
+    assert price(daemon) == 1
