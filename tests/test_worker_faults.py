@@ -13,6 +13,7 @@ from worker_program import Place, children_of
 
 from fusiond.broker.call import as_is, plain
 from fusiond.config.model import RetryPolicy, Timeout
+from fusiond.worker.slots import Attempt, Doom, Slot
 
 
 @pytest.fixture
@@ -189,6 +190,48 @@ def test_stopped_dispatcher_does_not_start_a_job_late(place):
     place.result(place.enqueue("echo"))
     assert len(place.lines(path)) == 1
     assert (place.job(id_).attempts, place.job(id_).rescues) == (2, 1)
+
+
+@pytest.mark.parametrize("doom", [Doom.CANCELED, Doom.TIMEOUT, Doom.LOST, Doom.SHUTDOWN])
+def test_a_death_is_held_against_the_job_that_it_was_meant_for(doom):
+    """One that its child has begun since is not to blame, and one that waits must not begin any more."""
+    slot = Slot.make(1, lambda *_: None)
+    slot.connect().close()
+    for serial in (1, 2, 3):
+        slot.outstanding[serial] = Attempt("q", b"%d" % serial, "t", b"work", b"", b"", 1, 0, 0, 1 << 62, 0)
+        slot.page.allow(serial, 1 << 62)
+    slot._serial = 3
+    assert slot.page.begin(1, 1)
+    assert slot.blamed == 1
+    begun, _ = slot.running()
+    assert slot.page.begin(2, 2)  # between the look at the first and the kill
+    slot.condemn(doom, begun)
+    assert not slot.page.begin(3, 3)
+    assert (slot.begun(), slot.blamed) == (3, 1)
+    slot.hang_up(None)
+    slot.close()
+
+
+def test_cancel_of_a_job_that_ends_before_the_kill(place):
+    """Where the kill takes its time the child goes on to the next job; that one is not canceled, and runs once."""
+    firsts = [f"first{n}" for n in range(4)]
+    program = place.start(tasks={name: {"run": "jobs.work"} for name in firsts})
+    for first in firsts:
+        path, other = place.path(), place.path()
+        for task in [first, "work"] * 3:
+            place.result(place.enqueue(task, place.path()))
+        canceled, innocent = place.enqueue_many([(first, path, 0.04), ("work", other, 0.2)])
+        place.until_lines(path)
+        server = program.fork_server()
+        os.kill(server, signal.SIGSTOP)
+        try:
+            place.cancel(canceled)
+            until(lambda: place.lines(other) or place.status(canceled).ended, program.text)  # noqa: B023
+        finally:
+            os.kill(server, signal.SIGCONT)
+        record = place.until(innocent)
+        assert (record.status, record.attempts, record.crashes) == ("finished", 1, 0)
+        assert len(place.lines(other)) == 1
 
 
 # -- hostile jobs -----------------------------------------------------------------------------------------------------

@@ -257,7 +257,7 @@ class Pool:
             if slot.closed or slot.broken or slot.silent:
                 break
         slot.output.drain()
-        begun, doom = slot.begun(), slot.doom
+        begun, blamed, doom = slot.begun(), slot.blamed, slot.doom
         back = []
         slot.stillborn = 0 if status == 0 or doom or begun in slot.outstanding else slot.stillborn + 1
         for serial in list(slot.outstanding):
@@ -265,7 +265,7 @@ class Pool:
             assert attempt  # noqa: S101 - it was in the list
             if serial > begun:
                 back.append(attempt)
-            elif serial == begun:
+            elif serial == blamed:
                 self._host.on_killed(attempt, doom, status)
             else:
                 self._host.on_unheard(attempt)
@@ -281,17 +281,17 @@ class Pool:
         self._epoll.remove(slot)
         slot.hang_up(self._loop)
 
-    def kill(self, slot: Slot, doom: Doom) -> None:
-        """Kill the slot's child and its process group; what it held is judged once it is dead."""
+    def kill(self, slot: Slot, doom: Doom, serial: int) -> None:
+        """Kill the slot's child and its process group, for this job; what it held is judged once it is dead."""
         if slot.doom is None and self._server:
-            slot.doom, slot.state = doom, State.DYING
+            slot.condemn(doom, serial)
             self._server.kill(slot.number)
 
     def kill_all(self) -> None:
         """Kill each child that runs a job."""
         for slot in self.slots.values():
             if slot.outstanding:
-                self.kill(slot, Doom.SHUTDOWN)
+                self.kill(slot, Doom.SHUTDOWN, slot.begun())
 
     def close(self) -> None:
         """End the fork server and all that is under it."""
@@ -338,7 +338,7 @@ class Pool:
     def _kill_hostile(self, slot: Slot) -> None:
         if slot.doom is None:
             log.error("group '%s': a child is killed: %s", self.group.name, slot.broken)
-            self.kill(slot, Doom.HOSTILE)
+            self.kill(slot, Doom.HOSTILE, slot.begun())
 
     def _end(self, slot: Slot, outcome: wire.OutcomeMessage) -> Attempt | None:
         """Pass an outcome on; returns the attempt if it was not begun."""

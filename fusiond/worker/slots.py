@@ -101,6 +101,8 @@ class Slot:
     page_fd: int
     state: State = State.EMPTY
     doom: Doom | None = None
+    #: serial of the job for which its child is killed
+    doomed: int = 0
     #: serial → attempt, in the order handed
     outstanding: dict[int, Attempt] = field(default_factory=dict)
     #: seconds of expected work outstanding
@@ -324,6 +326,17 @@ class Slot:
         if self.begun() not in self.outstanding:
             return 0.0
         return (now_ns - min(self.page.begun_at, self._seen)) / 1e9
+
+    def condemn(self, doom: Doom, serial: int) -> None:
+        """Its child is being killed, for this job. It may end that one before it dies, and must begin no other."""
+        self.doom, self.doomed, self.state = doom, serial, State.DYING
+        for waiting in self.waiting():
+            self.page.allow(waiting, 0)
+
+    @property
+    def blamed(self) -> int:
+        """Serial of the job that its child's death is held against: the one it was killed for, else the last begun."""
+        return self.doomed if self.doom else self.begun()
 
     def waiting(self) -> list[int]:
         """Serials handed out and not begun."""

@@ -35,7 +35,7 @@ class Watch:
     def __init__(
         self,
         slots: Mapping[int, Slot],
-        kill: Callable[[Slot, Doom], None],
+        kill: Callable[[Slot, Doom, int], None],
         kill_hostile: Callable[[Slot], None],
         on_back: Callable[[list[Attempt]], None],
     ) -> None:
@@ -76,9 +76,10 @@ class Watch:
         running = slot.running()
         ran = slot.ran(now)
         if running:
-            doom = running[1].doom(now, ran)
+            serial, attempt = running
+            doom = attempt.doom(now, ran)
             if doom:
-                self._kill(slot, doom)
+                self._kill(slot, doom, serial)
                 return
         elif slot.outstanding and slot.handed <= now:
             slot.broken = "it has not begun what it was handed"
