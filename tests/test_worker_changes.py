@@ -1,8 +1,10 @@
 """A group's program against a real Redis: stops, drains, changes in place, batches that get stuck."""
 
 import dataclasses
+import os
 import signal
 import time
+from pathlib import Path
 
 import pytest
 from running import alive, until
@@ -208,6 +210,24 @@ def test_share_of_a_child_changes_in_place(place):
     assert len({place.result(place.enqueue("pid")) for _ in range(3)}) == 3
     program.apply(isolation="process")
     until(lambda: len({place.result(place.enqueue("pid")) for _ in range(4)}) == 1)
+
+
+@BOTH
+def test_change_while_a_fork_server_loads(place, isolation):
+    """What is applied while a new fork server imports holds for its children: a new task, other timeouts."""
+    code, gate = place.app / "jobs.py", place.path("gate")
+    code.write_text(f"{code.read_text()}\n_wait_for_the_gate({gate!r})\n")
+    Path(gate).touch()
+    program = place.start(link=True, isolation=isolation)
+    Path(gate).unlink()
+    old = program.fork_server()
+    os.kill(old, signal.SIGKILL)
+    until(lambda: program.fork_server() != old and place.lines(f"{gate}.waits"))
+    tasks = {"of_this_file": {"run": "jobs.echo"}, "clean_up": {"timeout": Timeout(0.2, 20)}}
+    program.apply(isolation=isolation, tasks=tasks)
+    Path(gate).touch()
+    assert place.result(place.enqueue("of_this_file", 1))
+    assert place.error(place.enqueue("clean_up", place.path()))["code"] == "TIMEOUT"
 
 
 def test_task_that_goes_while_its_jobs_wait_in_a_child(place):

@@ -76,7 +76,8 @@ class Pool:
         self._config, self.group = config, group
         self.handout.set_config(config, group)
         content = json.dumps(table(config, group)).encode()
-        if self.handout.set_table(content) and self._server and self._server_ready:
+        if self.handout.set_table(content) and self._server:
+            # To one that still loads as well: it was launched with an older one, and reads this before it forks.
             self._server.set_table(content)
         self._resize()
 

@@ -22,6 +22,13 @@ def note(path, *words):
     os.close(fd)
 
 
+def _wait_for_the_gate(path):
+    """Until the file is there; for a module that takes its time to load."""
+    while not os.path.exists(path):
+        note(f"{path}.waits", os.getpid())
+        time.sleep(0.02)
+
+
 class Upset(ConnectionError):
     """Two steps below OSError."""
 
