@@ -338,6 +338,26 @@ def test_job_that_uses_the_alarm_costs_no_other_its_timeout(place):
     assert place.lines(path) == []
 
 
+@pytest.mark.parametrize("before", [0, 3])
+def test_job_that_borrows_the_alarm_costs_no_other_its_timeout(place, before):
+    """One that puts the handler back and stops the timer: the very next job is interrupted in time, whatever it did."""
+    timeouts = {"clean_up": {"timeout": Timeout(1, 4)}, "borrow_alarm": {"timeout": Timeout(0.5, 4)}}
+    place.start(tasks=timeouts, policies={"none": RetryPolicy(1, max_crashes=0)})
+    for _ in range(before):
+        place.result(place.enqueue("borrow_alarm", False))
+    ids = place.enqueue_many([("borrow_alarm", True), ("clean_up", place.path())])
+    assert place.error(ids[1])["type"] == "SoftTimeout"
+
+
+def test_job_that_borrows_the_alarm_amid_quick_ones(place):
+    """The same for its neighbour in the batch, of a task that was quick so far."""
+    place.start(tasks={"work": {"timeout": Timeout(1, 4)}}, policies={"none": RetryPolicy(1, max_crashes=0)})
+    for task, *args in [("echo",), ("borrow_alarm",), ("work", place.path())] * 3:
+        place.result(place.enqueue(task, *args))
+    ids = place.enqueue_many([("echo",)] * 3 + [("borrow_alarm",), ("work", place.path(), 10)])
+    assert place.error(ids[-1])["type"] == "SoftTimeout"
+
+
 @BOTH
 @pytest.mark.parametrize("task", ["defy", "change_group"])
 def test_hard_timeout(place, isolation, task):

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 #: s; an outcome does not wait longer than this in the child
 REPORT_WITHIN = 0.005
+#: s; an alarm that will ring this near to when we have set it for is ours
+_NEAR = 0.001
 
 
 class Child:
@@ -46,6 +48,7 @@ class Child:
         self._deadline: float | None = None
         self._alarm_at: float | None = None
         self._done = 0
+        #: tasks whose last job was short and left alone what belongs to the next one as well
         self._quick: set[bytes] = set()
 
     def close(self) -> None:
@@ -73,6 +76,7 @@ class Child:
     def _batch(self, body: bytes) -> bool:
         """Run a batch; False: this child is to be replaced. What it has not begun the dispatcher takes back."""
         goes_on = True
+        self._look()
         for job in wire.read_jobs(body):
             self._run(job)
             self._done += 1
@@ -86,8 +90,10 @@ class Child:
 
     def _run(self, job: wire.JobMessage) -> None:
         """Begin a job, run it, keep its outcome."""
-        if self._outcomes and job.task not in self._quick:
+        known = job.task in self._quick
+        if self._outcomes and not known:
             self._report()
+            self._look()
         began = time.monotonic()
         if not self._page.begin(job.serial, time.monotonic_ns()):
             self._keep(wire.OutcomeMessage(job.serial, wire.RETURNED, False, 0.0, b""))
@@ -96,8 +102,34 @@ class Child:
         os.write(self.out, b"\0%x\n" % job.serial)
         kind, retry, payload = run.run(self, self._tasks, job)
         duration = time.monotonic() - began
-        (self._quick.add if duration < REPORT_WITHIN / 5 else self._quick.discard)(job.task)
+        quick = duration < REPORT_WITHIN / 5
+        if not (known and quick):
+            self._learn(job.task, quick)
         self._keep(wire.OutcomeMessage(job.serial, kind, retry, duration, payload))
+
+    def _learn(self, task: bytes, quick: bool) -> None:
+        (self._quick.add if self._restore() and quick else self._quick.discard)(task)
+
+    def _look(self) -> None:
+        """Look whether one of the quick jobs has touched what it never did; which one, their next runs show."""
+        if not self._restore():
+            self._quick.clear()
+
+    def _restore(self) -> bool:
+        """
+        Take back the alarm; False: a job had set or stopped it.
+
+        Many put our handler back and leave no timer, so that nothing would ring for the next ones. To find out costs a
+        system call: it is made for each batch, and beside jobs that are not known to be quick, not for each quick one.
+        """
+        expected, now = self._alarm_at, time.monotonic()
+        if expected is None:
+            return True
+        left = signal.getitimer(signal.ITIMER_REAL)[0]
+        if left and abs(now + left - expected) < _NEAR:
+            return True
+        self._alarm_at = None
+        return False
 
     # -- around the function: the soft timeout and the 5 ms, on one alarm -------------------------------------------
 
@@ -125,7 +157,8 @@ class Child:
             self._alarm_at = None
 
     def _ring_by(self, at: float, now: float) -> None:
-        if self._alarm_at is None or at < self._alarm_at:
+        # One that should have rung by now never will.
+        if self._alarm_at is None or at < self._alarm_at or self._alarm_at <= now:
             self._alarm_at = at
             signal.setitimer(signal.ITIMER_REAL, max(at - now, 1e-6))
 
