@@ -468,6 +468,18 @@ def test_lines_carry_the_jobs_id(place, isolation):
         until(lambda: set(program.printed(id_)) == wanted, lambda: program.printed(id_))  # noqa: B023
 
 
+@BOTH
+@pytest.mark.parametrize("before", [0, 3])
+def test_job_that_makes_its_output_non_blocking_costs_no_other_its_lines(place, isolation, before):
+    """The flag is the slot's pipe's and outlives job and child: the next ones print more than it holds all the same."""
+    program = place.start(isolation=isolation)
+    for unblock in [False] * before + [True] * 4:
+        place.result(place.enqueue("unblock_output", unblock))
+    for id_ in [place.enqueue("shout", 200) for _ in range(4)]:
+        assert place.result(id_) == 200
+        until(lambda: len(program.printed(id_)) == 200, lambda: len(program.printed(id_)))  # noqa: B023
+
+
 def test_job_that_prints_a_mark_keeps_its_lines(place):
     """A line with a NUL in it is only a line; those that follow still carry the job's id."""
     program = place.start()

@@ -2,11 +2,14 @@
 
 import os
 import select
+import threading
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from running import until
 
+from fusiond.worker.child import Child
 from fusiond.worker.output import MAX_LINE, Output
 
 
@@ -108,3 +111,17 @@ def test_a_full_pipe_is_bounded(output):
     assert 0 < total <= 1 << 16
     output.drain()
     assert len(output.told) == total / 2
+
+
+def test_a_mark_waits_for_room(output):
+    """Also in a full pipe that a neighbour in the batch has made non-blocking."""
+    os.set_blocking(output.writer, False)
+    while select.select([], [output.writer], [], 0)[1]:
+        os.write(output.writer, b"y\n" * 512)
+    marking = threading.Thread(target=Child(output.writer, None, None)._mark, args=[7])
+    marking.start()
+    until(lambda: os.get_blocking(output.writer) or not marking.is_alive())
+    output.drain()
+    marking.join()
+    output.drain()
+    assert output.told[-1] == 7

@@ -98,14 +98,22 @@ class Child:
         if not self._page.begin(job.serial, time.monotonic_ns()):
             self._keep(wire.OutcomeMessage(job.serial, wire.RETURNED, False, 0.0, b""))
             return
-        # The mark by which the dispatcher knows whose lines follow, whoever writes them.
-        os.write(self.out, b"\0%x\n" % job.serial)
+        self._mark(job.serial)
         kind, retry, payload = run.run(self, self._tasks, job)
         duration = time.monotonic() - began
         quick = duration < REPORT_WITHIN / 5
         if not (known and quick):
             self._learn(job.task, quick)
         self._keep(wire.OutcomeMessage(job.serial, kind, retry, duration, payload))
+
+    def _mark(self, serial: int) -> None:
+        """The mark by which the dispatcher knows whose lines follow, whoever writes them."""
+        mark = b"\0%x\n" % serial
+        try:
+            os.write(self.out, mark)
+        except BlockingIOError:  # a neighbour has changed the pipe, and filled it
+            os.set_blocking(self.out, True)
+            os.write(self.out, mark)
 
     def _learn(self, task: bytes, quick: bool) -> None:
         (self._quick.add if self._restore() and quick else self._quick.discard)(task)
@@ -117,11 +125,23 @@ class Child:
 
     def _restore(self) -> bool:
         """
-        Take back the alarm; False: a job had set or stopped it.
+        Take back what a job may have changed for the next ones; False: it had.
 
-        Many put our handler back and leave no timer, so that nothing would ring for the next ones. To find out costs a
-        system call: it is made for each batch, and beside jobs that are not known to be quick, not for each quick one.
+        To find out costs two system calls: for each batch, and beside jobs that are not known to be quick, but not for
+        each quick one.
         """
+        alarm, output = self._restore_alarm(), self._restore_output()
+        return alarm and output
+
+    def _restore_output(self) -> bool:
+        """Programs that make their output non-blocking change the pipe itself, for whoever prints next."""
+        if os.get_blocking(self.out):
+            return True
+        os.set_blocking(self.out, True)
+        return False
+
+    def _restore_alarm(self) -> bool:
+        """Many put our handler back and leave no timer: nothing would ring."""
         expected, now = self._alarm_at, time.monotonic()
         if expected is None:
             return True

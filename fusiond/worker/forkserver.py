@@ -191,6 +191,8 @@ class ForkServer:
                     os.close(other)
             os.dup2(prepared.out, 1)
             os.dup2(prepared.out, 2)
+            # The slot's pipe outlives its children, and a job, or a program of it, may have made it non-blocking.
+            os.set_blocking(1, True)
             prepared.serve(sock)
             status = 0
         except OSError:

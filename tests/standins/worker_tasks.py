@@ -257,6 +257,19 @@ def speak(word):
     os.write(1, (word + " unended").encode())
 
 
+def shout(lines):
+    """More than a pipe holds."""
+    for n in range(lines):
+        print(n, "x" * 1000)
+    return lines
+
+
+def unblock_output(unblock=True):
+    """As programs in other languages do to what they print to."""
+    if unblock:
+        os.set_blocking(1, False)
+
+
 def say_nul(word):
     os.write(1, b"\0fe\n")
     print(word)
