@@ -1,5 +1,6 @@
 """A group's program against a real Redis: deaths, strays, hostile jobs, a Redis that goes away."""
 
+import asyncio
 import os
 import pwd
 import signal
@@ -14,6 +15,7 @@ from worker_program import Place, children_of
 from fusiond.broker.call import as_is, plain
 from fusiond.config.model import RetryPolicy, Timeout
 from fusiond.worker.slots import Attempt, Doom, Slot
+from fusiond.worker.watch import LINGER, Watch
 
 
 @pytest.fixture
@@ -167,6 +169,46 @@ def test_child_that_stands_still_is_replaced(place):
     assert place.result(id_) == "work"
     assert place.job(id_).attempts == 1
     assert not alive(child)
+
+
+def test_a_finished_job_is_not_run_again_for_an_outcome_that_is_on_its_way(place):
+    """Past its first lease, at the head of a batch whose rest was taken back: its child has a moment to tell."""
+    place.start()
+    path = place.path()
+    for task in ["tell_late", "work"] * 3:
+        place.result(place.enqueue(task, place.path()))
+    long, behind = place.enqueue_many([("tell_late", path, 14, 0.4), ("work", place.path())])
+    assert place.until(long, timeout=40).status == "finished"
+    assert len(place.lines(path)) == 1
+    assert place.result(behind) == "work"
+
+
+@pytest.fixture
+def passed():
+    """A slot whose child is past a job of which it has told nothing, and which has a lease no more."""
+    slot = Slot.make(1, lambda *_: None)
+    slot.connect().close()
+    slot.outstanding[1] = Attempt("q", b"1", "t", b"work", b"", b"", 1, 0, 0, 1 << 62, 0)
+    slot._serial, slot.handed = 2, 1
+    slot.page.begin(2, 1)
+    yield slot
+    slot.hang_up(None)
+    slot.close()
+
+
+def test_an_outcome_that_does_not_come_is_not_waited_for_without_end(passed):
+    """A job that writes another's mark and hangs cannot hide behind it."""
+
+    async def looks():
+        hostile = []
+        watch = Watch({1: passed}, None, hostile.append, None)
+        watch.look()
+        assert not hostile
+        passed.seen -= LINGER
+        watch.look()
+        assert hostile == [passed]
+
+    asyncio.run(looks())
 
 
 def test_stopped_dispatcher_does_not_start_a_job_late(place):

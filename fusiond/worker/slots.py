@@ -137,7 +137,7 @@ class Slot:
     _told: int = 0
     #: the last mark that was believed, and monotonic ns when it was first seen
     _begun: int = 0
-    _seen: int = 0
+    seen: int = 0
     _sock: _socket.socket | None = None
     _reader: wire.FrameReader = field(default_factory=wire.FrameReader)
     _unsent: bytearray = field(default_factory=bytearray)
@@ -318,14 +318,14 @@ class Slot:
             self.broken = "its mark on the page cannot be true"
             mark = max(self._begun, next(iter(self.outstanding), 0))
         if mark != self._begun:
-            self._begun, self._seen = mark, time.monotonic_ns()
+            self._begun, self.seen = mark, time.monotonic_ns()
         return mark
 
     def ran(self, now_ns: int) -> float:
         """Seconds that the running job has run, whatever it says itself; 0 where none runs."""
         if self.begun() not in self.outstanding:
             return 0.0
-        return (now_ns - min(self.page.begun_at, self._seen)) / 1e9
+        return (now_ns - min(self.page.begun_at, self.seen)) / 1e9
 
     def condemn(self, doom: Doom, serial: int) -> None:
         """Its child is being killed, for this job. It may end that one before it dies, and must begin no other."""

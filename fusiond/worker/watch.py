@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 #: s; how often running jobs are looked at, and how long a job may wait behind a running one
 WATCH, STUCK = 0.1, 0.05
-#: ns; for a child of one job to end after it
+#: ns; for a child of one job to end after it, and for another one to tell of a job that it is past
 LINGER = 1_000_000_000
 #: s; from taking a job back to the look at the child's mark (see wire.py)
 TAKE_BACK = 0.002
@@ -81,8 +81,8 @@ class Watch:
             if doom:
                 self._kill(slot, doom, serial)
                 return
-        elif slot.outstanding and slot.handed <= now:
-            slot.broken = "it has not begun what it was handed"
+        elif slot.handed <= now:
+            slot.broken = slot.broken or _what_it_owes(slot, now)
         if slot.broken:
             self._kill_hostile(slot)
             return
@@ -107,6 +107,14 @@ class Watch:
         back = [attempt for serial in serials if serial > begun and (attempt := slot.end(serial))]
         if back:
             self._on_back(back)
+
+
+def _what_it_owes(slot: Slot, now: int) -> str:
+    """What a child that runs nothing has not done in time; nothing, where it may be about to."""
+    if slot.begun() < next(iter(slot.outstanding)):
+        return "it has not begun what it was handed"
+    # It has passed over what was taken back behind a long job. The outcome of that one may wait for 5 ms, and counts.
+    return "it does not tell how its job has ended" if slot.seen + LINGER <= now else ""
 
 
 def _not_to_begin(slot: Slot, now: int, *, stuck: bool) -> Iterable[int]:

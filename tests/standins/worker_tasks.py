@@ -337,6 +337,24 @@ def speak_for(others):
     time.sleep(60)
 
 
+def tell_late(path, seconds=0.0, late=0.0):
+    """Its outcome waits in the child until that has looked at the next job of the batch, and for some time more."""
+    child, kept = _child(), []
+    keep = child._keep
+
+    def keep_late(outcome):
+        kept.append(outcome)
+        if len(kept) == 2:
+            child._keep = keep
+            time.sleep(late)
+        keep(outcome)
+
+    if late:
+        child._keep = keep_late
+    note(path, os.getpid())
+    time.sleep(seconds)
+
+
 def scribble(word, value, path=None, stay=0.0):
     """A number into the shared page; then it dies, or stays."""
     if path:
