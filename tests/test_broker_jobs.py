@@ -188,6 +188,25 @@ def test_an_expired_job_fails_and_does_not_begin(enqueue, claim, run, broker):
     assert (record.status, json.loads(record.error)["code"]) == ("failed", "EXPIRED")
 
 
+def test_a_job_that_was_given_back_expires(enqueue, claim, settle, redis, run, broker):
+    """Claimed, and released before it had begun: QUEUED -> FAILED, as if it had never been claimed."""
+    job_id = enqueue(expires_ms=HOUR)
+    token, _ = claim()
+    assert settle(job_id, token, "released") == 1
+    redis("HSET", f"test:{{q}}:job:{job_id}", "expires_at", 1)
+    assert ids(claim()[1]) == []
+    assert json.loads(run(broker.job("q", job_id)).error)["code"] == "EXPIRED"
+
+
+def test_a_job_that_had_begun_when_it_was_given_back_does_not_expire(enqueue, claim, settle, run, broker):
+    """At a shutdown, or where its child's last words were lost: it runs again, for it may have done its work."""
+    job_id = enqueue(expires_ms=HOUR)
+    token, _ = claim()
+    assert settle(job_id, token, "released", payload=b"begun") == 1
+    assert run(broker.job("q", job_id)).expires_at is None
+    assert ids(claim()[1]) == [job_id]
+
+
 def test_a_job_that_has_begun_does_not_expire(enqueue, claim, settle, redis):
     """Expiry is about the first beginning: a retry is run however late it is."""
     job_id = enqueue(expires_ms=HOUR)

@@ -122,7 +122,7 @@ def test_canceled(doom):
 
 def test_shutdown():
     """Released at once: no attempt, no crash."""
-    assert killed(attempt(), Doom.SHUTDOWN) == (b"id", "token", "released", 0, 0, b"", "shutdown")
+    assert killed(attempt(), Doom.SHUTDOWN) == (b"id", "token", "released", 0, 0, b"begun", "shutdown")
 
 
 # -- without a child --------------------------------------------------------------------------------------------------

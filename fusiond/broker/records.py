@@ -101,7 +101,7 @@ class Outcome(NamedTuple):
     ms: int = 0
     #: 1: the child crashed while it ran the job
     crash: int = 0
-    #: raw JSON: the result, or the error {code, type, message, traceback}
+    #: raw JSON: the result, or the error {code, type, message, traceback}; released: not empty, if it had begun
     payload: bytes = b""
     #: what `last_outcome` will say
     why: str = ""

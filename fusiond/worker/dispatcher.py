@@ -362,7 +362,7 @@ class Dispatcher:
 
     def on_unheard(self, attempt: Attempt) -> None:
         """It ran, and its outcome died with its child."""
-        self._settle(attempt, outcomes.released(attempt, "its child died with another job"))
+        self._settle(attempt, outcomes.released(attempt, "its child died with another job", begun=True))
 
     def _settle(self, attempt: Attempt, outcome: Outcome) -> None:
         self._exchange.settle(attempt.queue, outcome)

@@ -60,7 +60,7 @@ def killed(attempt: Attempt, doom: Doom | None, status: int, task: Task, policy:
     if doom == Doom.CANCELED or attempt.canceled:
         return canceled(attempt, task)
     if doom == Doom.SHUTDOWN:
-        return released(attempt, "shutdown")
+        return released(attempt, "shutdown", begun=True)
     if doom == Doom.TIMEOUT:
         error = failure("TIMEOUT", f"ran longer than its hard timeout, {attempt.hard:g} s, and was killed")
     else:
@@ -80,9 +80,9 @@ def canceled(attempt: Attempt, task: Task) -> Outcome:
     return Outcome(attempt.id, attempt.token, "canceled", ms(task.failure_ttl), 0, error)
 
 
-def released(attempt: Attempt, why: str, delay: float = 0.0) -> Outcome:
-    """STARTED -> QUEUED, attempt undone; or SCHEDULED, after `delay` seconds."""
-    return Outcome(attempt.id, attempt.token, "released", ms(delay), 0, b"", why)
+def released(attempt: Attempt, why: str, delay: float = 0.0, *, begun: bool = False) -> Outcome:
+    """STARTED -> QUEUED, attempt undone; or SCHEDULED, after `delay` seconds. What had begun expires no more."""
+    return Outcome(attempt.id, attempt.token, "released", ms(delay), 0, b"begun" if begun else b"", why)
 
 
 def not_found(attempt: Attempt, kept: float) -> Outcome:

@@ -122,7 +122,8 @@ local function begin(id, score)
   if #h[2] > LARGEST_BODY or #(h[6] or '') > LARGEST_BODY then
     return end_job(id, 'failed', 'BAD_ARGUMENTS', 'its body is larger than ' .. LARGEST_BODY .. ' bytes', FAILED_KEPT, score)
   end
-  if h[7] and not h[3] and (tonumber(h[7]) or math.huge) <= now then
+  -- a release puts attempts back to 0
+  if h[7] and count(h[3]) == 0 and (tonumber(h[7]) or math.huge) <= now then
     return end_job(id, 'failed', 'EXPIRED', 'it had not begun when it expired', FAILED_KEPT, score)
   end
   local attempts = count(h[3]) + 1

@@ -6,7 +6,7 @@
 -- ARGV  per outcome: id, token, kind, ms, crash 0|1, payload, why
 --         kind finished | failed | canceled   ms: how long the job is kept    payload: result | error | error
 --              retry                          ms: delay                       payload: error
---              released                       ms: delay, 0: its old place     payload: not used
+--              released                       ms: delay, 0: its old place     payload: not empty: it had begun, and expires no more
 --         why  what `last_outcome` will say; empty: nothing worth saying
 -- reply per outcome: 1 settled · 2 this very attempt was settled before · 0 fenced: the lease was lost
 --
@@ -80,6 +80,7 @@ local function other_than_finished(key, id, token, kind, ms, payload, why, crash
   elseif kind == 'retry' then
     again(key, id, token, ms, payload, why, crashes)
   else
+    if payload ~= '' then redis.call('HDEL', key, 'expires_at') end
     release(key, id, token, ms, why, math.max(count(h[2]), 1), h[3])
   end
 end
