@@ -379,6 +379,15 @@ def test_spoilt_queue_costs_no_other_its_leases(place, run):
     assert (record.status, record.attempts, record.rescues) == ("finished", 1, 0)
 
 
+def test_spoilt_queue_does_not_hold_up_those_below_it(place, run):
+    """In strict order the first is asked alone; where Redis refuses it, the next one is."""
+    run(plain(as_is, "SET", place.broker.keys.of("bad", "queue"), "by hand"))
+    id_ = place.enqueue("echo", queue="good")
+    program = place.start(isolation="process", queues=("bad", "good"), order="strict")
+    place.until(id_, "finished", queue="good", timeout=10)
+    assert program.said("queue 'bad': no jobs can be claimed")
+
+
 def test_redis_goes_and_comes_back(place, redis_server):
     """Jobs that ran meanwhile are settled once, new ones run, and no restart is needed."""
     program = place.start(isolation="process", processes=2)

@@ -225,8 +225,13 @@ class Dispatcher:
         for queue, _ in shares:
             # Not when the reply has come: a wake-up may overtake it, on another connection, and opens the queue again.
             self.queues.dry(queue)
-        for claimed in await self._exchange.run(shares):
+        found = await self._exchange.run(shares)
+        for claimed in found:
             self._claimed(claimed)
+        if shares or found:
+            # Others may be open still that had no share: there was less room than queues, or strict order asked the
+            # first alone, whatever it answered. Those that were asked are dry, so this comes to an end.
+            self._wake.set()
         if self._exchange.refused and self._ask_again is None:
             self._ask_again = asyncio.get_running_loop().call_later(REFUSED, self._after_refusal)
         self.pool.hand(self._pending)
@@ -243,8 +248,6 @@ class Dispatcher:
 
     def _claimed(self, claimed: Claimed) -> None:
         queue, want, nonce, claim = claimed
-        # Where there is less room than queues, others are open still that had no share in this round.
-        self._wake.set()
         if len(claim.jobs) < want and not claim.more:
             self._note_due(queue, claim.next_due_ms)
         else:
