@@ -29,7 +29,7 @@ from fusiond.job import JobStatus
 from fusiond.schedule import cron, declaring
 from fusiond.schedule.scheduler import pause
 from fusiond.schedule.sweeping import Sweeper
-from fusiond.schedule.ticking import Clock
+from fusiond.schedule.ticking import Clock, Ticker
 
 SECOND = 1000
 DAY = 86_400_000
@@ -352,6 +352,28 @@ def test_a_timetable_that_a_reload_changes_or_adds_begins_at_the_reload(bench):
     until(lambda: len(bench.ticks("mark")) >= 2)
     assert bench.ticks("moved") == bench.ticks("added") == []
     assert all(bench.state(entry.name).last_tick_ms > newest for entry in entries)
+
+
+@pytest.mark.parametrize("reloads", [1, 2, 3])
+def test_a_changed_timetable_begins_at_the_reload_however_many_follow(bench, reloads):
+    """Its begin has not reached Redis yet, which is away or slower than the next reload, of something else."""
+    yearly = CronEntry("c", "t", schedule="0 0 1 1 *", missed="all", overlap="allow")
+    bench.past("c", last=bench.now() - 3600 * SECOND, first_seen=bench.now() - 3600 * SECOND)
+    before, after = bench.config(yearly), bench.config(replace(yearly, schedule="* * * * *"))
+
+    async def story():
+        async with connect_async(bench.settings, bench.directory) as connection:
+            ticker = Ticker(bench.broker, connection)
+            ticker.set_config(before)
+            await ticker.run_once()
+            for replaced in [before, after, after][:reloads]:
+                ticker.set_config(after, before=replaced)
+            await ticker.run_once()
+
+    reloaded = bench.now()
+    asyncio.run(story())
+    assert bench.ids() == []
+    assert bench.state("c").last_tick_ms >= reloaded
 
 
 def test_an_entry_that_is_unchanged_goes_on_through_a_reload(bench):

@@ -22,7 +22,7 @@ from fusiond.errors import BrokerError, BrokerUnavailable
 from fusiond.schedule import cron
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from fusiond.broker.broker import Broker
     from fusiond.broker.call import Call
@@ -94,10 +94,12 @@ class Ticker:
         Args:
             config: the configuration from now on.
             before: the one that it replaces while we run; an entry that it does not have, or has with another
-                timetable, begins now: no tick is missed that nobody had announced.
+                timetable, begins now: no tick is missed that nobody had announced. So does one whose change of an
+                earlier call has not reached Redis yet.
         """
+        waiting = {name for name, watched in self._watched.items() if watched.changed}
         self._watched = {
-            name: _Watched(entry, config.tasks[entry.task], changed=before is not None and _is_new(entry, before.cron))
+            name: _Watched(entry, config.tasks[entry.task], changed=name in waiting or _is_new(entry, before))
             for name, entry in config.cron.items()
             if _is_usable(entry)
         }
@@ -212,8 +214,10 @@ def _leave_alone(watched: _Watched, now: float, error: BrokerError) -> None:
     watched.look_at = now + LEAVE_ALONE
 
 
-def _is_new(entry: CronEntry, before: Mapping[str, CronEntry]) -> bool:
-    old = before.get(entry.name)
+def _is_new(entry: CronEntry, before: Config | None) -> bool:
+    if before is None:
+        return False
+    old = before.cron.get(entry.name)
     return old is None or (old.schedule, old.every, old.timezone) != (entry.schedule, entry.every, entry.timezone)
 
 

@@ -288,7 +288,7 @@ BUGS = {
     ),
     "a scheduler that begins anew": Bug(
         "scheduler", "passes over the ticks from before its start", "the scheduler killed as it ticks",
-        [Edit(_TICKING, "changed=before is not None and _is_new(entry, before.cron)", "changed=True")],
+        [Edit(_TICKING, "changed=name in waiting or _is_new(entry, before)", "changed=True")],
     ),
     "a daemon whose programs outlive it": Bug(
         "supervisor", "its programs do not end with it", "the supervisor killed",
