@@ -409,6 +409,27 @@ def test_stop_while_redis_is_away(place, redis_server):
     assert program.wait(25) == 0
 
 
+@pytest.fixture
+def refusing(run):
+    """Has Redis answer, and refuse each write, as it does without the replicas that it must have."""
+    yield lambda: run(plain(as_is, "CONFIG", "SET", "min-replicas-to-write", 1))
+    run(plain(as_is, "CONFIG", "SET", "min-replicas-to-write", 0))
+
+
+@pytest.mark.parametrize("times", [1, 2], ids=["warm", "cold"])
+def test_stop_while_redis_refuses(place, refusing, times):
+    """An outcome that Redis does not take holds the end up for some seconds, not for as long as that lasts."""
+    program = place.start(isolation="process", drain_timeout=60)
+    path = place.path()
+    place.enqueue("work", path, 0.5 if times == 1 else 60)
+    place.until_lines(path)
+    refusing()
+    for _ in range(times):
+        program.signal(signal.SIGTERM)
+    assert program.wait(25) == 0
+    assert program.said("outcomes could not be settled")
+
+
 def test_stop_before_redis_was_reached(place, redis_server):
     """A program that waits for its first answer ends at once when told to."""
     redis_server.kill()

@@ -93,6 +93,8 @@ class Dispatcher:
         self._deferred: asyncio.TimerHandle | None = None
         self._wake = asyncio.Event()
         self._ending = asyncio.Event()
+        #: monotonic s; from then on nothing waits for the last outcomes
+        self._give_up: float | None = None
         self._due: dict[str, asyncio.TimerHandle] = {}
         self._rand = random.Random()  # noqa: S311 - jitter
         self._side: set[asyncio.Task[None]] = set()
@@ -171,7 +173,6 @@ class Dispatcher:
     async def serve(self) -> None:
         """Until it has drained."""
         failures = 0
-        give_up: float | None = None
         while not (self.phase >= Phase.DRAINING and self._drained()):
             await self._wake.wait()
             self._wake.clear()
@@ -185,13 +186,13 @@ class Dispatcher:
                     # The answer to a repeated claim tells nothing of what else is there.
                     self.open()
                 failures = 0
+                if self._exchange.refused and self._gives_up():
+                    return
             except BrokerUnavailable as error:
                 failures += 1
                 if failures == 1:
                     log.error("%s Trying again for as long as it takes.", f"{error}.".replace("?.", "?"))  # noqa: TRY400
-                give_up = give_up or (time.monotonic() + _LAST_SETTLE if self._only_settles() else None)
-                if give_up and time.monotonic() > give_up:
-                    log.error("outcomes could not be settled; their leases will expire and they will run again")  # noqa: TRY400
+                if self._gives_up():
                     return
                 await self._sleep(pause(failures))
                 self._wake.set()
@@ -216,8 +217,15 @@ class Dispatcher:
     def _drained(self) -> bool:
         return not (self.pool.handout.running or self._pending or self._side) and self._exchange.done()
 
-    def _only_settles(self) -> bool:
-        return self.phase >= Phase.DRAINING and not self.pool.handout.running
+    def _gives_up(self) -> bool:
+        """Whether Redis, which is away or refuses, has had the last outcomes put before it for long enough."""
+        if self.phase < Phase.DRAINING or self.pool.handout.running:
+            return False
+        now = time.monotonic()
+        self._give_up = self._give_up or now + _LAST_SETTLE
+        if now > self._give_up:
+            log.error("outcomes could not be settled; their leases will expire and they will run again")
+        return now > self._give_up
 
     async def _round_trip(self) -> None:
         """Settle what has ended and claim what there is room for. Raises BrokerUnavailable."""
