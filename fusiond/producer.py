@@ -96,7 +96,7 @@ class Producer:
             # it may have been added since
             yield from self._read_catalogue()
             queue, job = self._make(options, task, args, kwargs)
-        call = self._broker.enqueue(queue, (job,))
+        call = self._broker.enqueue(queue, (job,), confirmed=self._durability != "memory")
         replies = (yield call) if self._durability == "memory" else (yield from self._confirmed(call))
         if replies[0] != "stored":
             refuse(queue, (job,), replies, "")
@@ -246,7 +246,7 @@ class Producer:
 
     def _stored(self, queue: str, jobs: Sequence[NewJob], before: int = 0, of: int = 1) -> Plan[None]:
         """Send one chunk; `before` of `of` jobs have been stored already."""
-        call = self._broker.enqueue(queue, jobs)
+        call = self._broker.enqueue(queue, jobs, confirmed=self._durability != "memory")
         if self._durability == "memory":
             replies = yield call
         else:

@@ -100,6 +100,19 @@ def test_enqueue_of_many_answers_for_each(run, broker, enqueue):
     assert run(broker.counts("q")).queued == 2
 
 
+def test_enqueue_that_is_to_be_confirmed_changes_nothing_else(run, broker, redis):
+    """A repeat writes, so that there is something to confirm; the job is as it was, at maxmemory too."""
+    jobs = [NewJob("a", "t", ARGS, 3), NewJob("b", "t", ARGS, delay_ms=HOUR)]
+    assert run(broker.enqueue("q", jobs, confirmed=True)) == ["stored", "stored"]
+    before = [redis("DUMP", key) for key in sorted(redis("KEYS", "*"))]
+    redis("CONFIG", "SET", "maxmemory", 1)
+    try:
+        assert run(broker.enqueue("q", jobs, confirmed=True)) == ["same", "same"]
+    finally:
+        redis("CONFIG", "SET", "maxmemory", 0)
+    assert [redis("DUMP", key) for key in sorted(redis("KEYS", "*"))] == before
+
+
 def test_a_full_queue_takes_all_of_a_call_or_nothing(run, broker, enqueue):
     """At max_length nothing is stored; what is there already is still a success, and scheduled jobs count too."""
     run(broker.configure("q", max_length=3, tasks={}))

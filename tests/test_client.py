@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import signal
 import subprocess
 import sys
 import threading
@@ -30,8 +31,11 @@ from fusiond import (
     UnknownTask,
 )
 from fusiond.broker.call import as_is, plain
+from fusiond.broker.connection import connect
 from fusiond.broker.records import Outcome
+from fusiond.config.model import Broker
 from fusiond.job import id_of_key, new_token
+from tests.replicas import Servers, until
 
 TASKS = {
     "send": {"queue": "sms", "priority": 2, "expires": None, "run": "posixpath.join"},
@@ -374,6 +378,36 @@ def test_a_replica_that_does_not_confirm_leaves_the_outcome_unknown(redis_server
         pytest.raises(BrokerUnavailable, match="same id or key"),
     ):
         careful.enqueue("send")
+
+
+@pytest.fixture
+def replicated(broker, namespace, tmp_path):
+    """A primary with a replica, and the catalogue."""
+    with Servers() as servers:
+        primary = servers.add()
+        replica = servers.add("--replicaof", "127.0.0.1", primary.port)
+        until(lambda: "state=online" in primary.info("replication").get("slave0", ""))
+        with connect(Broker(url=f"redis://{primary.name}", namespace=namespace), tmp_path) as connection:
+            publish(connection.run, broker, TASKS)
+        yield primary, replica
+
+
+def test_a_repeat_is_confirmed_as_the_first_call_would_be(replicated, namespace, monkeypatch):
+    """The job is there already, stored over another connection, but no replica has it: that is said again."""
+    monkeypatch.setattr("fusiond.broker.durability.CONFIRM_MS", 100)
+    primary, replica = replicated
+
+    def enqueue():
+        with Client(f"redis://{primary.name}", namespace=namespace, durability="replica") as another:
+            return another.options(key="k").enqueue("send", 1)
+
+    replica.process.send_signal(signal.SIGSTOP)
+    for _ in range(2):
+        with pytest.raises(BrokerUnavailable, match="same id or key"):
+            enqueue()
+    replica.process.send_signal(signal.SIGCONT)
+    monkeypatch.setattr("fusiond.broker.durability.CONFIRM_MS", 10_000)
+    assert replica.do("EXISTS", f"{namespace}:{{sms}}:job:{enqueue().id}") == 1
 
 
 def test_fsync_waits_for_the_disk(redis_server, client, namespace, run, broker):

@@ -27,10 +27,15 @@ class JobVerbs:
     __slots__ = ()
     keys: Keys
 
-    def enqueue(self, queue: str, jobs: Iterable[NewJob]) -> Call[list[Stored]]:
-        """Store jobs, by id. All the new ones are stored or, where the queue is full, none."""
+    def enqueue(self, queue: str, jobs: Iterable[NewJob], *, confirmed: bool = False) -> Call[list[Stored]]:
+        """
+        Store jobs, by id. All the new ones are stored or, where the queue is full, none.
+
+        `confirmed`: a WAIT or WAITAOF follows, which is to hold for those that were there already, too.
+        """
         each = [new_job_words(job) for job in jobs]
-        return scripted("enqueue", self.keys.root(queue), list(chain.from_iterable(each)), _stored(len(each)))
+        words = [*chain.from_iterable(each), *([1] if confirmed else ())]
+        return scripted("enqueue", self.keys.root(queue), words, _stored(len(each)))
 
     def claim(
         self, queue: str, want: int, *, dispatcher: str, nonce: str, lease_ms: int, max_rescues: int

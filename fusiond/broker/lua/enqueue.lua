@@ -1,10 +1,11 @@
 -- include: now queue many score wake schedule store
 --
--- enqueue(queue, jobs): stores new jobs, by id; a repeat of the same job changes nothing.
+-- enqueue(queue, jobs, confirmed): stores new jobs, by id; a repeat of the same job changes nothing.
 --
 -- KEYS  1 ns:{q}
 -- ARGV  per job: id, task, args, priority, n, then n pairs of
 --         at (epoch ms) · delay (ms from now, or from `at` if that stands before it and is to come) · expires (ms from now) · header (raw JSON)
+--       behind the jobs, where a WAIT or WAITAOF follows: 1
 -- reply a digit per job: 0 stored · 1 the same job was there · 2 the id is another job's · 3 the queue is full
 --
 -- moves      -> queue       at once, behind its priority
@@ -24,7 +25,7 @@ end
 
 local replies, fresh, places, seen = {}, {}, {}, {}
 local at, n = 1, 0
-while ARGV[at] do
+while ARGV[at + 1] do
   n = n + 1
   local id = ARGV[at]
   local twin = seen[id]
@@ -39,7 +40,14 @@ while ARGV[at] do
   at = at + 5 + 2 * ARGV[at + 4]
 end
 
-if #fresh == 0 then return table.concat(replies) end
+if #fresh == 0 then
+  -- What follows confirms only what its own connection has written, and another one may have stored the job.
+  if ARGV[at] and replies[1] == '1' then
+    redis.call('ZREM', QUEUE, '')  -- at maxmemory, too
+    redis.call('HSET', JOB .. ARGV[1], 'task', ARGV[2])
+  end
+  return table.concat(replies)
+end
 if #fresh > room then
   for i = 1, #places do replies[places[i]] = '3' end
   return table.concat(replies)
