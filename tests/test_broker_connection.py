@@ -176,6 +176,30 @@ def test_a_server_that_does_not_answer_is_given_up(monkeypatch, tmp_path, kind):
 
 
 @pytest.mark.parametrize("kind", ["threads", "asyncio"])
+def test_a_reply_that_keeps_coming_is_waited_for(redis_server, monkeypatch, tmp_path, kind):
+    """However long a slow link takes for all of it; what may not be is that nothing comes."""
+    monkeypatch.setattr("fusiond.broker.node.TIMEOUT", 1.0)
+    over = threading.Event()
+
+    def drip():
+        """Another Redis, whose replies come a byte at a time."""
+        with other.accept()[0] as peer, socket.socket(socket.AF_UNIX) as real:
+            real.connect(str(redis_server.path))
+            while data := peer.recv(65536):
+                real.sendall(data)
+                for byte in real.recv(65536):
+                    peer.sendall(bytes([byte]))
+                    over.wait(0.2 if b"PING" in data else 0)
+
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        dripping = threading.Thread(target=drip)
+        dripping.start()
+        ping(kind, model.Broker(url=f"redis://127.0.0.1:{other.getsockname()[1]}"), tmp_path)
+        over.set()
+        dripping.join(10)
+
+
+@pytest.mark.parametrize("kind", ["threads", "asyncio"])
 def test_a_server_that_speaks_no_redis_is_given_up(tmp_path, caplog, kind):
     """One sentence, and no traceback in the log: what follows on that connection could be anything."""
 

@@ -405,6 +405,35 @@ def test_a_claim_says_what_comes_next(enqueue, claim):
     assert 1000 < claim()[1].next_due_ms <= 2000
 
 
+def test_a_claim_of_large_jobs_is_given_in_parts(run, broker, claim, redis):
+    """What a slow link brings in seconds; the rest keeps its place, `more` says that it is there, and none is lost."""
+    large = b'["' + b"x" * 1_000_000 + b'"]'
+    names = [f"j{n:02}" for n in range(20)]
+    for n, name in enumerate(names):
+        run(broker.enqueue("q", [NewJob(name, "t", large, 9 - n // 7)]))
+    places = redis("ZRANGE", "test:{q}:queue", 0, -1, "WITHSCORES")
+    token, first = claim(20)
+    assert len(first.jobs) == 9
+    assert first.more
+    assert redis("EXISTS", "test:{q}:wake") == 0
+    assert redis("ZRANGE", "test:{q}:queue", 0, -1, "WITHSCORES") == places[18:]
+    assert claim(20, token=token)[1].jobs == first.jobs
+    second, third = claim(20)[1], claim(20)[1]
+    assert (second.more, third.more) == (True, False)
+    assert ids(first) + ids(second) + ids(third) == names
+
+
+def test_a_claim_of_large_jobs_wakes_others_for_the_rest(run, broker, claim, redis):
+    """A dispatcher that waits may have room while the first one reads."""
+    large = b'["' + b"x" * 1_000_000 + b'"]'
+    for n in range(10):
+        run(broker.enqueue("q", [NewJob(f"j{n}", "t", large, delay_ms=HOUR)]))
+        redis("ZADD", "test:{q}:scheduled", "XX", 1, f"j{n}")
+    redis("SET", "test:{q}:wake", "1")
+    assert claim(10)[1].more
+    assert redis("EXISTS", "test:{q}:wake") == 0
+
+
 def test_a_claim_does_its_chores_in_parts(run, broker, claim):
     """Thousands that come due at once do not hold Redis up: some each call, and `more` until all are through."""
     run(broker.enqueue("q", [NewJob(new_id(), "t", ARGS, delay_ms=30) for _ in range(250)]))

@@ -14,6 +14,7 @@ import asyncio
 import socket
 import ssl
 import struct
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -112,6 +113,9 @@ class AsyncWire(asyncio.BufferedProtocol):
         self._buffer = bytearray(_BUFFER)
         self._replies: list[Any] = []
         self._wanted = 0
+        #: monotonic s; when anything was sent or heard last, and the bytes that were not sent then
+        self._moved, self._unsent = 0.0, 0
+        self._timer: asyncio.TimerHandle | None = None
         self._answer: asyncio.Future[None] | None = None
         self._end: Exception | None = None
         self._transport = self._kept.transport
@@ -123,15 +127,17 @@ class AsyncWire(asyncio.BufferedProtocol):
         return self._end is not None
 
     async def exchange(self, packed: bytes, count: int, seconds: float) -> list[Any]:
-        """Send, and read `count` replies within so many seconds. Raises OSError or HiredisError."""
+        """Send, and read `count` replies, never waiting so many seconds for nothing. Raises OSError or HiredisError."""
         if self._replies:
             raise ConnectionError("the server has said what nobody asked")
         self._transport.write(packed)
-        timer = asyncio.get_running_loop().call_later(seconds, self._give_up)
+        self._moved, self._unsent = time.monotonic(), self._transport.get_write_buffer_size()
+        self._look_after(seconds, seconds)
         try:
             return await self.replies(count)
         finally:
-            timer.cancel()
+            if self._timer:
+                self._timer.cancel()
 
     async def replies(self, count: int) -> list[Any]:
         """The next replies, however long they take. Raises OSError or HiredisError once the connection is lost."""
@@ -150,8 +156,19 @@ class AsyncWire(asyncio.BufferedProtocol):
         # The begin of a reply may be large, and this object is part of a circle that is not collected soon.
         self._reader = _new_reader()
 
-    def _give_up(self) -> None:
-        self.connection_lost(TimeoutError("no answer in time"))
+    def _look_after(self, wait: float, seconds: float) -> None:
+        self._timer = asyncio.get_running_loop().call_later(wait, self._look, seconds)
+
+    def _look(self, seconds: float) -> None:
+        """Give up where nothing has moved for so long. A large reply over a slow link is none of that."""
+        now, unsent = time.monotonic(), self._transport.get_write_buffer_size()
+        if unsent < self._unsent:
+            self._moved, self._unsent = now, unsent
+        left = self._moved + seconds - now
+        if left > 0:
+            self._look_after(left, seconds)
+        else:
+            self.connection_lost(TimeoutError("no answer in time"))
 
     # -- asyncio calls these ------------------------------------------------------------------------------------------
 
@@ -161,6 +178,7 @@ class AsyncWire(asyncio.BufferedProtocol):
 
     def buffer_updated(self, count: int) -> None:
         """So much was read."""
+        self._moved = time.monotonic()
         try:
             self._reader.feed(self._buffer, 0, count)  # type: ignore[arg-type]
             while (reply := self._reader.gets()) is not _NOTHING:

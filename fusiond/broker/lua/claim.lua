@@ -14,7 +14,8 @@
 --       queue     -> failed             EXPIRED, BAD_ARGUMENTS: larger than a child is handed
 --       queue     -> started            lease, token, attempt + 1
 --       queue | scheduled | started -> broken   no hash, or one that is no job's
--- A repeat with the same nonce gives the same jobs again, leases renewed. Fewer than `want`: the caller is noted as waiting.
+-- A repeat with the same nonce gives the same jobs again, leases renewed. Fewer than `want`, and no more to be had: the caller is
+-- noted as waiting. A reply ends with the job that takes it over 8 MB; the others stay where they are, and `more` says so.
 -- touches conf queue scheduled started seq job claim inbox broken failed canceled wake
 
 local want, dispatcher, nonce = tonumber(ARGV[1]), ARGV[2], ARGV[3]
@@ -24,18 +25,19 @@ local CHORES = 100                -- of each kind, at most, in one call
 local REPEATABLE = 60000          -- ms
 local LARGEST_BODY = 2097152      -- bytes, twice what a producer may give; whatever is larger somebody has put here by hand
 local LONGEST_ID = 1024           -- bytes, likewise
+local LARGE_REPLY = 8388608       -- bytes of bodies; a slow link must be able to bring it before its leases are over
 
 -- at maxmemory a script passes whose first write frees memory (also: raises here if the key is no set, before any write)
 redis.call('ZREM', QUEUE, '')
 
-local given, last = {}, 0
+local given, last, bytes = {}, 0, 0
 local leases, ids = {}, {}
 
 -- give(id, h): the reply's part about one job; h as FIELDS
 local function give(id, h, attempts)
   given[last + 1], given[last + 2], given[last + 3], given[last + 4] = id, h[1], h[2], attempts
   given[last + 5], given[last + 6], given[last + 7] = count(h[4]), count(h[5]), h[6] or ''
-  last = last + 7
+  last, bytes = last + 7, bytes + #(h[2] or '') + #given[last + 7]
   ids[#ids + 1] = id
   leases[#leases + 1], leases[#leases + 2] = now + lease, id
 end
@@ -133,10 +135,17 @@ end
 local conf = redis.call('HMGET', CONF, 'suspended_operator', 'suspended_file')
 local suspended = conf[1] or conf[2]
 local looked = 0
-while not suspended and #ids < want and looked < want + CHORES do
-  local popped = redis.call('ZPOPMIN', QUEUE, want - #ids)
+while not suspended and #ids < want and looked < want + CHORES and bytes < LARGE_REPLY do
+  local popped, back = redis.call('ZPOPMIN', QUEUE, want - #ids), {}
   if #popped == 0 then break end
-  for i = 1, #popped, 2 do begin(popped[i], popped[i + 1]) end
+  for i = 1, #popped, 2 do
+    if bytes < LARGE_REPLY then
+      begin(popped[i], popped[i + 1])
+    else
+      back[#back + 1], back[#back + 2] = popped[i + 1], popped[i]
+    end
+  end
+  many('ZADD', QUEUE, back)
   looked = looked + #popped / 2
 end
 if #ids > 0 then
@@ -146,7 +155,7 @@ end
 
 -- 5. who waits, and who is to be woken
 local left = not suspended and redis.call('ZCARD', QUEUE) > 0
-if #ids < want and not suspended then
+if #ids < want and not suspended and not left then
   redis.call('SET', WAKE, '1', 'PX', 15000)
 elseif moved > 0 and left then
   wake()
