@@ -220,6 +220,34 @@ def test_a_job_that_had_begun_when_it_was_given_back_does_not_expire(enqueue, cl
     assert ids(claim()[1]) == [job_id]
 
 
+def test_the_grace_of_an_unknown_task_begins_with_its_first_claim(enqueue, claim, settle, redis, status, run, broker):
+    """However old the job is; and anew, once a host has known the task. Then it fails with what the host said."""
+    job_id = enqueue()
+    key = f"test:{{q}}:job:{job_id}"
+    redis("HSET", key, "created_at", 1)
+
+    def attempt(kind, ms=0, payload=b'{"code":"TASK_NOT_FOUND"}'):
+        redis("ZADD", "test:{q}:scheduled", "XX", 1, job_id)
+        token, got = claim()
+        assert (ids(got), got.jobs[0].attempts) == ([job_id], 1)
+        assert [settle(job_id, token, kind, ms, payload=payload, why="word") for _ in range(2)] == [1, 2]
+        return status(job_id)
+
+    def an_hour_later():
+        redis("HINCRBY", key, "unknown_since", -HOUR)
+
+    assert attempt("unknown", HOUR) == "scheduled"
+    an_hour_later()
+    assert attempt("released", payload=b"") == "queued"
+    assert redis("HGET", key, "unknown_since") is None
+    assert attempt("unknown", HOUR) == attempt("unknown", HOUR) == "scheduled"
+    an_hour_later()
+    assert attempt("unknown", HOUR) == "failed"
+    assert run(broker.job("q", job_id)).error == b'{"code":"TASK_NOT_FOUND"}'
+    assert run(broker.requeue("q", [job_id])) == [1]
+    assert attempt("unknown", HOUR) == "scheduled"
+
+
 def test_a_job_that_has_begun_does_not_expire(enqueue, claim, settle, redis):
     """Expiry is about the first beginning: a retry is run however late it is."""
     job_id = enqueue(expires_ms=HOUR)

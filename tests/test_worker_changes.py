@@ -322,11 +322,18 @@ def test_unknown_task_is_released_with_a_delay(place):
 
 
 def test_unknown_task_fails_after_its_grace(place, run):
-    """A job that has waited an hour for its task fails with TASK_NOT_FOUND."""
+    """A job that has waited an hour for its task fails with TASK_NOT_FOUND; how old it is does not matter."""
     run(place.broker.suspend("default", by="operator", on=True))
     id_ = place.enqueue("of_no_file")
-    run(plain(as_is, "HSET", place.broker.keys.of("default", "job", id_), "created_at", 1))
+    key = place.broker.keys.of("default", "job", id_)
+    run(plain(as_is, "HSET", key, "created_at", 1))
     run(place.broker.suspend("default", by="operator", on=False))
+    program = place.start()
+    place.until(id_, "scheduled")
+    program.signal(signal.SIGTERM)
+    program.wait()
+    run(plain(as_is, "HINCRBY", key, "unknown_since", -3_600_000))
+    run(plain(as_is, "ZADD", place.broker.keys.of("default", "scheduled"), "XX", 1, id_))
     place.start()
     assert place.error(id_)["code"] == "TASK_NOT_FOUND"
 

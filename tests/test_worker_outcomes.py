@@ -130,10 +130,10 @@ def test_shutdown():
 
 def test_released():
     """With its delay and its reason."""
-    assert outcomes.released(attempt(), "unknown task", 5) == (b"id", "token", "released", 5000, 0, b"", "unknown task")
+    assert outcomes.released(attempt(), "not begun", 5) == (b"id", "token", "released", 5000, 0, b"", "not begun")
 
 
-def test_not_found():
+def test_unknown():
     """Names the task, whatever bytes it is made of."""
-    outcome = outcomes.not_found(attempt(task=b"\xff"), 60)
-    assert (outcome.kind, outcome.ms, code(outcome)) == ("failed", 60000, "TASK_NOT_FOUND")
+    outcome = outcomes.unknown(attempt(task=b"\xff"), 60)
+    assert (outcome.kind, outcome.ms, code(outcome)) == ("unknown", 60000, "TASK_NOT_FOUND")

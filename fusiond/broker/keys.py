@@ -35,6 +35,7 @@ A job's hash holds only what is set:
     token               of the attempt that holds it; empty: none
     last_token          of the attempt that was settled last, so that a settle can be repeated
     last_outcome        how that went, in a word
+    unknown_since       epoch ms; from then on no host that had it knew its task
     cancel              a cancel was asked; the ms that the canceled job is to be kept
     result error        raw JSON
 """

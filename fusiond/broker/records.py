@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fusiond.job import JobStatus
 
 Stored = Literal["stored", "same", "conflict", "full"]
-Kind = Literal["finished", "failed", "retry", "released", "canceled"]
+Kind = Literal["finished", "failed", "retry", "released", "unknown", "canceled"]
 
 _ID = re.compile(r"[A-Za-z0-9_:.-]{1,128}")
 
@@ -97,7 +97,7 @@ class Outcome(NamedTuple):
     id: bytes | str
     token: str
     kind: Kind
-    #: finished, failed, canceled: how long the job is kept; retry, released: the delay
+    #: finished, failed, canceled: how long the job is kept; retry, released, unknown: the delay
     ms: int = 0
     #: 1: the child crashed while it ran the job
     crash: int = 0

@@ -22,7 +22,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
-from fusiond.errors import BrokerError, BrokerUnavailable, FusionError
+from fusiond.errors import BrokerUnavailable, FusionError
 from fusiond.worker import outcomes
 from fusiond.worker.exchange import Exchange
 from fusiond.worker.leases import pause, trusted_until
@@ -31,7 +31,7 @@ from fusiond.worker.queues import Queues
 from fusiond.worker.slots import Attempt, Doom
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
+    from collections.abc import Iterator
 
     from fusiond.broker.broker import Broker
     from fusiond.broker.connection import AsyncConnection
@@ -47,8 +47,8 @@ log = logging.getLogger(__name__)
 POLL = 5.0
 #: s; how long a claimed job may wait for a child before it goes back
 PENDING = 0.2
-#: s; a job of a task that this file does not have goes back for so long, and fails when its age is above the grace
-UNKNOWN_DELAY, UNKNOWN_GRACE = 5.0, 3600.0
+#: s; for so long a job goes back whose task this file does not have: another host's newer one may, during a roll-out
+UNKNOWN_DELAY = 5.0
 #: s; until Redis is asked again for what it has refused
 REFUSED = 1.0
 #: jobs asked for in one call
@@ -81,7 +81,7 @@ class Dispatcher:
     ) -> None:
         """`name`: of this dispatcher, `host.pid`; `connection`: for claims and settles alone."""
         self.name, self.config, self.group = name, config, group
-        self._broker, self._connection, self._outage = broker, connection, outage
+        self._outage = outage
         self.phase = Phase.HELD
         self.pool = Pool(config, group, self)
         self.queues = _queues(config, group)
@@ -97,7 +97,6 @@ class Dispatcher:
         self._give_up: float | None = None
         self._due: dict[str, asyncio.TimerHandle] = {}
         self._rand = random.Random()  # noqa: S311 - jitter
-        self._side: set[asyncio.Task[None]] = set()
 
     @property
     def counts(self) -> dict[str, int]:
@@ -215,7 +214,7 @@ class Dispatcher:
             await asyncio.sleep(min(seconds, 0.5))
 
     def _drained(self) -> bool:
-        return not (self.pool.handout.running or self._pending or self._side) and self._exchange.done()
+        return not (self.pool.handout.running or self._pending) and self._exchange.done()
 
     def _gives_up(self) -> bool:
         """Whether Redis, which is away or refuses, has had the last outcomes put before it for long enough."""
@@ -271,7 +270,7 @@ class Dispatcher:
         elif self._knows(attempt):
             self._pending.append(attempt)
         else:
-            self._aside(self._unknown(attempt))
+            self._settle(attempt, outcomes.unknown(attempt, UNKNOWN_DELAY))
 
     def _knows(self, attempt: Attempt) -> bool:
         return attempt.task.decode(errors="replace") in self.config.tasks
@@ -298,23 +297,6 @@ class Dispatcher:
             self._pending.remove(attempt)
             self._settle(attempt, outcomes.released(attempt, "no child was free"))
         self._release_later()
-
-    async def _unknown(self, attempt: Attempt) -> None:
-        """A task that this file does not have: another host's newer file may, during a roll-out."""
-        try:
-            record = await self._connection.run(self._broker.job(attempt.queue, attempt.name))
-        except BrokerError:
-            return  # the lease will expire
-        age = time.time() - (record.created_at or 0) / 1000 if record else 0.0
-        if age < UNKNOWN_GRACE:
-            self._settle(attempt, outcomes.released(attempt, "unknown task", UNKNOWN_DELAY))
-        else:
-            self._settle(attempt, outcomes.not_found(attempt, UNKNOWN_GRACE))
-
-    def _aside(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._side.add(task)
-        task.add_done_callback(self._side.discard)
 
     # -- what the pool tells ------------------------------------------------------------------------------------------
 
@@ -356,7 +338,7 @@ class Dispatcher:
                 attempt.waits = now
                 self._pending.appendleft(attempt)
             else:
-                self._aside(self._unknown(attempt))
+                self._settle(attempt, outcomes.unknown(attempt, UNKNOWN_DELAY))
         self._release_later()
         self._wake.set()
 

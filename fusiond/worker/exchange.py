@@ -143,7 +143,7 @@ class Exchange:
             return
         for outcome, flag in zip(batch, reply, strict=True):
             if flag:
-                self.counts[outcome.kind] += 1
+                self.counts["released" if outcome.kind == "unknown" else outcome.kind] += 1
             else:
                 fields = {"job": _text(outcome.id), "queue": queue}
                 log.warning("an outcome came too late: the lease was lost", extra=fields)

@@ -85,10 +85,10 @@ def released(attempt: Attempt, why: str, delay: float = 0.0, *, begun: bool = Fa
     return Outcome(attempt.id, attempt.token, "released", ms(delay), 0, b"begun" if begun else b"", why)
 
 
-def not_found(attempt: Attempt, kept: float) -> Outcome:
-    """STARTED -> FAILED: no file has had the task for as long as a roll-out may take; kept for so many seconds."""
+def unknown(attempt: Attempt, delay: float) -> Outcome:
+    """STARTED -> SCHEDULED, attempt undone; or FAILED, where no host had the task for an hour, as settle.lua knows."""
     error = failure("TASK_NOT_FOUND", f"no task '{attempt.task.decode(errors='replace')}' is declared")
-    return Outcome(attempt.id, attempt.token, "failed", ms(kept), 0, error)
+    return Outcome(attempt.id, attempt.token, "unknown", ms(delay), 0, error, "unknown task")
 
 
 def failure(code: str, message: str) -> bytes:

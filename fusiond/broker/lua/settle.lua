@@ -7,17 +7,21 @@
 --         kind finished | failed | canceled   ms: how long the job is kept    payload: result | error | error
 --              retry                          ms: delay                       payload: error
 --              released                       ms: delay, 0: its old place     payload: not empty: it had begun, and expires no more
+--              unknown                        ms: delay                       payload: error, with which it fails in the end
 --         why  what `last_outcome` will say; empty: nothing worth saying
 -- reply per outcome: 1 settled · 2 this very attempt was settled before · 0 fenced: the lease was lost
 --
 -- moves started -> finished | failed | canceled
 --               -> scheduled    retry, attempt counted; released with a delay, attempt undone
 --               -> queue        released, its old place, attempt undone
---               -> canceled     retry or released, if a cancel was asked
+--               -> canceled     retry, released or unknown, if a cancel was asked
+--               -> scheduled    unknown: no task of that name there, another host may have it; attempt undone
+--               -> failed       unknown, once that has been so for an hour
 -- Each call drops as many jobs whose time is over as it adds, and a few more.
 -- touches started queue scheduled finished failed canceled job wake
 
 redis.call('ZREM', STARTED, '')
+local UNKNOWN_GRACE = 3600000     -- ms, 1 hour: how long a roll-out may take; so long such a job is kept, too
 local replies, ended = {}, {}
 local gone, ready, later_on = {}, {}, {}
 
@@ -69,18 +73,32 @@ local function release(key, id, token, delay, why, attempts, score)
   end
 end
 
+-- note_unknown(): since when no host that had the job knew its task; what else becomes of it ends that. Whether it is too long
+local function note_unknown(key, kind, since)
+  if kind ~= 'unknown' then
+    if since then redis.call('HDEL', key, 'unknown_since') end
+  elseif finite(since) then
+    return now - since >= UNKNOWN_GRACE
+  else
+    redis.call('HSET', key, 'unknown_since', now)
+  end
+end
+
 -- other_than_finished(): needs more of the hash, which the hot path does not read
 local function other_than_finished(key, id, token, kind, ms, payload, why, crashed)
-  local h = redis.call('HMGET', key, 'crashes', 'attempts', 'score', 'cancel')
+  local h = redis.call('HMGET', key, 'crashes', 'attempts', 'score', 'cancel', 'unknown_since')
   local crashes = crashed and count(h[1]) + 1 or nil
+  local never = note_unknown(key, kind, h[5])
   if kind == 'failed' or kind == 'canceled' then
     stop(key, id, token, kind, ms, payload, why, crashes)
   elseif h[4] then
     stop(key, id, token, 'canceled', h[4], failure('CANCELED', 'it was canceled while it ran'), 'canceled', crashes)
+  elseif never then
+    stop(key, id, token, 'failed', UNKNOWN_GRACE, payload, '', crashes)
   elseif kind == 'retry' then
     again(key, id, token, ms, payload, why, crashes)
   else
-    if payload ~= '' then redis.call('HDEL', key, 'expires_at') end
+    if kind == 'released' and payload ~= '' then redis.call('HDEL', key, 'expires_at') end
     release(key, id, token, ms, why, math.max(count(h[2]), 1), h[3])
   end
 end

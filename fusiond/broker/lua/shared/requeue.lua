@@ -8,7 +8,8 @@ local function requeue(id)
   if redis.call('ZREM', ROOT .. ':failed', id) + redis.call('ZREM', ROOT .. ':canceled', id) == 0 then
     return redis.call('ZSCORE', QUEUE, id) and 2 or 0
   end
-  redis.call('HDEL', JOB .. id, 'attempts', 'crashes', 'rescues', 'ended_at', 'started_at', 'expires_at', 'cancel', 'result', 'token')
+  redis.call('HDEL', JOB .. id, 'attempts', 'crashes', 'rescues', 'ended_at', 'started_at', 'expires_at', 'cancel', 'result', 'token',
+    'unknown_since')
   redis.call('HSET', JOB .. id, 'last_outcome', 'requeued', 'queued_at', now)
   redis.call('ZADD', QUEUE, later(finite(h[1]), redis.call('INCR', SEQ)), id)
   return 1
