@@ -8,6 +8,7 @@ import pytest
 from fusiond.broker import script
 from fusiond.broker.call import as_is, plain
 from fusiond.broker.records import NewJob, Outcome
+from fusiond.errors import BrokerError
 from fusiond.job import JobStatus, new_id, new_token
 
 HOUR = 3_600_000
@@ -262,6 +263,17 @@ def test_a_tick_into_a_full_queue_is_skipped(tick, run, broker, redis):
     run(broker.configure("q", max_length=0, tasks={}))
     assert tick(1000) == "skipped"
     assert redis("HGET", "test:{q}:cron:e", "decision") == b"full"
+
+
+def test_a_tick_whose_job_cannot_be_stored_is_still_due(tick, run, broker, redis):
+    """By a number of arrivals that is none: the decision is not noted either, and taken once that is mended."""
+    redis("SET", "test:{q}:seq", "abc")
+    with pytest.raises(BrokerError):
+        tick(1000)
+    assert run(broker.cron_state("q", "e")).last_tick_ms is None
+    redis("DEL", "test:{q}:seq")
+    assert tick(1000) == "enqueued"
+    assert run(broker.job("q", "cron:e:1000")).status == "queued"
 
 
 def test_first_seen_is_set_by_whoever_is_first_to_tick(run, broker, tick, redis):

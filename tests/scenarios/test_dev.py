@@ -101,6 +101,8 @@ def test_the_file_is_made_small(daemon):
 
 def test_a_user_that_only_another_machine_has_is_none(daemon):
     """Its group runs all the same."""
-    daemon.file.write_text(daemon.file.read_text().replace("processes: 4", "processes: 4, max_jobs: 9, user: of-production"))
+    daemon.file.write_text(
+        daemon.file.read_text().replace("processes: 4", "processes: 4, max_jobs: 9, user: of-production")
+    )
     until(lambda: daemon.status()["generation"] == 2, daemon.text)
     assert price(daemon) == 1

@@ -35,13 +35,16 @@ local function decide()
 end
 
 local reply, decision = decide()
+-- by an operator's hand, or after an AOF was cut: the job of this very tick is there
+local fresh = reply == 'enqueued' and redis.call('EXISTS', JOB .. id) == 0
+-- before the decision is noted: it raises where `seq` is no number, and the tick is still due then
+local seq = fresh and redis.call('INCR', SEQ)
 redis.call('HSET', CRON, 'last', due, 'decision', decision, 'first_seen', state[2] or now)
 if reply ~= 'enqueued' then return reply end
 redis.call('HSET', CRON, 'last_job', id)
--- by an operator's hand, or after an AOF was cut: the job of this very tick is there
-if redis.call('EXISTS', JOB .. id) == 1 then return reply end
+if not fresh then return reply end
 local ready, later_on = {}, {}
-store(4, (255 - ARGV[7]) * BAND + redis.call('INCR', SEQ), ready, later_on)
+store(4, (255 - ARGV[7]) * BAND + seq, ready, later_on)
 many('ZADD', QUEUE, ready)
 local earliest = schedule(later_on)
 if #ready > 0 or earliest then wake() end
