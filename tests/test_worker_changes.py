@@ -121,6 +121,20 @@ def test_held_program_refuses_a_path_that_does_not_import(place):
     assert program.wait() == 78
 
 
+@pytest.mark.parametrize("held", [False, True], ids=["claims", "held"])
+def test_many_long_import_errors_are_told_as_far_as_a_packet_goes(place, held):
+    """Thirty of them in another script: the group serves what imports, or says in a sentence why it is refused."""
+    (place.app / "bad.py").write_text("raise ImportError('\N{GRINNING FACE}' * 1000)\n")
+    tasks = {f"bad{n}": {"run": f"bad.f{n}"} for n in range(40)}
+    program = place.start(held=held, link=True, ready=not held, tasks=tasks)
+    if held:
+        assert "\N{GRINNING FACE}" in program.heard("failed")["reason"]
+        assert program.wait() == 78
+    else:
+        assert place.result(place.enqueue("echo"))
+    assert "Traceback" not in program.text()
+
+
 def test_drain_over_the_link(place):
     """It has no deadline, hands back what was not begun, tells how many slots are busy, and ends with the last job."""
     program = place.start(link=True, isolation="process", processes=2, drain_timeout=0.1)

@@ -7,12 +7,14 @@ Standard library only, CPython 3.9 and later: it runs under the application's ow
 from __future__ import annotations
 
 import io
+import json
 import sys
 
 from . import task
 
-#: characters of one import failure, and failures that are told; a packet has its limit
-MAX_PROBLEM, MAX_PROBLEMS = 500, 30
+#: characters of one import failure, failures that are told, and bytes of all as JSON, where a character may take 12: a
+#: packet of 64 KiB tells them to the dispatcher, and another, with words around them, tells the supervisor
+MAX_PROBLEM, MAX_PROBLEMS, MAX_BYTES = 500, 30, 48 << 10
 
 
 def set_name(group: str) -> None:
@@ -40,10 +42,13 @@ def set_streams(fresh: bool) -> None:
 def preload(tasks: task.Tasks, names: list[str]) -> dict[str, list[str]]:
     """Import what the tasks need; returns task → [code, message] of each that cannot run."""
     problems: dict[str, list[str]] = {}
+    size = 0
     for name in names:
         try:
             tasks.function(name.encode())
         except task.TaskError as error:
-            if len(problems) < MAX_PROBLEMS:
-                problems[name] = [error.code, str(error)[:MAX_PROBLEM]]
+            problem = [error.code, str(error)[:MAX_PROBLEM]]
+            size += len(json.dumps({name: problem}))
+            if len(problems) < MAX_PROBLEMS and size <= MAX_BYTES:
+                problems[name] = problem
     return problems
