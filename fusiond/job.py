@@ -94,6 +94,8 @@ class JobRecord:
     attempts: int = 0
     crashes: int = 0
     rescues: int = 0
+    #: how often it had begun and was given back, by a shutdown for one; such an attempt is not counted
+    interrupted: int = 0
     #: how its last attempt ended, such as `retry` or `rescued`
     last_outcome: str = ""
     #: raw JSON of a finished job

@@ -216,7 +216,8 @@ def test_a_job_that_had_begun_when_it_was_given_back_does_not_expire(enqueue, cl
     job_id = enqueue(expires_ms=HOUR)
     token, _ = claim()
     assert settle(job_id, token, "released", payload=b"begun") == 1
-    assert run(broker.job("q", job_id)).expires_at is None
+    record = run(broker.job("q", job_id))
+    assert (record.expires_at, record.attempts, record.interrupted) == (None, 0, 1)
     assert ids(claim()[1]) == [job_id]
 
 

@@ -214,10 +214,14 @@ def test_a_tick_is_decided_once(run, broker, tick):
 
 
 def test_a_tick_that_is_passed_over_is_a_decision(tick, run, broker):
-    """A missed tick that is skipped is not taken by a second daemon."""
+    """A missed tick that is skipped is not taken by a second daemon; nor is it the last one that had a job."""
     assert tick(1000, None) == "skipped"
     assert tick(1000) == "taken"
     assert run(broker.counts("q")).queued == 0
+    assert run(broker.cron_state("q", "e")).last_enqueued_ms is None
+    assert [tick(2000), tick(3000, None)] == ["enqueued", "skipped"]
+    state = run(broker.cron_state("q", "e"))
+    assert (state.last_enqueued_ms, state.last_tick_ms) == (2000, 3000)
 
 
 @pytest.mark.parametrize("state", ["queued", "scheduled", "started"])

@@ -63,6 +63,7 @@ def test_warm_stop_has_its_time(place, isolation):
     assert not alive(pid)
     record = place.job(id_)
     assert (record.status, record.attempts, record.crashes, record.last_outcome) == ("queued", 0, 0, "shutdown")
+    assert (record.interrupted, program.said("interrupted by the shutdown")) == (1, True)
 
 
 def test_second_signal_is_cold(place):

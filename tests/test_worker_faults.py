@@ -426,6 +426,7 @@ def test_stop_while_redis_refuses(place, refusing, times):
     refusing()
     for _ in range(times):
         program.signal(signal.SIGTERM)
+        program.until_said("stopping: running jobs")  # two at once would be one
     assert program.wait(25) == 0
     assert program.said("outcomes could not be settled")
 

@@ -32,6 +32,7 @@ A job's hash holds only what is set:
     created_at queued_at started_at ended_at expires_at      epoch ms
     score               its place in the row, kept for a release; written at the claim, or when it is scheduled
     attempts crashes rescues
+    interrupted         how often it had begun and was given back: by a shutdown, or a neighbour in its child that died
     token               of the attempt that holds it; empty: none
     last_token          of the attempt that was settled last, so that a settle can be repeated
     last_outcome        how that went, in a word

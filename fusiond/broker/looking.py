@@ -91,7 +91,7 @@ def _record(queue: str, id: str, status: str, place: bytes, flat: list[bytes]) -
     )
 
 
-_NUMBERS = ("created_at", "started_at", "ended_at", "expires_at", "attempts", "crashes", "rescues")
+_NUMBERS = ("created_at", "started_at", "ended_at", "expires_at", "attempts", "crashes", "rescues", "interrupted")
 
 
 class _Hash:

@@ -118,6 +118,8 @@ class CronState:
     suspended: bool
     #: the id of the job of the last tick that was enqueued
     last_job: str | None
+    #: and that tick; None: none was
+    last_enqueued_ms: int | None
     #: the clock of Redis
     now_ms: int
 

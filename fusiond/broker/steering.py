@@ -177,11 +177,12 @@ def _pair(reply: Sequence[int]) -> tuple[int, int]:
 
 
 def _cron_state(reply: Any) -> CronState:
-    last, first_seen, suspended, last_job, now = reply
+    last, first_seen, suspended, last_job, last_enqueued, now = reply
     return CronState(
         last_tick_ms=None if last is None else int(last),
         first_seen_ms=number(first_seen),
         suspended=bool(suspended),
         last_job=None if last_job is None else last_job.decode(),
+        last_enqueued_ms=None if last_enqueued is None else int(last_enqueued),
         now_ms=number(now),
     )

@@ -76,7 +76,7 @@ def _list(options: argparse.Namespace) -> int:
             "task": entry.task,
             "schedule": entry.schedule or f"every {written(entry.every or 0)}",
             "timezone": entry.timezone,
-            "last": state.last_tick_ms,
+            "last": state.last_enqueued_ms,
             "next": None if entry.suspended or state.suspended else next_tick(entry, int(now)),
             "suspended": entry.suspended or state.suspended,
         }

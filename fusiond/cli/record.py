@@ -47,6 +47,7 @@ def page(record: JobRecord, now_ms: float) -> str:
             ("attempts", record.attempts),
             ("crashes", record.crashes or None),
             ("rescues", record.rescues or None),
+            ("interrupted", record.interrupted or None),
             ("last outcome", record.last_outcome),
             ("created", when(record.created_at, now_ms)),
             ("due", when(record.due_at, now_ms)),

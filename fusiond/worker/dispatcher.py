@@ -349,12 +349,15 @@ class Dispatcher:
         if settled is not None:
             if settled.crash:
                 _log_failure(attempt, settled)
+            elif settled.kind == "released":
+                log.warning("interrupted by the shutdown, it runs again", extra=_fields(attempt))
             self._settle(attempt, settled)
         else:
             log.warning("its lease was lost, its child was killed", extra=_fields(attempt))
 
     def on_unheard(self, attempt: Attempt) -> None:
         """It ran, and its outcome died with its child."""
+        log.warning("interrupted by the death of its child with another job, it runs again", extra=_fields(attempt))
         self._settle(attempt, outcomes.released(attempt, "its child died with another job", begun=True))
 
     def _settle(self, attempt: Attempt, outcome: Outcome) -> None:

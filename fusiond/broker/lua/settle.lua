@@ -6,7 +6,7 @@
 -- ARGV  per outcome: id, token, kind, ms, crash 0|1, payload, why
 --         kind finished | failed | canceled   ms: how long the job is kept    payload: result | error | error
 --              retry                          ms: delay                       payload: error
---              released                       ms: delay, 0: its old place     payload: not empty: it had begun, and expires no more
+--              released                       ms: delay, 0: its old place     payload: not empty: it had begun, is interrupted and expires no more
 --              unknown                        ms: delay                       payload: error, with which it fails in the end
 --         why  what `last_outcome` will say; empty: nothing worth saying
 -- reply per outcome: 1 settled · 2 this very attempt was settled before · 0 fenced: the lease was lost
@@ -86,7 +86,7 @@ end
 
 -- other_than_finished(): needs more of the hash, which the hot path does not read
 local function other_than_finished(key, id, token, kind, ms, payload, why, crashed)
-  local h = redis.call('HMGET', key, 'crashes', 'attempts', 'score', 'cancel', 'unknown_since')
+  local h = redis.call('HMGET', key, 'crashes', 'attempts', 'score', 'cancel', 'unknown_since', 'interrupted')
   local crashes = crashed and count(h[1]) + 1 or nil
   local never = note_unknown(key, kind, h[5])
   if kind == 'failed' or kind == 'canceled' then
@@ -98,7 +98,10 @@ local function other_than_finished(key, id, token, kind, ms, payload, why, crash
   elseif kind == 'retry' then
     again(key, id, token, ms, payload, why, crashes)
   else
-    if kind == 'released' and payload ~= '' then redis.call('HDEL', key, 'expires_at') end
+    if kind == 'released' and payload ~= '' then
+      redis.call('HDEL', key, 'expires_at')
+      redis.call('HSET', key, 'interrupted', count(h[6]) + 1)
+    end
     release(key, id, token, ms, why, math.max(count(h[2]), 1), h[3])
   end
 end

@@ -41,7 +41,7 @@ local fresh = reply == 'enqueued' and redis.call('EXISTS', JOB .. id) == 0
 local seq = fresh and redis.call('INCR', SEQ)
 redis.call('HSET', CRON, 'last', due, 'decision', decision, 'first_seen', state[2] or now)
 if reply ~= 'enqueued' then return reply end
-redis.call('HSET', CRON, 'last_job', id)
+redis.call('HSET', CRON, 'last_job', id, 'last_enqueued', due)
 if not fresh then return reply end
 local ready, later_on = {}, {}
 store(4, (255 - ARGV[7]) * BAND + seq, ready, later_on)

@@ -8,7 +8,7 @@ local IS_ENDED = { finished = true, failed = true, canceled = true }
 local HAS_SCORE = { scheduled = true, started = true, failed = true, canceled = true }
 local NUMBERS = {
   'created_at', 'queued_at', 'started_at', 'ended_at', 'expires_at', 'attempts', 'crashes', 'rescues', 'cancel',
-  'unknown_since',
+  'unknown_since', 'interrupted',
 }
 
 -- read(id): the hash, as far as it matters here; `state`: absent, other (than a job) or job
