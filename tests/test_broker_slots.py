@@ -9,6 +9,7 @@ from fusiond.broker import slots
 from fusiond.broker.address import Address
 from fusiond.broker.broker import Broker
 from fusiond.broker.call import as_is, plain, scripted
+from fusiond.broker.connection import meaning, meanings
 from fusiond.broker.keys import Keys
 from fusiond.broker.node import forgotten
 from fusiond.broker.slots import ClusterAddress, Slots
@@ -114,10 +115,17 @@ def test_redirections_in_a_circle_end(route):
 
 
 def test_a_lost_node_costs_the_others_nothing(route):
-    """Its replies are errors in their places; if it was all, the error is raised."""
+    """Its replies are errors in their places, also where it alone was asked: the others may well be there."""
     assert Nodes((ONE, LOST), (TWO, [b"y"])).follow(route([get(A), WAIT, get(B)], 0)) == [LOST, LOST, b"y"]
+    assert Nodes((ONE, LOST)).follow(route([get(A)], 0)) == [LOST]
+
+
+def test_a_lost_nodes_reply_is_raised_by_whoever_asked_it_alone():
+    """And stands in its place in a pipeline."""
+    call = get(A)
     with pytest.raises(BrokerUnavailable, match="gone"):
-        Nodes((ONE, LOST)).follow(route([get(A)], 0))
+        meaning(call, LOST)
+    assert meanings([call, call], [LOST, b"x"]) == [LOST, b"x"]
 
 
 def test_what_a_lost_node_was_asked_may_be_repeated_at_its_successor(route):

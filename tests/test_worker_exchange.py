@@ -1,9 +1,9 @@
-"""A dispatcher's round trips: what is asked again where a reply was lost."""
+"""A dispatcher's round trips: what is asked again, and when, where a reply was lost."""
 
 import asyncio
 
 from fusiond.broker.connection import connect_async
-from fusiond.broker.records import NewJob
+from fusiond.broker.records import NewJob, Outcome
 from fusiond.errors import BrokerUnavailable
 from fusiond.worker.exchange import Exchange
 
@@ -13,8 +13,11 @@ class Lossy:
 
     def __init__(self, connection):
         self._connection, self.lose = connection, None
+        #: how many calls each round trip had
+        self.calls = []
 
     async def run_many(self, calls):
+        self.calls.append(len(calls))
         replies = await self._connection.run_many(calls)
         if self.lose is not None:
             replies[self.lose], self.lose = BrokerUnavailable("lost"), None
@@ -30,6 +33,7 @@ def test_a_claim_whose_reply_alone_was_lost_is_asked_again(broker_settings, tmp_
             exchange = Exchange("host.1", broker, lossy)
             lossy.lose = 0
             first = await exchange.run([("a", 2), ("b", 2)])
+            exchange.ask_lost()
             second = await exchange.run([("a", 1)])
             return first, second, await exchange.run([("a", 1)])
 
@@ -40,3 +44,28 @@ def test_a_claim_whose_reply_alone_was_lost_is_asked_again(broker_settings, tmp_
     assert [(claimed.queue, [job.id for job in claimed.claim.jobs]) for claimed in second] == [("a", [b"a0", b"a1"])]
     assert [(claimed.queue, [job.id for job in claimed.claim.jobs]) for claimed in third] == [("a", [b"a2"])]
     assert run(broker.job("a", "a0")).attempts == 1
+
+
+def test_a_lost_node_holds_up_no_round_trip_of_the_others(broker_settings, tmp_path, broker, run):
+    """What it was asked waits until it is to be asked again, and is neither forgotten nor said to be through."""
+
+    async def story():
+        async with connect_async(broker_settings, tmp_path) as connection:
+            lossy = Lossy(connection)
+            exchange = Exchange("host.1", broker, lossy)
+            [claimed] = await exchange.run([("a", 1)])
+            exchange.settle("a", Outcome(claimed.claim.jobs[0].id, claimed.nonce, "finished"))
+            lossy.lose = 0
+            assert await exchange.run([]) == []
+            assert (exchange.refused, exchange.asks_again(), exchange.done()) == (True, False, False)
+            lossy.lose = 0
+            assert await exchange.run([("a", 1)]) == []
+            assert [each.queue for each in await exchange.run([("a", 1), ("b", 1)])] == ["b"]
+            exchange.ask_lost()
+            again = await exchange.run([])
+            assert exchange.done()
+            return lossy.calls, [(each.queue, each.claim.jobs[0].id) for each in again], exchange.counts["finished"]
+
+    for queue in "ab":
+        run(broker.enqueue(queue, [NewJob(f"{queue}{n}", "t", b"[]") for n in range(3)]))
+    assert asyncio.run(story()) == ([1, 1, 1, 1, 2], [("a", b"a1")], 1)

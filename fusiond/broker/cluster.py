@@ -32,7 +32,7 @@ class Cluster:
         self._nodes: dict[str, Node] = {}
 
     def exchange(self, calls: Sequence[Call[Any]]) -> list[Any]:
-        """The replies as they came, errors among them; BrokerUnavailable where a node was lost, raised if all were."""
+        """The replies as they came, errors among them; BrokerUnavailable where a node was lost, raised if all are."""
         return self._follow(self._slots.route(calls, self._repeats))
 
     def nodes(self) -> list[Node]:

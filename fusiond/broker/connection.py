@@ -226,6 +226,8 @@ def meaning(call: Call[T], reply: Any) -> T:
     """What the reply says; raises what it complains of."""
     if type(reply) is ReplyError:
         raise refused(reply) from reply
+    if type(reply) is BrokerUnavailable:
+        raise reply
     return call.read(reply)
 
 

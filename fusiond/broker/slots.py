@@ -136,7 +136,7 @@ class Slots:
             repeats: how often what a lost node was asked is asked again.
 
         Raises:
-            BrokerUnavailable: no reply came at all.
+            BrokerUnavailable: no node tells the map. Of a lost node it stands in place of the replies, even of all.
         """
         if len(calls) == 1 and (special := self._special(calls[0])):
             return (yield from special)
@@ -156,8 +156,6 @@ class Slots:
             if not units and len(left.later) == total and time.monotonic() < give_up:
                 units = left.later
                 yield PAUSE
-        if all(isinstance(reply, BrokerUnavailable) for reply in replies):
-            raise replies[0]
         return replies
 
     def read(self) -> Route:

@@ -246,6 +246,7 @@ class Dispatcher:
 
     def _after_refusal(self) -> None:
         self._ask_again = None
+        self._exchange.ask_lost()
         self.open()
 
     def _want(self) -> int:

@@ -2,7 +2,8 @@
 A dispatcher's round trips to Redis: what has ended is settled, what there is room for is claimed, in one pipeline.
 
 A round trip without a reply may have been done or not. Then the very same is asked again, and nothing else, until there
-is an answer: settle knows its token and claim its nonce, so neither happens twice.
+is an answer: settle knows its token and claim its nonce, so neither happens twice. Where a node of a Cluster was lost,
+what it was asked waits for `ask_lost`, and the others' round trips go on meanwhile.
 
 Knows Redis. What a claimed job is for, and when there is room, is its dispatcher's to say.
 """
@@ -71,8 +72,10 @@ class Exchange:
         self.refused = False
         self._outcomes: dict[str, list[Outcome]] = {}
         self._unanswered: _Request | None = None
-        #: claims of one whose node of a Cluster gave no reply while others did
+        #: claims and outcomes to which a node of a Cluster gave no reply
         self._lost: list[tuple[str, int, str]] = []
+        self._kept: dict[str, list[Outcome]] = {}
+        self._asks_lost = False
         #: what is refused, as it was said → monotonic s
         self._said: dict[str, float] = {}
 
@@ -82,7 +85,11 @@ class Exchange:
 
     def done(self) -> bool:
         """Whether nothing is left to be said."""
-        return not (self._outcomes or self._unanswered)
+        return not (self._outcomes or self._unanswered or self._kept)
+
+    def ask_lost(self) -> None:
+        """Ask a lost node again with the next round trip. By each of them, all others would wait for that node."""
+        self._asks_lost = True
 
     def rest(self) -> float:
         """Seconds until the next round trip is worth its price, where children have work meanwhile."""
@@ -111,24 +118,31 @@ class Exchange:
         for (queue, batch), reply in zip(request.settles, replies, strict=False):
             self._settled(queue, batch, reply)
         answers = list(zip(request.claims, replies[len(request.settles) :], strict=True))
-        self._lost = [claim for claim, reply in answers if isinstance(reply, BrokerUnavailable)]
+        self._lost += [claim for claim, reply in answers if isinstance(reply, BrokerUnavailable)]
         claimed = [Claimed(*claim, reply) for claim, reply in answers if self._is_claim(claim[0], reply)]
-        if self._said and not any(isinstance(reply, BrokerError) for reply in replies):
+        if self._said and not (self._lost or self._kept or any(isinstance(reply, BrokerError) for reply in replies)):
             self._said.clear()
             log.info("Redis takes commands again")
         return claimed
 
     def _request(self, shares: Iterable[tuple[str, int]]) -> _Request:
+        again = {queue for queue, _, _ in self._lost}
+        claims = self._found_again() if self._asks_lost else []
         taken, self._outcomes = self._outcomes, {}
         settles = [
             (queue, batch[at : at + _SETTLE]) for queue, batch in taken.items() for at in range(0, len(batch), _SETTLE)
         ]
-        claims, self._lost = self._lost, []
-        again = {queue for queue, _, _ in claims}
         claims += [(queue, want, new_token()) for queue, want in shares if queue not in again]
         calls: list[Call[Any]] = [self._broker.settle(queue, batch) for queue, batch in settles]
         calls += [self._claim(queue, want, nonce) for queue, want, nonce in claims]
         return _Request(settles, claims, calls)
+
+    def _found_again(self) -> list[tuple[str, int, str]]:
+        """The lost claims, to be made; the outcomes are put before those that came since."""
+        for queue, batch in self._kept.items():
+            self._outcomes.setdefault(queue, [])[:0] = batch
+        claims, self._lost, self._kept, self._asks_lost = self._lost, [], {}, False
+        return claims
 
     def _claim(self, queue: str, want: int, nonce: str) -> Call[Claim]:
         return self._broker.claim(
@@ -138,7 +152,8 @@ class Exchange:
     def _settled(self, queue: str, batch: list[Outcome], reply: list[int] | BrokerError) -> None:
         if isinstance(reply, BrokerError):
             self._complain(f"queue '{queue}': outcomes are kept and tried again: {reply}")
-            self._outcomes.setdefault(queue, [])[:0] = batch
+            kept = self._kept if isinstance(reply, BrokerUnavailable) else self._outcomes
+            kept.setdefault(queue, [])[:0] = batch
             self.refused = True
             return
         for outcome, flag in zip(batch, reply, strict=True):
