@@ -186,6 +186,33 @@ def test_a_refused_line_is_named_and_the_others_are_enqueued(desk):
     assert done.out == "2 jobs enqueued, 7 lines refused\n"
 
 
+def test_a_line_that_is_nested_too_deep_is_refused_alone(desk):
+    """However deep, in arguments or meta: that line has its reason, and no other is lost with it."""
+    lines = []
+    for depth in (*range(900, 1000), 5000):
+        deep = "[" * depth + "]" * depth
+        lines += [
+            f'{{"task": "send", {more}}}' for more in ('"args": []', f'"args": {deep}', f'"meta": {{"a": {deep}}}')
+        ]
+    done = desk.fusiond("enqueue", "-", "--json", given="\n".join(lines))
+    refused = [int(line.removeprefix("line ").partition(":")[0]) for line in done.err.splitlines()]
+    enqueued = [json.loads(line)["line"] for line in done.out.splitlines()]
+    assert sorted([*enqueued, *refused]) == list(range(1, len(lines) + 1))
+    assert {*range(1, len(lines), 3)} <= {*enqueued}
+    assert {len(lines) - 1, len(lines)} <= {*refused}
+    assert f"line {len(lines)}: not JSON: it is nested too deep\n" in done.err
+
+
+def test_a_value_may_be_nested_as_deep_as_json_is_read(desk):
+    """600 brackets are stored; 5000 are refused in a sentence, as a word and with --args."""
+    deep, deeper = ("[" * depth + "]" * depth for depth in (600, 5000))
+    assert desk.fusiond("enqueue", "send", "--args", deep, f"x:={deep}").status == 0
+    assert [desk.fusiond("enqueue", "send", *words).status for words in ((f"x:={deeper}",), ("--args", deeper))] == [
+        1,
+        2,
+    ]
+
+
 def test_a_full_queue_takes_what_fits_and_names_the_rest(desk):
     """Of five lines three fit: three jobs, no job twice, two lines refused."""
     desk.declare(default=3)

@@ -8,6 +8,9 @@ from hypothesis import strategies as st
 from fusiond.cli import words
 from fusiond.errors import BadArguments
 
+#: deeper than Python reads
+DEEP = "[" * 5000 + "]" * 5000
+
 
 @pytest.mark.parametrize(
     ("typed", "args", "kwargs"),
@@ -33,7 +36,11 @@ def test_any_keyword_survives_being_typed(kwargs):
 
 @pytest.mark.parametrize(
     ("typed", "says"),
-    [(["n:=x"], "n:=x is not JSON"), (["n=1", "n:=1"], "'n' is given twice")],
+    [
+        (["n:=x"], "n:=x is not JSON"),
+        ([f"n:={DEEP}"], "is nested too deep; write n=… for a string"),
+        (["n=1", "n:=1"], "'n' is given twice"),
+    ],
 )
 def test_a_wrong_word_is_one_sentence(typed, says):
     """What cannot be meant is refused with the word and the remedy."""
@@ -55,3 +62,9 @@ def test_args_must_be_a_json_array(text):
     """--args takes an array and nothing else."""
     with pytest.raises(argparse.ArgumentTypeError, match="JSON array"):
         words.json_list(text)
+
+
+def test_what_is_nested_too_deep_is_refused_in_a_short_sentence():
+    """Not a traceback, nor all of the brackets."""
+    with pytest.raises(argparse.ArgumentTypeError, match=r"^.{1,80} is nested too deep"):
+        words.json_list(DEEP)

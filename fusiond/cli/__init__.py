@@ -76,9 +76,9 @@ def _sheltered(args: Sequence[str]) -> list[str]:
 
 
 def _bared(value: Any) -> Any:
-    """The value of an option or positional without the mark."""
+    """The value of an option or positional without the mark; what a list of words holds, not what JSON does."""
     if isinstance(value, list):
-        return [_bared(item) for item in value]
+        return [item.removeprefix(_MARK) if isinstance(item, str) else item for item in value]
     return value.removeprefix(_MARK) if isinstance(value, str) else value
 
 

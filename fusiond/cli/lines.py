@@ -52,9 +52,10 @@ class Line:
     options: Options
 
     @property
-    def alone(self) -> bool:
-        """Whether it cannot share a round trip: its id is its own."""
-        return self.options.id is not None or self.options.key is not None
+    def kin(self) -> object:
+        """The same for lines that may share a round trip; one whose id is its own goes alone."""
+        alone = self.options.id is not None or self.options.key is not None
+        return self.number if alone else (self.task, repr(self.options))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,18 +78,19 @@ def enqueue(desk: Desk, producer: Producer, lines: Iterable[bytes], common: Opti
         groups: dict[object, list[Line]] = {}
         for number, text in window:
             try:
-                line = read(number, text, common) if text.strip() else None
+                if text.strip():
+                    line = read(number, text, common)
+                    groups.setdefault(line.kin, []).append(line)
             except EnqueueError as error:
                 yield Answer(number, refusal=str(error))
-                continue
-            if line is not None:
-                groups.setdefault(number if line.alone else (line.task, repr(line.options)), []).append(line)
+            except RecursionError:
+                yield Answer(number, refusal="not JSON: it is nested too deep")
         for group in groups.values():
             yield from _together(desk, producer, group) if len(group) > 1 else _alone(desk, producer, group)
 
 
 def read(number: int, text: bytes, common: Options) -> Line:
-    """The job that a line is. Raises BadArguments."""
+    """The job that a line is. Raises BadArguments, or RecursionError where it is nested too deep."""
     try:
         said = json.loads(text)
     except ValueError as error:

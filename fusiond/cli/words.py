@@ -22,6 +22,8 @@ from fusiond.errors import BadArguments
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+#: characters that a sentence shows of a value that is nested too deep; such a one is long
+_SHOWN: Final = 40
 _KEYWORD: Final = re.compile(r"([^\W\d]\w*)(:?=)(.*)", re.DOTALL)
 
 
@@ -81,6 +83,8 @@ def _of_type(text: str, kind: type[Any], what: str) -> Any:
         value = json.loads(text)
     except ValueError:
         value = None
+    except RecursionError:
+        raise argparse.ArgumentTypeError(f"{text[:_SHOWN]!r}… is nested too deep") from None
     if not isinstance(value, kind):
         raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
     return value
@@ -91,3 +95,5 @@ def _json(name: str, text: str) -> Any:
         return json.loads(text)
     except ValueError as error:
         raise BadArguments(f"{name}:={text} is not JSON ({error}); write {name}={text} for a string") from error
+    except RecursionError:
+        raise BadArguments(f"{name}:={text[:_SHOWN]}… is nested too deep; write {name}=… for a string") from None
