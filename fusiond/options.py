@@ -27,6 +27,8 @@ Moment = datetime | str | float
 MOST_ARGUMENTS = 1024 * 1024
 #: seconds, 10 years
 LONGEST = 10 * 365 * 86400
+#: seconds, the shortest that is not 0 to the file, which counts in ms
+SHORTEST = 0.001
 #: epoch seconds, in the year 5138; and bytes of a key, a log tag: both as of what is pushed to an inbox
 LATEST, LONGEST_TEXT = 1e11, 255
 
@@ -88,8 +90,8 @@ def encoded_meta(meta: dict[str, Any]) -> bytes:
 
 
 def encoded_timeout(timeout: Duration) -> bytes:
-    """The soft and the hard timeout as JSON, seconds."""
-    soft = duration("timeout", timeout)
+    """The soft and the hard timeout as JSON, seconds. Raises EnqueueError."""
+    soft = lasting("timeout", timeout)
     return _encode({"soft": soft, "hard": soft + HARD_AFTER_SOFT}).encode()
 
 
@@ -114,6 +116,14 @@ def duration(what: str, given: Duration) -> float:
         found = _number(what, given)
     if not 0 <= found < LONGEST:
         raise EnqueueError(f"{what}: {shown(given)} is not between 0 and 10 years")
+    return found
+
+
+def lasting(what: str, given: Duration) -> float:
+    """Seconds, above 0, as the file has it of a timeout and an expiry. Raises EnqueueError."""
+    found = duration(what, given)
+    if found < SHORTEST:
+        raise EnqueueError(f"{what}: {shown(given)} lets no job run; use 1s or more")
     return found
 
 

@@ -17,7 +17,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from fusiond.broker.durability import CONFIRM_MS, Durability, confirmation
+from fusiond.broker.durability import CONFIRM_MS, DURABILITIES, Durability, confirmation
 from fusiond.broker.records import Catalogue, NewJob, Stored, check_id
 from fusiond.config.suggest import did_you_mean, listed
 from fusiond.errors import (
@@ -40,6 +40,7 @@ from fusiond.options import (
     encoded,
     encoded_meta,
     encoded_timeout,
+    lasting,
     moment,
     shown,
     text,
@@ -75,6 +76,8 @@ class Producer:
     """Makes the plans of one client, and remembers the catalogue for them."""
 
     def __init__(self, broker: Broker, durability: Durability, replicas: int = 1) -> None:
+        if durability not in DURABILITIES:
+            raise ValueError(f"durability={durability!r}: use one of {listed(DURABILITIES)}")
         if replicas < 1:
             raise ValueError(f"replicas={replicas}: use at least 1, or durability='memory', which waits for none")
         self._broker, self._durability, self._replicas = broker, durability, replicas
@@ -173,7 +176,7 @@ class Producer:
 
     def _with(self, options: Options, name: str, body: bytes, declared: dict[str, Any]) -> NewJob:
         """The job of a call with options."""
-        expires = declared.get("expires") if options.expires is None else duration("expires", options.expires)
+        expires = declared.get("expires") if options.expires is None else lasting("expires", options.expires)
         return NewJob(
             self._id(options, name),
             name,

@@ -259,6 +259,9 @@ def test_a_task_that_was_just_added_is_found(client, run, broker):
         ({"delay": float("nan")}, "is not between"),
         ({"expires": "1 h"}, "expires: '1 h' is not a duration"),
         ({"timeout": "x"}, "timeout: 'x'"),
+        ({"timeout": 0}, "timeout: 0 lets no job run; use 1s or more"),
+        ({"timeout": "0s"}, "timeout: '0s' lets no job run"),
+        ({"expires": timedelta(0)}, "lets no job run"),
         ({"at": datetime(2030, 1, 1)}, "no time zone"),  # noqa: DTZ001 - that is what is wrong with it
         ({"at": "tomorrow"}, "at: 'tomorrow' is no time"),
         ({"priority": "hihg"}, "neither one of high, low nor a number"),
@@ -368,6 +371,13 @@ def test_a_handle_is_found_by_name(client):
 
 
 # Durability
+
+
+@pytest.mark.parametrize("make", [Client, AsyncClient])
+def test_a_durability_that_there_is_not_is_refused(redis_server, make):
+    """A misspelt word is no promise: refused at once, with the three that there are."""
+    with pytest.raises(ValueError, match="durability='fsnyc': use one of fsync, memory, replica"):
+        make(redis_server.url, durability="fsnyc")
 
 
 def test_a_replica_that_does_not_confirm_leaves_the_outcome_unknown(redis_server, client, namespace, monkeypatch):

@@ -8,13 +8,14 @@ What an enqueue waits for before it is acknowledged.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal, get_args
 
 from fusiond.broker.call import Call, Plan, as_is, plain
 from fusiond.broker.fitness import info_call, version_of
 from fusiond.errors import BrokerUnfit
 
 Durability = Literal["memory", "fsync", "replica"]
+DURABILITIES: Final[tuple[str, ...]] = get_args(Durability)
 
 #: ms that the disk, or a replica, may take to confirm
 CONFIRM_MS = 3000
