@@ -27,6 +27,21 @@ async def later():
     return "later"
 
 
+def leave(code):
+    sys.exit(code)
+
+
+async def leave_later(code):
+    sys.exit(code)
+
+
+def deep():
+    found = []
+    for _ in range(5000):
+        found = [found]
+    return found
+
+
 def strange():
     return {1, 2}
 
@@ -54,6 +69,9 @@ tasks:
   fail: {run: shop.fail}
   later: {run: shop.later}
   strange: {run: shop.strange}
+  leave: {run: shop.leave}
+  leave_later: {run: shop.leave_later}
+  deep: {run: shop.deep}
   where: {run: shop.where}
   look: {run: shop.look}
   which: {run: shop.which}
@@ -110,6 +128,14 @@ def test_an_exception_is_the_tasks_own_traceback(shop):
     assert done.err.count("File ") == done.err.count("shop.py") == 2
 
 
+@pytest.mark.parametrize("task", ["leave", "leave_later"])
+def test_a_task_that_leaves_has_failed_as_in_a_worker(shop, task):
+    """sys.exit is an exception like another, whatever it says: never the command's own status."""
+    for code in ("0", "3"):
+        done = fusiond("call", task, f"code:={code}", cwd=shop)
+        assert (done.status, done.out, done.err.splitlines()[-1]) == (1, "", f"SystemExit: {code}")
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -117,6 +143,7 @@ def test_an_exception_is_the_tasks_own_traceback(shop):
         (["gone"], "module 'shop' has no 'nothing'"),
         (["plain"], "missing a required argument: 'number'"),
         (["strange"], "the result is not JSON"),
+        (["deep"], "the result is not JSON"),
         (["plain", "1", "code:=x"], "code:=x is not JSON"),
         (["plain", "1", "--group", "mian"], "no worker group 'mian'; did you mean 'main'?"),
     ],

@@ -71,14 +71,14 @@ def _call(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any])
             result = asyncio.run(result)
     except (KeyboardInterrupt, bdb.BdbQuit):  # the person has left, in the task or in the debugger
         return 130
-    except Exception as error:  # noqa: BLE001 - whatever the task raises is its outcome
+    except BaseException as error:  # noqa: BLE001 - whatever the task raises is its outcome, sys.exit(0) too
         own = _without_ours(error.__traceback__)
         traceback.print_exception(type(error), error, own)
         return 1
     try:
         print(json.dumps(result, ensure_ascii=False, allow_nan=False))
-    except (TypeError, ValueError) as error:
-        print(f"fusiond: the result is not JSON ({error}): {result!r:.200}", file=sys.stderr)
+    except (TypeError, ValueError, RecursionError) as error:
+        print(f"fusiond: the result is not JSON ({error}): {_shown(result)}", file=sys.stderr)
         return 1
     return 0
 
@@ -88,6 +88,14 @@ def _without_ours(frames: TracebackType | None) -> TracebackType | None:
     while frames and frames.tb_frame.f_code.co_filename == __file__:
         frames = frames.tb_next
     return frames
+
+
+def _shown(result: object) -> str:
+    """What the task returned; it may fail to describe itself, or be nested too deep to."""
+    try:
+        return f"{result!r:.200}"
+    except Exception:  # noqa: BLE001 - whatever a class of the task's raises
+        return f"a {type(result).__name__}"
 
 
 def _name(function: Callable[..., Any]) -> str:
