@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from fusiond import errors
-from fusiond.cli import parser
+from fusiond.cli import main, parser
 from fusiond.cli.exits import UsageError, status_of
 from tests.fusiond_command import fusiond
 
@@ -70,6 +70,31 @@ def test_options_stand_anywhere_and_dashes_end_them(line, task, words):
 def test_usage(tmp_path, words, status):
     """Help and version are fine; what is not a command is status 2."""
     assert fusiond(*words, cwd=tmp_path).status == status
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(f"reload --timeout {number}" for number in ("0", "-1", "nan", "inf", "1e10")),
+        *(f"rollback --timeout {number}" for number in ("0", "-1", "nan", "inf", "1e10")),
+        *(f"job list --limit {number}" for number in ("0", "-1", "1.5", "1000000000")),
+        *(f"cron explain nightly --next {number}" for number in ("0", "-3")),
+        *(f"enqueue send --wait {number}" for number in ("-5", "nan")),
+    ],
+)
+def test_a_number_that_means_nothing_is_refused_before_anything_is_asked_for(capsys, line):
+    """Status 2 and what the number may be: not a default in its place, and nothing is done meanwhile."""
+    assert main(line.split()) == 2
+    *_, option, number = line.split()
+    assert f"argument {option}: {number!r} is no " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["reload", "rollback"])
+def test_how_long_to_wait_may_be_less_than_a_second_or_a_day(command):
+    """What is sensible is taken as it is."""
+    given = [parser().parse_args([command, "--timeout", text]).timeout for text in ("0.5", "86400")]
+    assert given == [0.5, 86400]
+    assert parser().parse_args(["enqueue", "send", "--wait", "0"]).wait == 0
 
 
 def test_version_is_the_packages(tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from fusiond.cli import source
+from fusiond.cli import numbers, source
 from fusiond.cli.exits import OK
 from fusiond.cli.table import paint, print_json, table, when
 
@@ -24,7 +24,7 @@ def register(subparsers: Any) -> None:
     listing.set_defaults(handler=_list)
     explain = commands.add_parser("explain", help="the coming ticks of an entry, daylight saving noted")
     explain.add_argument("name", metavar="NAME")
-    explain.add_argument("--next", type=int, default=10, metavar="N", help="how many ticks; default: 10")
+    explain.add_argument("--next", type=numbers.many, default=10, metavar="N", help="how many ticks; default: 10")
     source.add_file_option(explain)
     explain.set_defaults(handler=_explain)
     run = commands.add_parser("run", help="[broker] enqueue an entry's task now, beside its schedule")
@@ -51,7 +51,7 @@ def _explain(options: argparse.Namespace) -> int:
     from fusiond.schedule.cron import explain
 
     now = time.time() * 1000
-    ticks = explain(_entry(source.config(options), options.name), int(now), max(options.next, 1))
+    ticks = explain(_entry(source.config(options), options.name), int(now), options.next)
     if options.json:
         print_json([{"at": tick.at, "local": tick.local.isoformat(), "note": tick.note} for tick in ticks])
         return OK

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from fusiond import paths
-from fusiond.cli import source
+from fusiond.cli import numbers, source
 from fusiond.cli.exits import OK, REFUSED
 from fusiond.cli.table import legible
 from fusiond.errors import ConfigError, ControlError
@@ -62,7 +62,7 @@ def register(subparsers: Subparsers) -> None:
         help="replace this group, or each, since the code behind its tasks has changed; may be repeated",
     )
     reload.add_argument("--json", action="store_true", help="the outcome as JSON")
-    reload.add_argument("--timeout", type=float, default=120.0, metavar="SECONDS", help="default: 120")
+    reload.add_argument("--timeout", type=numbers.patience, default=120.0, metavar="SECONDS", help="default: 120")
     reload.set_defaults(handler=_reload)
 
 

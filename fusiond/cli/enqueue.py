@@ -8,7 +8,7 @@ import sys
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from fusiond.cli import source, words
+from fusiond.cli import numbers, source, words
 from fusiond.cli.exits import OK, REFUSED, UsageError
 from fusiond.cli.progress import Progress
 from fusiond.cli.table import count, json_text, legible, print_json
@@ -45,7 +45,12 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--queue", metavar="Q", help="another queue than the task's")
     parser.add_argument("--key", metavar="K", help="a second job of this task with this key is the first one")
     parser.add_argument(
-        "--wait", nargs="?", type=float, const=float("inf"), metavar="SECONDS", help="until it ended; print its result"
+        "--wait",
+        nargs="?",
+        type=numbers.wait,
+        const=float("inf"),
+        metavar="SECONDS",
+        help="until it ended; print its result",
     )
     source.add_broker_options(parser)
     source.add_json_option(parser)

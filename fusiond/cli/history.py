@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from fusiond.cli import source
-from fusiond.cli.exits import OK, REFUSED, UsageError
+from fusiond.cli import numbers, source
+from fusiond.cli.exits import OK, REFUSED
 from fusiond.cli.table import legible, plain, print_json, table, when
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def register(subparsers: Any) -> None:
     rollback.add_argument(
         "generation", nargs="?", type=_generation, metavar="GENERATION", help="default: the one before"
     )
-    rollback.add_argument("--timeout", type=float, default=120.0, metavar="SECONDS", help="default: 120")
+    rollback.add_argument("--timeout", type=numbers.patience, default=120.0, metavar="SECONDS", help="default: 120")
     source.add_file_option(rollback)
     source.add_json_option(rollback)
     rollback.set_defaults(handler=_rollback)
@@ -105,8 +105,6 @@ def _rollback(options: argparse.Namespace) -> int:
     from fusiond.supervise.control import ask
 
     control = paths.control_socket(paths.find_runtime(source.directories(options)))
-    if options.timeout <= 0:
-        raise UsageError(f"--timeout {options.timeout:g} is not above 0")
     generation = "" if options.generation is None else str(options.generation)
     outcome = ask(control, "rollback", generation, source.asker("fusiond rollback"), timeout=options.timeout)
     if options.json:

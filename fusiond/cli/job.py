@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from fusiond.cli import source
+from fusiond.cli import numbers, source
 from fusiond.cli.exits import OK, REFUSED, UsageError
 from fusiond.cli.progress import Progress
 from fusiond.cli.table import count, print_json, table
@@ -36,7 +36,9 @@ def register(subparsers: Any) -> None:
     listing = commands.add_parser("list", help="[broker] jobs by queue and status")
     listing.add_argument("--queue", metavar="Q", action="append", help="may be given more than once; default: all")
     listing.add_argument("--status", choices=_STATUSES, action="append", help="the same")
-    listing.add_argument("--limit", type=int, default=20, metavar="N", help="of each queue and status; default: 20")
+    listing.add_argument(
+        "--limit", type=numbers.many, default=20, metavar="N", help="of each queue and status; default: 20"
+    )
     listing.set_defaults(handler=_list)
     show = commands.add_parser("show", help="[broker] everything about a job")
     show.set_defaults(handler=_show)
@@ -61,7 +63,7 @@ def _list(options: argparse.Namespace) -> int:
 
     with source.broker(options) as desk:
         pages = [
-            desk.verbs.jobs(queue, JobStatus(status), count=max(options.limit, 1))
+            desk.verbs.jobs(queue, JobStatus(status), count=options.limit)
             for queue in desk.queues(*options.queue or ())
             for status in options.status or _STATUSES
         ]

@@ -49,7 +49,7 @@ def ask(control: Path, verb: str, *arguments: str, timeout: float = TIMEOUT) -> 
             f"{control}: this user may not speak to the daemon; be its user, or a member of control.group"
         ) from error
     except TimeoutError as error:
-        raise ControlError(f"{control}: the daemon did not answer {verb} within {timeout:.0f} s") from error
+        raise ControlError(f"{control}: the daemon did not answer {verb} within {timeout:g} s") from error
     except xmlrpc.client.Fault as fault:
         raise ControlError(f"the daemon refused {verb}: {fault.faultString}") from fault
     except (OSError, http.client.HTTPException, xmlrpc.client.Error, ExpatError, ValueError) as error:
