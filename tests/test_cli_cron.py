@@ -2,6 +2,8 @@ import json
 
 import pytest
 
+from fusiond.config import snapshot
+from fusiond.config.load import load
 from fusiond.job import JobStatus
 from tests.fusiond_command import fusiond
 from tests.fusiond_desk import opened
@@ -85,3 +87,22 @@ def test_suspend_and_resume(desk):
     assert desk.fusiond("cron", "resume", "often").out == "often: resumed\n"
     assert desk.fusiond("cron", "list", "--json").json[1]["next"] is not None
     assert desk.fusiond("cron", "resume", "asleep").out == "asleep: stays suspended, the file says so\n"
+
+
+@pytest.mark.parametrize("broken", ["x: [\n", "version: 1\nqueus: {}\n"])
+def test_entries_are_steered_while_the_file_is_wrong(desk, broken):
+    """A daemon goes on with what it accepted last, and so do list, run, suspend and resume; not of another file."""
+    file, state = desk.cwd / "fusion.yaml", {"STATE_DIRECTORY": str(desk.cwd), "FUSION_URL": desk.settings.url}
+    snapshot.write(desk.cwd / "current.json", load(file, environ={}).config, generation=1, source=str(file))
+    file.write_text(broken)
+
+    def cron(*words):
+        return fusiond("cron", *words, cwd=desk.cwd, **state)
+
+    assert cron("suspend", "often", "--url", desk.settings.url).out == "often: suspended\n"
+    resting = {entry["name"] for entry in cron("list", "--json").json if entry["next"] is None}
+    assert resting == {"often", "asleep"}
+    assert cron("resume", "often").out == "often: resumed\n"
+    assert cron("run", "nightly").status == 0
+    (desk.cwd / "other.yaml").write_text(broken)
+    assert cron("suspend", "often", "-c", "other.yaml").status == 1

@@ -65,7 +65,7 @@ def _list(options: argparse.Namespace) -> int:
     from fusiond.config.units import written
     from fusiond.schedule.cron import next_tick
 
-    config = source.config(options)
+    config = source.accepted(options)
     entries = [(entry, config.tasks[entry.task].queue) for entry in config.cron.values()]
     with source.broker(options) as desk:
         states = desk.run_all([desk.verbs.cron_state(queue, entry.name) for entry, queue in entries])
@@ -102,7 +102,7 @@ def _run(options: argparse.Namespace) -> int:
     from fusiond.options import NO_OPTIONS
     from fusiond.producer import Producer
 
-    entry = _entry(source.config(options), options.name)
+    entry = _entry(source.accepted(options), options.name)
     with source.broker(options) as desk:
         producer = Producer(desk.verbs, "memory")
         announce(desk.run(producer.enqueue(NO_OPTIONS, entry.task, entry.args, dict(entry.kwargs))), options)
@@ -112,7 +112,7 @@ def _run(options: argparse.Namespace) -> int:
 def _suspend(options: argparse.Namespace) -> int:
     from fusiond.cli.queue import outcome
 
-    config = source.config(options)
+    config = source.accepted(options)
     entry = _entry(config, options.name)
     with source.broker(options) as desk:
         desk.run(desk.verbs.suspend_cron(config.tasks[entry.task].queue, entry.name, on=options.on))

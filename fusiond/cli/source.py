@@ -125,13 +125,17 @@ def place(options: argparse.Namespace) -> tuple[model.Broker, Path]:
     if url:
         settings, runtime = model.Broker(url=url), paths.find_runtime()
     else:
-        accepted = _accepted(options)
-        settings, runtime = accepted.broker, paths.find_runtime(accepted)
+        running = accepted(options)
+        settings, runtime = running.broker, paths.find_runtime(running)
     return replace(settings, namespace=options.namespace or settings.namespace), runtime
 
 
-def _accepted(options: argparse.Namespace) -> model.Config:
-    """The file's configuration; while it is being edited and wrong, the one that the daemon runs on."""
+def accepted(options: argparse.Namespace) -> model.Config:
+    """
+    The file's configuration; while it is being edited and wrong, the one that the daemon runs on.
+
+    Raises UsageError or ConfigError.
+    """
     from fusiond import paths
     from fusiond.config.snapshot import read_snapshot
 
