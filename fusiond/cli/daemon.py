@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fusiond import paths
 from fusiond.cli import numbers, source
-from fusiond.cli.exits import OK, REFUSED
+from fusiond.cli.exits import OK, REFUSED, UsageError
 from fusiond.cli.table import legible
 from fusiond.errors import ConfigError, ControlError
 
@@ -93,6 +95,8 @@ def _reload(options: argparse.Namespace) -> int:
     who = source.asker(" ".join(["fusiond reload", *(f"--code {group}".removesuffix(" *") for group in options.code)]))
     control = paths.control_socket(paths.find_runtime(source.directories(options)))
     try:
+        if options.config:
+            _check_file(control, options.timeout, named=source.path(options))
         outcome = ask(control, "reload", who, " ".join(options.code), timeout=options.timeout)
     except ControlError:
         loaded = load(source.path(options), environ=os.environ)
@@ -103,3 +107,15 @@ def _reload(options: argparse.Namespace) -> int:
         return REFUSED
     print(json.dumps(outcome, indent=2) if options.json else legible(outcome["summary"]))
     return REFUSED if outcome["result"] == "refused" else OK
+
+
+def _check_file(control: Path, timeout: float, *, named: Path) -> None:
+    """Raise UsageError where the daemon runs another file: it would reload that one, as if this one had been taken."""
+    from fusiond.supervise.control import ask
+
+    running = Path(ask(control, "status", timeout=timeout)["source"])
+    with contextlib.suppress(OSError):  # one of them is gone: their names decide
+        if named.samefile(running):
+            return
+    if named != running:
+        raise UsageError(f"the daemon here runs {running}, not {named}; use fusiond reload -c {running}")

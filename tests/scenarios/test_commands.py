@@ -75,6 +75,19 @@ def test_commands_work_while_the_file_is_wrong(daemon):
     assert fusiond("reload", cwd=daemon.directory, **environment).status == 1
 
 
+def test_reload_takes_no_other_file_than_the_daemons(daemon):
+    """Another valid file would be passed over in silence: status 2, and which it runs. A link to it is the same."""
+    other, link = daemon.directory / "other.yaml", daemon.directory / "link.yaml"
+    other.write_text(daemon.file.read_text() + "cron: {}\n")
+    link.symlink_to(daemon.file)
+    done = fusiond("reload", "-c", other, cwd=daemon.directory)
+    assert (done.status, done.out) == (2, "")
+    assert f"runs {daemon.file}, not {other}" in done.err
+    for same in ("fusion.yaml", link, daemon.directory / "app" / ".." / "fusion.yaml"):
+        assert fusiond("reload", "-c", same, cwd=daemon.directory).status == 0
+    assert daemon.status()["reloads"]["unchanged"] == 3
+
+
 def test_watch_shows_the_change(daemon):
     """--watch prints again and again until it is interrupted, and is then quiet."""
     command = [sys.executable, "-m", "fusiond.cli", "status", "--watch", "-c", str(daemon.file)]
