@@ -52,6 +52,21 @@ def test_every_node_knows_its_line_and_column():
     assert root.get("ä").place[1:] == (3, 4, 1)
 
 
+@pytest.mark.parametrize(
+    ("text", "end"),
+    [
+        ("x: [1,\n", "]"), ("x: &k [1,\n", "]"), ("x: [a: 1,\n", "]"), ("x: [{a: 1},\n", "]"), ("x: {a: [1,\n", "]"),
+        ("x: {a: 1,\n", "}"), ("x: [&k {a: 1,\n", "}"), ("x: [{a: [2],\n", "}"), ("x: [1, {a: 2]\n", "}"),
+        ("x: {a: [1}\n", "]"), ("x: [a b\ny: c\n", "]"),
+    ],
+)  # fmt: skip
+def test_the_bracket_that_is_missing_is_the_innermost_one_open(text, end):
+    """Whatever libyaml was looking for when it noticed."""
+    with pytest.raises(source.Refused) as refused:
+        source.compose(source.source_of("f.yaml", Path("/"), text.encode()), {})
+    assert refused.value.problem.remedy == f"add , or {end}"
+
+
 def test_variables_are_replaced_after_parsing():
     """What a variable holds is a value, never syntax; plain ones get their type from it, quoted ones stay texts."""
     environ = {"N": "4", "T": "a: b\nc: [", "EMPTY": "", "D": "$N ${N}"}

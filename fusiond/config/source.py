@@ -67,14 +67,15 @@ def compose(source: SourceFile, environ: Mapping[str, str]) -> tuple[Node, list[
     control = _CONTROL.search(source.text)
     if control:
         raise Refused(_control_character(source, control.start()))
+    composer = _Composer(source, environ)
     try:
         loader = _Loader(source.text)
         try:
-            return _Composer(source, environ).compose(loader)
+            return composer.compose(loader)
         finally:
             loader.dispose()
     except yaml.MarkedYAMLError as error:
-        raise Refused(_syntax_error(source, error)) from error
+        raise Refused(_syntax_error(source, error, composer)) from error
     except yaml.YAMLError as error:
         raise Refused(_whole(source.name, "yaml-syntax", f"the file is not YAML: {error}", "")) from error
 
@@ -111,6 +112,14 @@ class _Composer:
             if handler is not None:
                 handler(event)
         return self._checked_root(), self._problems
+
+    def in_list(self) -> bool:
+        """Whether the innermost bracket that is open is a [; a mapping in it may have none: `[a: 1]`."""
+        for node in reversed(self._open):
+            line = "".join(self._source.lines[node.place.line - 1 : node.place.line])
+            if isinstance(node.value, list) or line.startswith(("{", "&"), node.place.column - 1):
+                return isinstance(node.value, list)
+        return False
 
     def _checked_root(self) -> Node:
         start = Place(self._source, 1, 1)
@@ -285,13 +294,15 @@ def _control_character(source: SourceFile, index: int) -> Problem:
     )
 
 
-def _syntax_error(source: SourceFile, error: yaml.MarkedYAMLError) -> Problem:
+def _syntax_error(source: SourceFile, error: yaml.MarkedYAMLError, composer: _Composer) -> Problem:
     # An unclosed quote is reported at the end of the file; where it was opened is what helps.
     opened = error.context_mark if "unexpected end" in (error.problem or "") else None
     mark = opened or error.problem_mark or error.context_mark
     if mark is None:
         return _whole(source.name, "yaml-syntax", f"the file is not YAML: {error.problem}", "")
     line = min(mark.line, len(source.lines) - 1)
-    found = explain(error.problem or "", error.context or "", source.lines[line], mark.column)
+    # Where a value is missing, libyaml does not say in what.
+    context = (error.context or "").replace("flow node", "flow sequence" if composer.in_list() else "flow mapping")
+    found = explain(error.problem or "", context, source.lines[line], mark.column)
     column, width = found.span(source.lines[line], mark.column)
     return Place(source, line + 1, column + 1, width).error(found.code, found.message, found.remedy)
