@@ -1,6 +1,7 @@
 import pytest
 
-from tests.fusiond_command import fusiond
+from fusiond.broker.call import as_is, plain
+from tests.fusiond_command import fusiond, samples
 from tests.fusiond_desk import opened
 
 
@@ -56,6 +57,37 @@ def test_all_is_queues_still_to_come_too(desk):
     ]  # fmt: skip
     desk.run(desk.verbs.declare(["last"]))
     assert not desk.run(desk.verbs.counts("last")).suspended_by_operator
+
+
+def spoil(desk, queue):
+    """As a person at redis-cli."""
+    desk.run(plain(as_is, "SET", desk.verbs.keys.of(queue, "failed"), "x"))
+
+
+def test_a_key_of_the_wrong_type_hides_no_other_queue(desk):
+    """The others are listed, that one is named with the remedy, status 1; and the remedy helps."""
+    desk.enqueued("send")
+    spoil(desk, "reports")
+    for words in (("queue", "list"), ("job", "list")):
+        done = desk.fusiond(*words, "--json")
+        assert (done.status, len(done.json)) == (1, 1)
+        assert done.err.startswith("fusiond: queue 'reports': a key of it is of another type than ours; ")
+        assert done.err.count("\n") == 1
+        assert "fusiond fsck --repair" in done.err
+    assert "queue 'reports'" in desk.fusiond("requeue", "--all").err
+    assert desk.fusiond("fsck", "--repair").status == 0
+    assert len(desk.fusiond("queue", "list", "--json").json) == 2
+
+
+def test_status_shows_the_other_queues(desk):
+    """The broker is there: what is wrong with one queue is said beside the rest, to programs too."""
+    spoil(desk, "reports")
+    done = desk.fusiond("status", "--json")
+    assert [queue["name"] for queue in done.json["queues"]] == ["default"]
+    assert done.json["errors"]["queues"].startswith("queue 'reports': ")
+    assert done.err.endswith("moves it aside\n")
+    metrics = samples(desk.fusiond("status", "--metrics").out)
+    assert (metrics["fusiond_broker_up"], ("reports", "queued") in metrics["fusiond_queue_jobs"]) == ({(): 1}, False)
 
 
 @pytest.mark.parametrize("words", [[], ["default", "--all"]])

@@ -4,7 +4,8 @@ From what Redis, or the way to it, complains of to the errors that a caller can 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import re
+from typing import TYPE_CHECKING, Any, Final
 
 from hiredis import ReplyError
 
@@ -19,6 +20,14 @@ _ELSEWHERE = ("READONLY", "LOADING", "MASTERDOWN", "UNBLOCKED")
 _PASSING = (*_ELSEWHERE, "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "MISCONF", "BUSY")
 
 
+#: of a key, its queue: what Cluster takes a slot from
+_QUEUE: Final = re.compile(r":\{([^{}]+)\}")
+
+
+class Spoilt(BrokerError):  # noqa: N818 - as its siblings
+    """A key of a queue is of another type, by somebody's hand; the other queues can be read."""
+
+
 def is_forgotten(reply: Any) -> bool:
     """Whether the reply is that Redis does not know the script."""
     return type(reply) is ReplyError and str(reply).startswith("NOSCRIPT")
@@ -31,15 +40,24 @@ def check_place(replies: Sequence[Any]) -> None:
             raise BrokerUnavailable(f"Redis cannot take commands now: {reply}")
 
 
-def refused(error: ReplyError) -> BrokerError:
-    """The error of ours that Redis' own complaint amounts to."""
+def refused(error: ReplyError, words: Sequence[Any]) -> BrokerError:
+    """The error of ours that Redis' own complaint about a command amounts to."""
     text = str(error)
+    if queue := "WRONGTYPE" in text and _queue(words):
+        remedy = "fusiond fsck names it, and fusiond fsck --repair moves it aside"
+        return Spoilt(f"queue {queue!r}: a key of it is of another type than ours; {remedy}")
     # 6.2 puts a script's error into a sentence of its own, so the word may be anywhere
     if "OOM command not allowed" in text or "used memory >" in text:
         return BrokerFull("Redis is at its maxmemory and takes no new jobs; raise maxmemory or let the queues drain")
     if _begins(text, _PASSING):
         return BrokerUnavailable(f"Redis cannot take commands now: {text}")
     return BrokerError(f"Redis refused: {text}")
+
+
+def _queue(words: Sequence[Any]) -> str:
+    """The queue that a command is about; empty where it is about none."""
+    keys = (word.decode(errors="replace") if isinstance(word, bytes) else str(word) for word in words[1:4])
+    return next((found[1] for found in map(_QUEUE.search, keys) if found), "")
 
 
 def _begins(text: str, words: Sequence[str]) -> bool:

@@ -225,7 +225,7 @@ _INFO = fitness.info_call()
 def meaning(call: Call[T], reply: Any) -> T:
     """What the reply says; raises what it complains of."""
     if type(reply) is ReplyError:
-        raise refused(reply) from reply
+        raise refused(reply, call.words) from reply
     if type(reply) is BrokerUnavailable:
         raise reply
     return call.read(reply)
@@ -236,7 +236,7 @@ def meanings(calls: Sequence[Call[Any]], replies: Sequence[Any]) -> list[Any]:
     found = []
     for call, reply in zip(calls, replies, strict=True):
         if type(reply) is ReplyError:
-            found.append(refused(reply))
+            found.append(refused(reply, call.words))
         else:
             found.append(reply if type(reply) is BrokerUnavailable else _read(call, reply))
     return found

@@ -58,7 +58,9 @@ def register(subparsers: Any) -> None:
 
 
 def _list(options: argparse.Namespace) -> int:
+    from fusiond.broker.complaints import Spoilt
     from fusiond.cli import record
+    from fusiond.cli.queue import complain
     from fusiond.job import JobStatus
 
     with source.broker(options) as desk:
@@ -67,14 +69,15 @@ def _list(options: argparse.Namespace) -> int:
             for queue in desk.queues(*options.queue or ())
             for status in options.status or _STATUSES
         ]
-        found = [job for page in desk.run_all(pages) for job in page]
+        read = desk.run_each(pages)
+    found = [job for page in read if not isinstance(page, Spoilt) for job in page]
     if options.json:
         print_json([record.document(job) for job in found])
-        return OK
-    now = time.time() * 1000
-    headings = ("JOB", "TASK", "STATUS", "ATTEMPTS", "WHEN", "CALL")
-    print(table(headings, (record.row(job, now) for job in found), right="attempts"))
-    return OK
+    else:
+        now = time.time() * 1000
+        headings = ("JOB", "TASK", "STATUS", "ATTEMPTS", "WHEN", "CALL")
+        print(table(headings, (record.row(job, now) for job in found), right="attempts"))
+    return complain(page for page in read if isinstance(page, Spoilt))
 
 
 def _show(options: argparse.Namespace) -> int:

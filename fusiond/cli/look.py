@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from fusiond import paths
 from fusiond.cli import source
-from fusiond.cli.queue import count_all, documents, listed
+from fusiond.cli.queue import count_each, documents, listed
 from fusiond.cli.table import count, fields, span, table, when
 from fusiond.errors import BrokerError, ControlError, FusionError
 from fusiond.supervise.control import ask
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from fusiond.broker.complaints import Spoilt
     from fusiond.broker.records import Counts, Worker
     from fusiond.config.model import Broker
 
@@ -38,13 +39,18 @@ class Look:
     #: None: not asked for
     workers: list[Worker] | None = None
     errors: dict[str, str] = field(default_factory=dict)
+    #: what is wrong with the queues that are missing among `queues`
+    spoilt: list[Spoilt] = field(default_factory=list)
 
     def document(self) -> dict[str, Any]:
         """As JSON."""
         seen: dict[str, Any] = {"daemon": self.daemon, "queues": self.queues and documents(self.queues)}
         if self.workers is not None:
             seen["workers"] = [{"name": worker.name, **worker.fields} for worker in self.workers]
-        return {**seen, "errors": self.errors}
+        return {
+            **seen,
+            "errors": {**self.errors, **({"queues": "\n".join(map(str, self.spoilt))} if self.spoilt else {})},
+        }
 
     def page(self) -> str:
         """For people."""
@@ -78,7 +84,7 @@ def look_around(options: argparse.Namespace) -> Look:
 def _look_at_broker(look: Look, settings: Broker, runtime: Path, *, workers: bool) -> None:
     try:
         with source.desk(settings, runtime) as desk:
-            look.queues = count_all(desk)
+            look.queues, look.spoilt = count_each(desk)
             look.workers = desk.run(desk.verbs.workers()) if workers else None
     except BrokerError as error:
         look.errors["broker"] = str(error)

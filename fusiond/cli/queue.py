@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from fusiond.cli import source
-from fusiond.cli.exits import OK, UsageError
-from fusiond.cli.table import print_json, span, table
+from fusiond.cli.exits import OK, REFUSED, UsageError
+from fusiond.cli.table import legible, print_json, span, table
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Mapping
 
+    from fusiond.broker.complaints import Spoilt
     from fusiond.broker.records import Counts
 
 _HEADINGS: Final = ("QUEUE", "QUEUED", "OLDEST", "SCHEDULED", "STARTED", "FINISHED", "FAILED", "CANCELED", "NOTES")
@@ -38,12 +40,20 @@ def register(subparsers: Any) -> None:
 
 def _list(options: argparse.Namespace) -> int:
     with source.broker(options) as desk:
-        counted = count_all(desk)
+        counted, spoilt = count_each(desk)
     if options.json:
         print_json(documents(counted))
     else:
         print(listed(counted))
-    return OK
+    return complain(spoilt)
+
+
+def complain(spoilt: Iterable[object]) -> int:
+    """Name the queues that could not be read, each once, beside what was printed of the others; the exit status."""
+    sentences = dict.fromkeys(map(str, spoilt))
+    for sentence in sentences:
+        print(f"fusiond: {legible(sentence)}", file=sys.stderr)
+    return REFUSED if sentences else OK
 
 
 def _suspend(options: argparse.Namespace) -> int:
@@ -77,6 +87,17 @@ def count_all(desk: source.Desk) -> dict[str, Counts]:
     """Each queue's counts, in one round trip."""
     names = desk.queues()
     return dict(zip(names, desk.run_all([desk.verbs.counts(name) for name in names]), strict=True))
+
+
+def count_each(desk: source.Desk) -> tuple[dict[str, Counts], list[Spoilt]]:
+    """The same of those that can be read, and what is wrong with the others."""
+    from fusiond.broker.complaints import Spoilt
+
+    names = desk.queues()
+    read = desk.run_each([desk.verbs.counts(name) for name in names])
+    found = dict(zip(names, read, strict=True))
+    spoilt = [each for each in found.values() if isinstance(each, Spoilt)]
+    return {name: each for name, each in found.items() if not isinstance(each, Spoilt)}, spoilt
 
 
 def documents(counted: Mapping[str, Counts]) -> list[dict[str, Any]]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from fusiond.broker.broker import Broker
     from fusiond.broker.call import Call, Plan
+    from fusiond.broker.complaints import Spoilt
     from fusiond.broker.connection import Connection
     from fusiond.config import model
     from fusiond.config.load import Loaded
@@ -189,6 +190,15 @@ class Desk:
         from fusiond.broker.connection import raised
 
         return raised(self.connection.run_many(calls)) if calls else []
+
+    def run_each(self, calls: Sequence[Call[T]]) -> list[T | Spoilt]:
+        """The same; in place of the reply of a queue that is spoilt stands what is wrong with it."""
+        from fusiond.broker.complaints import Spoilt
+        from fusiond.broker.connection import raised
+
+        found = self.connection.run_many(calls) if calls else []
+        raised([each for each in found if not isinstance(each, Spoilt)])
+        return found
 
     def queues(self, *names: str) -> list[str]:
         """These queues, or all where none is named. Raises FusionError for one that there is not."""

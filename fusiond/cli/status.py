@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from fusiond.cli import source
-from fusiond.cli.exits import AWAY, OK
+from fusiond.cli.exits import AWAY
 from fusiond.cli.table import legible, print_json
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def register(subparsers: Any) -> None:
 def _status(options: argparse.Namespace) -> int:
     from fusiond.cli.look import look_around
     from fusiond.cli.metrics import exposition
+    from fusiond.cli.queue import complain
 
     while True:
         look = look_around(options)
@@ -50,7 +51,8 @@ def _status(options: argparse.Namespace) -> int:
             print(look.page())
         for sentence in look.errors.values():
             print(f"fusiond: {legible(sentence)}", file=sys.stderr)
+        status = complain(look.spoilt)
         if not options.watch:
-            return AWAY if look.errors else OK
+            return AWAY if look.errors else status
         sys.stdout.flush()
         time.sleep(_WATCH)
