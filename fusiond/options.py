@@ -141,13 +141,12 @@ def moment(what: str, given: Moment) -> float:
             given = datetime.fromisoformat(given)
         except ValueError:
             raise EnqueueError(f"{what}: {shown(given)} is no time such as 2030-01-31T02:00+01:00") from None
-    if isinstance(given, datetime):
-        if given.tzinfo is None:
-            raise EnqueueError(f"{what}: {given} has no time zone; use datetime.now(UTC) or .astimezone()")
-        given = given.timestamp()
-    found = _number(what, given)
+    if isinstance(given, datetime) and given.tzinfo is None:
+        raise EnqueueError(f"{what}: {given} has no time zone; use datetime.now(UTC) or .astimezone()")
+    found = given.timestamp() if isinstance(given, datetime) else _number(what, given)
     if not -LATEST <= found <= LATEST:
-        raise EnqueueError(f"{what}: {shown(given)} is no time in epoch seconds")
+        late = str(given) if isinstance(given, datetime) else shown(given)
+        raise EnqueueError(f"{what}: {late} is no time in epoch seconds up to {LATEST:.0f}, in the year 5138")
     return found
 
 

@@ -152,6 +152,14 @@ def test_a_broker_out_of_reach_is_one_sentence_and_status_3(tmp_path):
     assert "cannot be reached" in done.err
 
 
+def test_a_broker_of_the_daemons_own_says_what_starts_it(tmp_path):
+    """Where the file says that the daemon runs Redis, and no daemon runs."""
+    (tmp_path / "fusion.yaml").write_text(f"version: 1\nruntime_directory: {tmp_path}/run\n")
+    done = fusiond("job", "list", cwd=tmp_path)
+    assert (done.status, done.err.count("\n")) == (3, 1)
+    assert "redis.sock (fusiond run starts it) cannot be reached" in done.err
+
+
 def test_the_password_of_a_url_is_never_shown(tmp_path):
     """An error names the broker without its secret."""
     done = fusiond("job", "list", "--url", "redis://user:geheim@localhost:1", cwd=tmp_path)

@@ -57,7 +57,8 @@ def _address(settings: Broker, url: str) -> Address | SentinelAddress | ClusterA
     if kind == "cluster":
         return _cluster(shown(url), endpoints(url), options)
     parse(url)
-    return Address(shown(url), url, options)
+    ours = " (fusiond run starts it)" if settings.url == "embedded" else ""
+    return Address(shown(url) + ours, url, options)
 
 
 def _options(settings: Broker, url: str, *, tls: bool) -> dict[str, Any]:

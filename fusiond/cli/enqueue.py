@@ -12,9 +12,11 @@ from fusiond.cli import numbers, source, words
 from fusiond.cli.exits import OK, REFUSED, UsageError
 from fusiond.cli.progress import Progress
 from fusiond.cli.table import count, json_text, legible, print_json
-from fusiond.errors import JobFailed
+from fusiond.errors import EnqueueError, JobFailed
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from fusiond.cli.source import Desk
     from fusiond.options import Options
     from fusiond.producer import Place, Producer
@@ -39,7 +41,9 @@ def register(subparsers: Any) -> None:
     parser.add_argument("task", metavar="TASK", help="a task of the daemon's file; - reads JSON lines")
     words.add_options(parser)
     when = parser.add_mutually_exclusive_group()
-    when.add_argument("--in", dest="delay", metavar="DURATION", help="not before so long, such as 5m or 1h30m")
+    when.add_argument(
+        "--in", dest="delay", type=_duration, metavar="DURATION", help="not before so long, such as 5m or 1h30m"
+    )
     when.add_argument("--at", type=_moment, metavar="TIME", help="not before, ISO 8601; without an offset: local time")
     parser.add_argument("--priority", metavar="P", help="a name of the file, or 0 to 255, more first")
     parser.add_argument("--queue", metavar="Q", help="another queue than the task's")
@@ -57,11 +61,32 @@ def register(subparsers: Any) -> None:
     parser.set_defaults(handler=_enqueue)
 
 
+def _duration(text: str) -> str:
+    from fusiond.options import duration
+
+    _check(duration, text)
+    return text
+
+
 def _moment(text: str) -> datetime:
+    from fusiond.options import moment
+
     try:
-        return datetime.fromisoformat(text).astimezone()
-    except ValueError as error:
+        found = datetime.fromisoformat(text)
+        if found.tzinfo is None:
+            found = found.astimezone()
+    except (ValueError, OverflowError) as error:
         raise argparse.ArgumentTypeError(f"{text!r} is no time such as 2030-01-31T02:00+01:00") from error
+    _check(moment, found)
+    return found
+
+
+def _check(check: Callable[[str, Any], object], given: object) -> None:
+    """Refuse what the producer would, as a word of the option: argparse says which one."""
+    try:
+        check("", given)
+    except EnqueueError as error:
+        raise argparse.ArgumentTypeError(str(error).removeprefix(": ")) from error
 
 
 def _enqueue(options: argparse.Namespace) -> int:

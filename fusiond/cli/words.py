@@ -30,7 +30,11 @@ _KEYWORD: Final = re.compile(r"([^\W\d]\w*)(:?=)(.*)", re.DOTALL)
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The words themselves, --args and --kwargs."""
     parser.add_argument(
-        "words", nargs="*", metavar="ARG | NAME=VALUE | NAME:=JSON", help="arguments; ARG and VALUE are strings"
+        "words",
+        nargs="*",
+        default=[],
+        metavar="ARG | NAME=VALUE | NAME:=JSON",
+        help="arguments; ARG and VALUE are strings",
     )
     parser.add_argument("--args", type=json_list, default=[], metavar="JSON", help="arguments as a JSON array")
     parser.add_argument("--kwargs", type=json_object, default={}, metavar="JSON", help="keywords as a JSON object")
