@@ -353,13 +353,17 @@ def test_last_good_looks_where_the_broken_file_says(daemon):
 
 
 def test_a_second_daemon_is_refused(daemon):
-    """One state directory, one daemon; the second says whose it is."""
+    """One state directory, one runtime directory, one daemon; the second says whose it is."""
     daemon.start(file())
     second = Running(daemon.command)
     second.file.write_text(daemon.file.read_text())
     second.start(wait=False)
     assert second.process.wait(30) == 1
     assert f"in use by another daemon (pid {daemon.process.pid})" in second.text()
+    second.file.write_text(daemon.file.read_text().replace(str(daemon.state), str(second.state)))
+    second.start(wait=False)
+    assert second.process.wait(30) == 1
+    assert f"another daemon listens on {daemon.control}" in second.text()
     second.close()
 
 

@@ -29,7 +29,7 @@ from fusiond import failpoints, logs, paths
 from fusiond.config import diff, history
 from fusiond.config import snapshot as snapshots
 from fusiond.config.snapshot import Snapshot, read_snapshot
-from fusiond.errors import ConfigError, ControlError, FusionError
+from fusiond.errors import ConfigError, FusionError
 from fusiond.supervise.daemon import Daemon
 from fusiond.supervise.notify import Notify
 from fusiond.supervise.options import Options
@@ -259,7 +259,7 @@ def group_id(name: str | None, key: str) -> int:
 
 
 def _clear(control: Path) -> None:
-    """Remove the socket of a daemon that was killed. Raises ControlError if one listens."""
+    """Remove the socket of a daemon that was killed. Raises FusionError if one listens."""
     longest = paths.LONGEST_CONTROL
     if len(os.fsencode(control)) > longest:
         raise FusionError(
@@ -273,7 +273,7 @@ def _clear(control: Path) -> None:
         except OSError:
             control.unlink(missing_ok=True)
             return
-    raise ControlError(f"another daemon listens on {control}; stop it, or set runtime_directory to another place")
+    raise FusionError(f"another daemon listens on {control}; stop it, or set runtime_directory to another place")
 
 
 def _forget(state: Path) -> None:
