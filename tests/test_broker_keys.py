@@ -1,10 +1,12 @@
 """The keys, and that no verb leaves its queue's slot."""
 
+import asyncio
 import inspect
 import re
 
 import pytest
 
+from fusiond.broker import script
 from fusiond.broker.broker import Broker
 from fusiond.broker.call import as_is, plain
 from fusiond.broker.connection import connect
@@ -12,8 +14,11 @@ from fusiond.broker.keys import Keys
 from fusiond.broker.records import NewJob, Outcome
 from fusiond.broker.script import _LUA
 from fusiond.config import model
+from fusiond.config.snapshot import Snapshot
 from fusiond.errors import BrokerError
 from fusiond.job import JobStatus
+from fusiond.schedule.scheduler import Scheduler
+from fusiond.worker import group as worker
 
 
 def test_keys_of_a_queue_begin_with_its_root():
@@ -99,3 +104,20 @@ def test_each_script_tells_at_its_head_what_it_is(path):
     for word in ("KEYS", "reply", "touches"):
         assert re.search(rf"^-- {word}\b", head, re.MULTILINE), word
     assert hasattr(Broker, path.stem) or path.stem in {"adopt", "generation", "publish"}
+
+
+@pytest.mark.parametrize("program", ["worker", "scheduler"])
+def test_a_program_reads_all_scripts_at_its_start(tmp_path, program):
+    """One that lives long may have no descriptor left when it first renews a lease."""
+    group = model.WorkerGroup("g")
+    snapshot = Snapshot(1, "", model.Config(workers={"g": group}), tmp_path / "current.json")
+    script.script.cache_clear()
+
+    async def begin():
+        if program == "worker":
+            worker.Program(snapshot, group, None, held=True)
+        else:
+            Scheduler(snapshot, None)
+
+    asyncio.run(begin())
+    assert script.script.cache_info().currsize == len(list(_LUA.glob("*.lua"))) > 0

@@ -97,7 +97,8 @@ BILLION = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
     [
         ("", "empty-file"), ("# nothing\n", "empty-file"), ("---\n", "empty-file"), ("- a\n", "not-a-map"),
         ("x", "not-a-map"),
-        (b"\xff\xfea\x00", "not-utf8"), ("a: \x01", "control-character"), ("a: " + "x" * 2**20, "too-large"),
+        (b"\xff\xfea\x00", "not-utf8"), (b"\xef\xbbx", "not-utf8"), (b"\xef\xbb\xbfa: \xbb", "not-utf8"),
+        ("a: \x01", "control-character"), ("a: " + "x" * 2**20, "too-large"),
         ("[" * 100_000, "too-deep"), ("a: " + "{a: " * 60, "too-deep"), ("- " * 60 + "x", "too-deep"),
         (BILLION, "too-many-values"), ("a: &a x\nb: [" + "*a, " * 1001 + "]", "too-many-aliases"),
         ("a: [" + "x," * 50_001 + "]", "too-many-values"),
@@ -146,7 +147,7 @@ def test_what_can_be_read_around_is_collected(text, code):
 def test_no_bytes_make_it_raise(data):
     """Any bytes are read or refused; every place that is reported exists in the text."""
     raw = data if isinstance(data, bytes) else data.encode("utf-8", "surrogatepass")
-    lines = source._BREAK.split(raw.decode("utf-8-sig", errors="replace"))
+    lines = source._BREAK.split(raw.decode(errors="replace").removeprefix("\ufeff"))
     try:
         parsed = source.source_of("f.yaml", Path("/"), raw)
         lines = parsed.lines

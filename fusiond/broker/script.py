@@ -1,5 +1,5 @@
 """
-The verbs' Lua files, read once each.
+The verbs' Lua files, read once each: when first used, or all of them by `load_all`.
 
 A file may begin with `-- include: name …`: the files `lua/shared/<name>.lua` are then put before it, in that order.
 """
@@ -34,3 +34,9 @@ def script(name: str) -> Script:
     shared = first.removeprefix(_INCLUDE).split() if first.startswith(_INCLUDE) else []
     source = "".join((_LUA / "shared" / f"{part}.lua").read_text() for part in shared) + text
     return Script(name, source.encode(), hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest().encode())
+
+
+def load_all() -> None:
+    """Read every script now, 2 ms: a program that lives long may have no descriptor left when it first needs one."""
+    for path in _LUA.glob("*.lua"):
+        script(path.stem)

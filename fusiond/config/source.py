@@ -32,6 +32,8 @@ MAX_DEPTH: Final = 50
 MAX_NODES: Final = 50_000
 MAX_ALIASES: Final = 1000
 
+#: of byte order, which some editors begin a file with
+_MARK: Final = "\ufeff"
 # libyaml counts these as line breaks, so the excerpts must too.
 _BREAK: Final = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 _CONTROL: Final = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -56,7 +58,8 @@ def source_of(name: str, directory: Path, data: bytes) -> SourceFile:
             _whole(name, "too-large", f"the file is larger than {MAX_BYTES >> 20} MiB", "split it with include:")
         )
     try:
-        text = data.decode("utf-8-sig")
+        # Not utf-8-sig, which counts its errors from behind the mark.
+        text = data.decode().removeprefix(_MARK)
     except UnicodeDecodeError as error:
         raise Refused(_not_utf8(SourceFile(name, directory, "", []), data, error.start)) from error
     return SourceFile(name, directory, text, _BREAK.split(text))
@@ -278,8 +281,8 @@ def _whole(name: str, code: str, message: str, remedy: str) -> Problem:
 
 
 def _not_utf8(source: SourceFile, data: bytes, index: int) -> Problem:
-    before, lines = data[:index].decode("utf-8-sig"), source.lines
-    lines += _BREAK.split(data.decode("utf-8-sig", errors="replace"))
+    before, lines = data[:index].decode().removeprefix(_MARK), source.lines
+    lines += _BREAK.split(data.decode(errors="replace").removeprefix(_MARK))
     place = Place(source, len(_BREAK.split(before)), len(_BREAK.split(before)[-1]) + 1)
     message = f"the byte {data[index]:#04x} is not UTF-8"
     return place.error("not-utf8", message, "save the file as UTF-8")

@@ -22,6 +22,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from fusiond import failpoints, logs, paths
+from fusiond.broker import script
 from fusiond.broker.broker import Broker
 from fusiond.broker.connection import connect_async
 from fusiond.broker.outage import Outage
@@ -76,6 +77,7 @@ class Scheduler:
         self._snapshot, self._link = snapshot, link
         self._host = socket.gethostname()
         self._rand = random.Random()  # noqa: S311 - spreads load
+        script.load_all()
         self._broker = Broker(settings.namespace)
         runtime = paths.runtime_directory(snapshot.config)
         self._connection = connect_async(settings, runtime)

@@ -23,6 +23,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fusiond import failpoints, logs, paths
+from fusiond.broker import script
 from fusiond.broker.broker import Broker
 from fusiond.broker.connection import connect_async
 from fusiond.broker.outage import Outage
@@ -98,6 +99,7 @@ class Program:
         self._snapshot, self._group, self._link, self._held = snapshot, group, link, held
         runtime = paths.runtime_directory(snapshot.config)
         settings = snapshot.config.broker
+        script.load_all()
         self._broker = Broker(settings.namespace)
         self._name = f"{socket.gethostname()}.{os.getpid()}"
         self._claims, self._leases, self._talk, asking = (connect_async(settings, runtime) for _ in range(4))

@@ -39,11 +39,14 @@ def closing(*, job):
 
 
 def daemonizing(path, *, job):
-    """Fork twice, with a session between; the daemon notes its pid and stays."""
+    """Fork twice, with a session between; the daemon notes its pid, and when it began, and stays."""
     if os.fork() == 0:
         os.setsid()
         if os.fork() == 0:
-            pathlib.Path(path).write_text(f"{os.getpid()}\n")
+            fresh = pathlib.Path(f"{path}.tmp")
+            began = pathlib.Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
+            fresh.write_text(f"{os.getpid()} {began}\n")
+            fresh.rename(path)
             time.sleep(600)
         os._exit(0)
     os.wait()

@@ -30,7 +30,7 @@ from tests.chaos.faults import Pulse, kill
 from tests.chaos.load import Load, Mix
 from tests.chaos.package import LOGGED, SHORTER
 from tests.chaos.plant import CHILD, DISPATCHER, SCHEDULER, SERVER, SUPERVISOR, Plant
-from tests.running import alive, until
+from tests.running import alive, born, until
 
 RATE, BETWEEN = 30, 20
 MIX = Mix(short=0.5, long=0.0)
@@ -222,8 +222,8 @@ def misfits(site, mebibytes=1024):
         code = json.loads(record.error)["code"] if record.error else None
         if code not in (MISFITS[name][2] or {None}):
             site.violations.append(f"misfit {name} is {record.status}: {code}")
-    pid = int(mark.read_text())
-    until(lambda: not alive(pid), f"daemon {pid} lives")
+    pid, began = mark.read_text().split()  # a number may be another's by now
+    until(lambda: born(pid) != began, f"daemon {pid} lives")
     site.more()
 
 
