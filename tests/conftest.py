@@ -22,6 +22,10 @@ from fusiond.supervise.server import find_server
 
 PR_SET_PDEATHSIG = 1
 
+# What a shell starts in the background ignores Ctrl-C, and hands that on to what is tested.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 # An example's time says how busy the machine is, nothing more.
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
