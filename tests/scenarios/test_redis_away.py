@@ -118,9 +118,9 @@ def test_a_job_is_killed_before_its_lease_is_anybodys(plant):
     children = {run.child: run.id for each in runs.values() for run in each}
     died = {}
     watcher = threading.Thread(target=note_deaths, args=(children, died))
-    # just renewed, so that nothing is on its way when Redis stops
-    before = deadlines(plant)
-    held = until(lambda: (now := deadlines(plant)) != before and now)
+    # just renewed, by both dispatchers, so that nothing is on its way when Redis stops
+    before = deadlines(plant).items()
+    held = until(lambda: not before & (now := deadlines(plant)).items() and now)
     with stopped(plant):
         watcher.start()
         watcher.join(leases.LEASE + 5)
