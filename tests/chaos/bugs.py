@@ -43,7 +43,9 @@ PLANS = {
     ),
     "a group stopped": _plan(2, {WHOLE_GROUP: 1}, jobs=60, seconds=6.0, mix=_MIX._replace(flood=400, bunch=10)),
     "connections cut": _plan(24, {CUT: 1}, mix=_MIX._replace(bunch=30, inbox=0.7, short=0.2)),
-    "a producer's connection cut": _plan(1000, {CUT: 1}, seconds=20.0, jobs=3000, mix=Mix(short=0.0, long=0.0, delayed=0.0, bunch=1)),
+    "a producer's connection cut": _plan(
+        1000, {CUT: 1}, seconds=20.0, jobs=3000, mix=Mix(short=0.0, long=0.0, delayed=0.0, bunch=1)
+    ),
     "Redis killed": _plan(4, {REDIS: 1}, seconds=8.0),
     "the supervisor killed": _plan(2, {SUPERVISOR: 1}, seconds=8.0, jobs=160, mix=_LASTING),
     "the scheduler killed as it ticks": _plan(6, {AT_TICK: 1}, seconds=8.0, jobs=80, entries=40, every=True),
