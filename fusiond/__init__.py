@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         ResultTimeout,
         UnknownTask,
     )
-    from fusiond.job import JobStatus
+    from fusiond.job import JobRecord, JobStatus
 
 __all__ = [
     "AsyncClient",
@@ -57,6 +57,7 @@ __all__ = [
     "JobError",
     "JobFailed",
     "JobNotFound",
+    "JobRecord",
     "JobStatus",
     "QueueFull",
     "ResultTimeout",
@@ -68,6 +69,7 @@ _HOMES = {
     "AsyncJob": "fusiond.client",
     "Client": "fusiond.client",
     "Job": "fusiond.client",
+    "JobRecord": "fusiond.job",
     "JobStatus": "fusiond.job",
 }
 
@@ -79,3 +81,8 @@ def __getattr__(name: str) -> Any:
     value = getattr(import_module(_HOMES.get(name, "fusiond.errors")), name)
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    """What `dir` and a shell's completion show, loaded or not."""
+    return sorted({*globals(), *__all__})

@@ -14,28 +14,35 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import logging
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, overload
 
+from fusiond import pointers
 from fusiond.broker.broker import Broker
 from fusiond.broker.connection import connect, connect_async
+from fusiond.broker.node import TIMEOUT
 from fusiond.config import model
+from fusiond.config.endpoints import BadUrl, split_namespace
 from fusiond.errors import BrokerUnavailable, ConfigError
 from fusiond.options import NO_OPTIONS, Duration, Moment, Options
-from fusiond.paths import find_config, find_runtime
+from fusiond.paths import ETC, current_snapshot, find_config, redis_socket, runtime_directory, state_directory
 from fusiond.producer import Place, Producer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from pathlib import Path
     from types import TracebackType
 
     from fusiond.broker.connection import AsyncConnection, Connection
     from fusiond.broker.durability import Durability
-    from fusiond.job import JobStatus
+    from fusiond.broker.records import Counts
+    from fusiond.config.nodes import Node
+    from fusiond.job import JobRecord, JobStatus
 
 P = ParamSpec("P")
 R = TypeVar("R")
+log = logging.getLogger(__name__)
 
 
 class _Handle:
@@ -61,14 +68,23 @@ class _Handle:
         """`queue/id`, the job's full name."""
         return f"{self._place.queue}/{self._place.id}"
 
+    @property
+    def served(self) -> bool | None:
+        """
+        Whether a living worker group ran jobs of this task from this queue when the job was enqueued.
+
+        False: the job waits until one does; `fusiond status` says how to move it. None: the handle was made by name.
+        """
+        return self._place.served
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Handle) and self._place == other._place
+        return isinstance(other, _Handle) and self._place[:2] == other._place[:2]
 
     def __hash__(self) -> int:
-        return hash(self._place)
+        return hash(self._place[:2])
 
 
 class _Client:
@@ -140,6 +156,14 @@ class Job(_Handle, Generic[R]):
         """End it, or have it ended if it runs; False: it had ended before. Raises JobNotFound."""
         return self._client._run(self._client._producer.cancel(self._place))  # noqa: SLF001
 
+    def requeue(self) -> bool:
+        """Run it again if it failed or was canceled; False: it is neither, nor queued."""
+        return self._client._run(self._client._producer.requeue(self._place))  # noqa: SLF001
+
+    def discard(self) -> bool:
+        """Drop it if it failed or was canceled, at the latest a minute after its end; False: it is neither."""
+        return self._client._run(self._client._producer.discard(self._place))  # noqa: SLF001
+
 
 class Client(_Client):
     """Enqueues jobs; threads may share it. It connects at the first call."""
@@ -151,6 +175,10 @@ class Client(_Client):
         namespace: str | None = None,
         durability: Durability = "memory",
         replicas: int = 1,
+        timeout: float = TIMEOUT,
+        ca_file: str | None = None,
+        cert_file: str | None = None,
+        key_file: str | None = None,
     ) -> None:
         """
         A client of the Redis at `url`.
@@ -160,10 +188,18 @@ class Client(_Client):
             namespace: the head of each key; None: the file's, or `fusion`.
             durability: what enqueue waits for: Redis has the job; its disk has it; `replica`: replicas have it.
             replicas: how many of them. With fewer than there are, one that has not got the job may be promoted.
+            timeout: seconds that Redis may take to accept a connection, and then to answer; a call that got no answer
+                is sent once more. `result` has a timeout of its own.
+            ca_file: with rediss://, the certificates that the server's is checked against; None: the system's.
+            cert_file: with rediss://, the client's own certificate.
+            key_file: the key of that certificate.
+
+        Raises:
+            ValueError: the timeout is not above 0.
         """
-        settings, runtime = find_broker(url, namespace)
+        settings, runtime = find_broker(url, namespace, model.Tls(ca_file, cert_file, key_file))
         self._producer = Producer(Broker(settings.namespace), durability, replicas)
-        self._connection: Connection = connect(settings, runtime, repeats=1)
+        self._connection: Connection = connect(settings, runtime, repeats=1, timeout=_above_zero(timeout))
         self._run = self._connection.run
 
     @overload
@@ -198,6 +234,14 @@ class Client(_Client):
         """The job of that full name, `queue/id`, whether there is one or not."""
         return Job(self, _place(name))
 
+    def counts(self, queue: str | None = None) -> dict[str, Counts]:
+        """Queue → how many jobs it holds by status; of this queue alone, or of all that were ever declared."""
+        return self._run(self._producer.counts(queue))
+
+    def failed(self, queue: str | None = None, *, limit: int = 100) -> list[JobRecord]:
+        """The failed jobs of this queue, or of all, the newest first; `job(record.name)` is a handle of each."""
+        return self._run(self._producer.failed(queue, limit))
+
     def close(self) -> None:
         """End the connection; the next call would make a new one."""
         self._connection.close()
@@ -227,6 +271,14 @@ class AsyncJob(_Handle, Generic[R]):
         """As `Job.cancel`."""
         return await self._client._run(self._client._producer.cancel(self._place))  # noqa: SLF001
 
+    async def requeue(self) -> bool:
+        """As `Job.requeue`."""
+        return await self._client._run(self._client._producer.requeue(self._place))  # noqa: SLF001
+
+    async def discard(self) -> bool:
+        """As `Job.discard`."""
+        return await self._client._run(self._client._producer.discard(self._place))  # noqa: SLF001
+
 
 class AsyncClient(_Client):
     """Enqueues jobs from one event loop; its tasks may share it. It connects at the first call."""
@@ -238,11 +290,15 @@ class AsyncClient(_Client):
         namespace: str | None = None,
         durability: Durability = "memory",
         replicas: int = 1,
+        timeout: float = TIMEOUT,
+        ca_file: str | None = None,
+        cert_file: str | None = None,
+        key_file: str | None = None,
     ) -> None:
         """As `Client`."""
-        settings, runtime = find_broker(url, namespace)
+        settings, runtime = find_broker(url, namespace, model.Tls(ca_file, cert_file, key_file))
         self._producer = Producer(Broker(settings.namespace), durability, replicas)
-        self._connection: AsyncConnection = connect_async(settings, runtime, repeats=1)
+        self._connection: AsyncConnection = connect_async(settings, runtime, repeats=1, timeout=_above_zero(timeout))
         self._run = self._connection.run
 
     @overload
@@ -281,6 +337,14 @@ class AsyncClient(_Client):
         """As `Client.job`."""
         return AsyncJob(self, _place(name))
 
+    async def counts(self, queue: str | None = None) -> dict[str, Counts]:
+        """As `Client.counts`."""
+        return await self._run(self._producer.counts(queue))
+
+    async def failed(self, queue: str | None = None, *, limit: int = 100) -> list[JobRecord]:
+        """As `Client.failed`."""
+        return await self._run(self._producer.failed(queue, limit))
+
     async def close(self) -> None:
         """As `Client.close`."""
         await self._connection.close()
@@ -294,7 +358,13 @@ class AsyncClient(_Client):
         await self.close()
 
 
-def find_broker(url: str | None, namespace: str | None) -> tuple[model.Broker, Path]:
+def _above_zero(timeout: float) -> float:
+    if not timeout > 0:
+        raise ValueError(f"timeout={timeout}: write seconds above 0")
+    return timeout
+
+
+def find_broker(url: str | None, namespace: str | None, tls: model.Tls | None = None) -> tuple[model.Broker, Path]:
     """
     Which Redis a producer is to use, and the runtime directory of an embedded one.
 
@@ -302,7 +372,9 @@ def find_broker(url: str | None, namespace: str | None) -> tuple[model.Broker, P
         ConfigError: no URL is given, and there is no file, or one with problems.
     """
     url = url or os.environ.get("FUSION_URL")
-    settings, runtime = (model.Broker(url=url), find_runtime()) if url else _of_the_file()
+    settings, runtime = _of_url(url) if url else _of_the_file()
+    if tls is not None and tls != model.Tls():
+        settings = dataclasses.replace(settings, tls=tls)
     try:
         return dataclasses.replace(settings, namespace=Broker(namespace or settings.namespace).keys.namespace), runtime
     except ValueError as error:
@@ -312,11 +384,69 @@ def find_broker(url: str | None, namespace: str | None) -> tuple[model.Broker, P
 def _of_the_file() -> tuple[model.Broker, Path]:
     from fusiond.config.load import load  # YAML is read by those only who give no URL
 
-    path = find_config()
-    config = load(path, environ=os.environ).config
+    try:
+        path = find_config()
+    except ConfigError:
+        raise ConfigError(
+            "no broker is named: give the Client a URL, or set $FUSION_URL or $FUSION_CONFIG; "
+            f"neither ./fusion.yaml nor {ETC} exists"
+        ) from None
+    loaded = load(path, environ=os.environ)
+    config = loaded.config or _accepted(path, loaded.root)
     if config is None:
         raise ConfigError(f"{path} has problems, `fusiond validate {path}` shows them; or set $FUSION_URL")
-    return config.broker, find_runtime(config)
+    if config.broker.url != "embedded":
+        return config.broker, Path("/")
+    return config.broker, _runtime(path, config.runtime_directory)
+
+
+def _accepted(file: Path, root: Node | None) -> model.Config | None:
+    """
+    While the file is being edited and wrong: what its production daemon accepted last, as far as this user may read it.
+
+    It is looked for in the state directory that the file names, or that is the file's own.
+    """
+    from fusiond.config.build import Directories, directories
+    from fusiond.config.snapshot import read_snapshot
+
+    said = directories(root) if root is not None else Directories()
+    try:
+        snapshot = read_snapshot(current_snapshot(state_directory(file, said.state_directory)))
+    except ConfigError:
+        return None
+    if not pointers.same_file(snapshot.source, file):
+        return None
+    log.warning("%s has problems; jobs go to the broker of the configuration that was accepted last", file)
+    return snapshot.config
+
+
+def _of_url(url: str) -> tuple[model.Broker, Path]:
+    try:
+        bare, namespace = split_namespace(url)
+    except BadUrl as error:
+        raise BrokerUnavailable(f"{error}; {error.remedy}") from None
+    return (model.Broker(url=bare, namespace=namespace) if namespace else model.Broker(url=bare)), Path("/")
+
+
+def _runtime(file: Path, key: str | None) -> Path:
+    """
+    The runtime directory whose embedded server listens: that of the production daemon, else that of `fusiond dev`.
+
+    A daemon that was given the file by another name, such as a symlink to it, comes after all that were given this one.
+    Where none listens, the place where production's would be. Raises BrokerUnavailable where another file's daemon has
+    taken that place.
+    """
+    usual, found = runtime_directory(file, key), pointers.find(file)
+    if other := pointers.other_file(usual, file):
+        raise BrokerUnavailable(f"{usual} is that of the daemon of {other}, not of {file}; set runtime_directory apart")
+    # By another name or not, of `fusiond dev` or not; False comes before True.
+    places = [(pointer.file != str(file), pointer.development, Path(pointer.runtime)) for pointer in found]
+    for _, development, runtime in sorted([*places, (False, False, usual)], key=lambda place: place[:2]):
+        if pointers.is_listening(redis_socket(runtime), None if runtime == usual else pointers.trusted(file)):
+            if development:
+                log.warning("only fusiond dev runs %s on this host; jobs go to its broker", file)
+            return runtime
+    return usual
 
 
 def _place(name: str) -> Place:

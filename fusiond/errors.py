@@ -18,6 +18,7 @@ Every exception that a caller can act on.
     │   ├── JobCanceled
     │   └── ResultTimeout         the job has not ended in time; it goes on
     └── ControlError              the daemon cannot be reached, or refused what was asked
+        └── ForeignDaemon         the daemon that was found runs another file
 """
 
 from __future__ import annotations
@@ -101,3 +102,7 @@ class ResultTimeout(JobError):  # noqa: N818
 
 class ControlError(FusionError):
     """The daemon cannot be reached, or refused what was asked."""
+
+
+class ForeignDaemon(ControlError):  # noqa: N818
+    """The daemon that was found runs another file, and was asked nothing else."""

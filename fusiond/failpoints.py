@@ -61,7 +61,7 @@ STEPS = {
     "crash": Step(DISPATCHER, "worker.dispatcher", "Dispatcher.on_killed"),
     "kill": Step(DISPATCHER, "worker.pool", "Pool.kill"),
     "died": Step(DISPATCHER, "worker.pool", "Pool.on_died"),
-    "orphans": Step(DISPATCHER, "worker.children", "ForkServer._reap_all"),
+    "orphans": Step(DISPATCHER, "worker.children", "ForkServer._lose"),
     # the fork server
     "preload": Step(SERVER, "worker.startup", "preload"),
     "command": Step(SERVER, "worker.forkserver", "ForkServer._command"),

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from fusiond.config import units
 from fusiond.config.model import HARD_AFTER_SOFT
 from fusiond.errors import BadArguments, EnqueueError, UnknownTask
+from fusiond.nesting import TOO_DEEP, too_deep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -67,8 +68,8 @@ NO_OPTIONS = Options()
 def encoded(task: str, args: Sequence[Any], kwargs: dict[str, Any]) -> bytes:
     """`[args, kwargs]` as JSON. Raises BadArguments."""
     try:
-        body = _encode([args, kwargs]).encode()
-    except (TypeError, ValueError, RecursionError) as error:
+        body = _encoded([args, kwargs])
+    except (TypeError, ValueError) as error:
         raise BadArguments(f"task {task!r}: the arguments are not JSON: {error}") from None
     if len(body) > MOST_ARGUMENTS:
         most = f"{MOST_ARGUMENTS} are the most; store them elsewhere and pass a reference"
@@ -76,11 +77,22 @@ def encoded(task: str, args: Sequence[Any], kwargs: dict[str, Any]) -> bytes:
     return body
 
 
+def _encoded(value: Any) -> bytes:
+    """A value as JSON. Raises TypeError or ValueError."""
+    try:
+        text: bytes = _encode(value).encode()
+    except RecursionError:
+        raise ValueError(f"{TOO_DEEP}, or holds itself") from None
+    if too_deep(text):
+        raise ValueError(TOO_DEEP)
+    return text
+
+
 def encoded_meta(meta: dict[str, Any]) -> bytes:
     """The meta as JSON. Raises EnqueueError."""
     try:
-        found = _encode(meta).encode()
-    except (TypeError, ValueError, RecursionError) as error:
+        found = _encoded(meta)
+    except (TypeError, ValueError) as error:
         raise EnqueueError(f"meta is not JSON: {error}") from None
     if len(found) > MOST_ARGUMENTS or not isinstance(meta, dict):
         raise EnqueueError(

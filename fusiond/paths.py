@@ -1,32 +1,39 @@
 """
-Where things are: the file, the state and runtime directories, and what lies in them.
+Where things are: the file, the state and runtime directories of its daemon, and what lies in them.
 
-    state directory      current.json  last-good.json  candidate-<n>.json  history/<n>.jsonl  lock
-                         tail/<program>.log  redis/
+    state directory      owner.json  current.json  last-good.json  candidate-<n>.json  history/<n>.jsonl  lock
+                         daemon-id  tail/<program>.log  redis/
     runtime directory    control.sock  redis/redis.sock
+    /tmp/fusiond-<uid>   pointers/<name>.json, and the runtime directories of users without $XDG_RUNTIME_DIR
+
+Each file has directories of its own. The nearest of these decides:
+
+1. the file's key      `state_directory`, `runtime_directory`
+2. systemd's variable  $STATE_DIRECTORY, $RUNTIME_DIRECTORY
+3. the path            /etc/fusion.yaml: /var/lib/fusiond and /run/fusiond. Any other file: `<stem>-<8 hex>`, from its
+                       absolute path with symlinks kept, below the user's own directories
+
+`fusiond dev` uses the directory `dev` below each of the two, and never those of (3) for /etc/fusion.yaml.
 
 Only names; nothing is created here. Standard library only.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 from pathlib import Path
-from typing import Protocol
 
 from fusiond.errors import ConfigError
 
 ETC = Path("/etc/fusion.yaml")
-_ROOT_STATE, _ROOT_RUNTIME = Path("/var/lib/fusiond"), Path("/run/fusiond")
-
-
-class Directories(Protocol):
-    """The two keys of a Config that are read here; the Config itself lives a floor above."""
-
-    @property
-    def state_directory(self) -> str | None: ...  # noqa: D102
-    @property
-    def runtime_directory(self) -> str | None: ...  # noqa: D102
+_SYSTEM_STATE, _SYSTEM_RUNTIME = Path("/var/lib/fusiond"), Path("/run/fusiond")
+#: characters of a file's stem in the name of its directories
+_LONGEST_STEM = 32
+#: bytes: a socket's path stays below it
+_SHORT = 100
+_DEVELOPMENT = "dev"
 
 
 def find_config(explicit: str | os.PathLike[str] | None = None) -> Path:
@@ -41,8 +48,8 @@ def find_config(explicit: str | os.PathLike[str] | None = None) -> Path:
     """
     named = explicit or os.environ.get("FUSION_CONFIG")
     if named:
-        return Path(named).absolute()
-    for path in (Path("fusion.yaml").absolute(), ETC):
+        return as_named(named)
+    for path in (as_named("fusion.yaml"), ETC):
         if path.exists():
             return path
     raise ConfigError(
@@ -50,30 +57,116 @@ def find_config(explicit: str | os.PathLike[str] | None = None) -> Path:
     )
 
 
-def state_directory(config: Directories | None = None) -> Path:
-    """Where the daemon keeps what must outlive it: the file's key, else systemd's, else root's or the user's own."""
-    if config and config.state_directory:
-        return Path(config.state_directory)
-    return _of_systemd("STATE_DIRECTORY") or (_ROOT_STATE if os.geteuid() == 0 else _user_state())
-
-
-def runtime_directory(config: Directories | None = None) -> Path:
-    """Where the daemon puts its sockets: the file's key, else systemd's, else root's or the user's own."""
-    if config and config.runtime_directory:
-        return Path(config.runtime_directory)
-    return _of_systemd("RUNTIME_DIRECTORY") or (_ROOT_RUNTIME if os.geteuid() == 0 else _user_runtime())
-
-
-def find_runtime(config: Directories | None = None) -> Path:
+def as_named(path: str | os.PathLike[str]) -> Path:
     """
-    The runtime directory of a daemon that may run under another user.
+    The absolute path, symlinks kept, without `.` and `..`.
 
-    Returns:
-        `runtime_directory(config)`, or root's own where only that one exists.
+    A relative path starts at $PWD, where that is the working directory: a shell keeps there the symlinks by which the
+    directory was entered, such as `/srv/shop/current`.
     """
-    own = runtime_directory(config)
-    named = (config and config.runtime_directory) or _of_systemd("RUNTIME_DIRECTORY")
-    return _ROOT_RUNTIME if not named and not own.exists() and _ROOT_RUNTIME.exists() else own
+    found = Path("/")
+    for part in (_working_directory() / path).parts[1:]:
+        # The kernel goes up from where a symlink leads to.
+        found = found.resolve().parent if part == ".." else found / part
+    return found
+
+
+def _working_directory() -> Path:
+    named = Path(os.environ.get("PWD", ""))
+    try:
+        if named.is_absolute() and named.samefile("."):
+            return named
+    except OSError:
+        pass
+    return Path.cwd()
+
+
+def state_directory(file: Path, key: str | None = None, *, development: bool = False) -> Path:
+    """
+    Where the daemon of this file keeps what must outlive it.
+
+    Args:
+        file: its absolute path, as `find_config` returns it.
+        key: what the file says of it.
+        development: whether it is `fusiond dev`.
+
+    Raises:
+        ConfigError: this user has no home directory, and nothing else names a place.
+    """
+    given = _given(key, "STATE_DIRECTORY")
+    if given is None and file == ETC and not development:
+        return _SYSTEM_STATE
+    base = given or _user_state() / own_name(file)
+    return base / _DEVELOPMENT if development else base
+
+
+def runtime_directory(file: Path, key: str | None = None, *, development: bool = False) -> Path:
+    """Where the daemon of this file puts its sockets; the arguments are those of `state_directory`."""
+    given = _given(key, "RUNTIME_DIRECTORY")
+    if given is None and file == ETC and not development:
+        return _SYSTEM_RUNTIME
+    base = given or user_runtime() / own_name(file)
+    return base / _DEVELOPMENT if development else base
+
+
+def is_given_state(file: Path, key: str | None = None) -> bool:
+    """Whether somebody chose the state directory: by the file's key, by systemd's variable, or as /etc/fusion.yaml."""
+    return file == ETC or _given(key, "STATE_DIRECTORY") is not None
+
+
+def own_name(file: Path) -> str:
+    """`<stem>-<8 hex>`: the name of the directories that belong to this file alone."""
+    stem = re.sub(r"[^A-Za-z0-9._-]", "_", file.stem)[:_LONGEST_STEM].lstrip(".") or "file"
+    return f"{stem}-{hashlib.sha256(os.fsencode(file)).hexdigest()[:8]}"
+
+
+def _given(key: str | None, variable: str) -> Path | None:
+    return Path(key) if key else of_systemd(variable)
+
+
+def of_systemd(variable: str) -> Path | None:
+    """The first of the directories that systemd names in this variable."""
+    first = os.environ.get(variable, "").split(":")[0]
+    return Path(first) if first else None
+
+
+def _user_state() -> Path:
+    base = Path(os.environ.get("XDG_STATE_HOME", ""))
+    if not base.is_absolute():
+        try:
+            base = Path.home() / ".local" / "state"
+        except RuntimeError:
+            raise ConfigError(
+                "this user has no home directory; set state_directory, $STATE_DIRECTORY or $XDG_STATE_HOME"
+            ) from None
+    return base / "fusiond"
+
+
+def user_runtime() -> Path:
+    """The directory that holds the runtime directories of this user's files."""
+    base = Path(os.environ.get("XDG_RUNTIME_DIR", ""))
+    longest = base / "fusiond" / f"{'x' * _LONGEST_STEM}-12345678" / _DEVELOPMENT
+    # sudo and su may hand over the directory of another user, which ends with that user's login.
+    if base.is_absolute() and _is_own(base) and len(os.fsencode(redis_socket(longest))) < _SHORT:
+        return base / "fusiond"
+    return temporary(os.geteuid())
+
+
+def temporary(uid: int) -> Path:
+    """The directory of this user's pointers; owner and mode are checked by who uses it."""
+    return Path(f"/tmp/fusiond-{uid}")  # noqa: S108 - see above
+
+
+def pointers(uid: int) -> Path:
+    """Where this user's daemons note which file they run: `fusiond/pointers.py`."""
+    return temporary(uid) / "pointers"
+
+
+def _is_own(directory: Path) -> bool:
+    try:
+        return directory.stat().st_uid == os.geteuid()
+    except OSError:
+        return False
 
 
 #: bytes of its path: what the kernel takes, 107, less supervisor's temporary suffix `.<pid>`
@@ -88,11 +181,6 @@ def control_socket(runtime: Path) -> Path:
 def redis_socket(runtime: Path) -> Path:
     """Where the embedded server listens; in a directory of its own, which `broker.socket_group` opens."""
     return runtime / "redis" / "redis.sock"
-
-
-def development(state: Path) -> Path:
-    """The state directory of `fusiond dev`: what it accepts, and its Redis, are no part of what `run` goes on from."""
-    return state / "dev"
 
 
 def redis_state(state: Path) -> Path:
@@ -120,6 +208,11 @@ def history(state: Path) -> Path:
     return state / "history"
 
 
+def owner_record(state: Path) -> Path:
+    """Which file's daemon used the state directory last."""
+    return state / "owner.json"
+
+
 def lock_file(state: Path) -> Path:
     """Held by the one daemon of this state directory."""
     return state / "lock"
@@ -128,18 +221,3 @@ def lock_file(state: Path) -> Path:
 def tail_file(state: Path, program: str) -> Path:
     """The last lines of a program's log, for `supervisorctl tail`."""
     return state / "tail" / f"{program}.log"
-
-
-def _of_systemd(variable: str) -> Path | None:
-    first = os.environ.get(variable, "").split(":")[0]
-    return Path(first) if first else None
-
-
-def _user_state() -> Path:
-    base = os.environ.get("XDG_STATE_HOME")
-    return (Path(base) if base else Path.home() / ".local" / "state") / "fusiond"
-
-
-def _user_runtime() -> Path:
-    base = os.environ.get("XDG_RUNTIME_DIR")
-    return Path(base) / "fusiond" if base else Path(f"/tmp/fusiond-{os.geteuid()}")  # noqa: S108 - owner and mode are checked

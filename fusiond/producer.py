@@ -3,7 +3,7 @@ What a producer does, without I/O: Client and AsyncClient run the same plans.
 
 1. name     the task by its name, or the function itself by its dotted path
 2. look up  its queue, priority and expiry in the catalogue that the daemons publish; read at most every 10 s, and once
-            more before a task is called unknown
+            more before a task is called unknown or unserved
 3. check    that the arguments are JSON and the options mean something: nothing is stored otherwise
 4. send     one round trip for a job, and one for each 500
 
@@ -13,12 +13,14 @@ A job's id is made here, once, so that a call whose reply was lost can be repeat
 from __future__ import annotations
 
 import json
+import os
+import sys
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from fusiond.broker.durability import CONFIRM_MS, DURABILITIES, Durability, confirmation
-from fusiond.broker.records import Catalogue, NewJob, Stored, check_id
+from fusiond.broker.records import NO_CATALOGUE, NewJob, Stored, check_id
 from fusiond.config.suggest import did_you_mean, listed
 from fusiond.errors import (
     BrokerError,
@@ -51,13 +53,16 @@ if TYPE_CHECKING:
 
     from fusiond.broker.broker import Broker
     from fusiond.broker.call import Call, Plan
-    from fusiond.broker.records import JobOutcome
+    from fusiond.broker.records import Counts, JobOutcome
+    from fusiond.job import JobRecord
     from fusiond.options import Options
 
 #: jobs in one round trip
 CHUNK = 500
 #: seconds for which the catalogue is believed
 CATALOGUE_AGE = 10.0
+#: seconds for which it is believed when it says that nothing serves a task: a group may just have begun
+UNSERVED_AGE = 1.0
 #: seconds between two looks for a result: the first, the longest, and the growth from one to the next
 FIRST_LOOK, LONGEST_LOOK, SLOWER = 0.005, 0.25, 1.5
 
@@ -70,6 +75,8 @@ class Place(NamedTuple):
 
     queue: str
     id: str
+    #: whether a living worker group ran such jobs when this one was enqueued; None: it was not asked
+    served: bool | None = None
 
 
 class Producer:
@@ -81,7 +88,7 @@ class Producer:
         if replicas < 1:
             raise ValueError(f"replicas={replicas}: use at least 1, or durability='memory', which waits for none")
         self._broker, self._durability, self._replicas = broker, durability, replicas
-        self._catalogue = Catalogue({}, {}, frozenset())
+        self._catalogue = NO_CATALOGUE
         self._read_at = float("-inf")
         self._names: dict[str, list[str]] = {}
         #: empty until this Redis was asked what it can do
@@ -91,6 +98,7 @@ class Producer:
         self, options: Options, task: str | Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
     ) -> Plan[Place]:
         """Store one job. The plan raises an EnqueueError, and nothing is stored, if it cannot be."""
+        _refuse_while_loading()
         if time.monotonic() - self._read_at > CATALOGUE_AGE:
             yield from self._read_catalogue()
         try:
@@ -99,18 +107,25 @@ class Producer:
             # it may have been added since
             yield from self._read_catalogue()
             queue, job = self._make(options, task, args, kwargs)
+        served = self._catalogue.serves(job.task, queue)
+        if not served and time.monotonic() - self._read_at > UNSERVED_AGE:
+            # it may be served by now, or in another queue
+            yield from self._read_catalogue()
+            queue, job = self._make(options, task, args, kwargs)
+            served = self._catalogue.serves(job.task, queue)
         call = self._broker.enqueue(queue, (job,), confirmed=self._durability != "memory")
         replies = (yield call) if self._durability == "memory" else (yield from self._confirmed(call))
         if replies[0] != "stored":
             refuse(queue, (job,), replies, "")
-        return Place(queue, job.id)
+        return Place(queue, job.id, served)
 
     def enqueue_many(self, options: Options, jobs: Iterable[tuple[Any, ...]]) -> Plan[list[Place]]:
         """Store many, in chunks; the chunks before one that is refused stay."""
+        _refuse_while_loading()
         if options.id is not None or options.key is not None:
             raise EnqueueError("enqueue_many: id and key are for one job; call enqueue for each")
         made = yield from self._made(options, [_triple(job) for job in jobs])
-        places = [Place(queue, job.id) for queue, job in made]
+        places = [Place(queue, job.id, self._catalogue.serves(job.task, queue)) for queue, job in made]
         by_queue: dict[str, list[NewJob]] = {}
         for queue, job in made:
             by_queue.setdefault(queue, []).append(job)
@@ -150,16 +165,51 @@ class Producer:
             raise JobNotFound(f"{place.queue}/{place.id}: no such job; it may have been dropped after its ttl")
         return bool(reply != "ended")
 
+    def requeue(self, place: Place) -> Plan[bool]:
+        """Run a failed or canceled job again; False: it is neither, nor queued."""
+        [reply] = yield self._broker.requeue(place.queue, [place.id])
+        return bool(reply)
+
+    def discard(self, place: Place) -> Plan[bool]:
+        """Drop a failed or canceled job; False: it is neither."""
+        [reply] = yield self._broker.discard(place.queue, [place.id])
+        return bool(reply)
+
+    def counts(self, queue: str | None) -> Plan[dict[str, Counts]]:
+        """How many jobs each queue holds, or this one."""
+        queues = yield from self._queues(queue)
+        found = yield [self._broker.counts(name) for name in queues]
+        return dict(zip(queues, found, strict=True))
+
+    def failed(self, queue: str | None, limit: int) -> Plan[list[JobRecord]]:
+        """The failed jobs of all queues, or of this one, the newest first, `limit` at most."""
+        queues = yield from self._queues(queue)
+        pages = yield [self._broker.jobs(name, JobStatus.FAILED, count=limit) for name in queues]
+        found = [job for page in pages for job in page]
+        return sorted(found, key=lambda job: job.ended_at or 0, reverse=True)[:limit]
+
+    def _queues(self, queue: str | None) -> Plan[list[str]]:
+        if queue is not None:
+            return [queue]
+        found: list[str] = yield self._broker.queues()
+        return found
+
     def _made(self, options: Options, calls: Sequence[_Triple]) -> Plan[list[tuple[str, NewJob]]]:
         """Queue and job of each call, all checked."""
         if time.monotonic() - self._read_at > CATALOGUE_AGE:
             yield from self._read_catalogue()
         try:
-            return [self._make(options, *call) for call in calls]
+            made = [self._make(options, *call) for call in calls]
         except UnknownTask:
             # it may have been added since
             yield from self._read_catalogue()
-            return [self._make(options, *call) for call in calls]
+            made = [self._make(options, *call) for call in calls]
+        stale = time.monotonic() - self._read_at > UNSERVED_AGE
+        if stale and not all(self._catalogue.serves(job.task, queue) for queue, job in made):
+            # they may be served by now, or in another queue
+            yield from self._read_catalogue()
+            made = [self._make(options, *call) for call in calls]
+        return made
 
     def _make(
         self, options: Options, task: str | Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
@@ -192,7 +242,7 @@ class Producer:
         )
 
     def _read_catalogue(self) -> Plan[None]:
-        self._catalogue = yield self._broker.catalogue()
+        self._catalogue = yield from self._broker.catalogue(self._catalogue)
         self._read_at = time.monotonic()
         self._names = {}
         for name, declared in self._catalogue.tasks.items():
@@ -272,6 +322,16 @@ class Producer:
                 " enqueue again with the same id or key"
             )
         return replies
+
+
+def _refuse_while_loading() -> None:
+    """Raise where this process loads the modules of tasks: `validate --imports` or a reload must not make a job."""
+    loading = sys.modules.get("_fusiond_loading")
+    if loading is not None and loading.pid == os.getpid():
+        raise EnqueueError(
+            "a job was enqueued while the modules of tasks are loaded, as each worker and `fusiond validate --imports`"
+            " do: enqueue inside a function that is called later"
+        )
 
 
 def refuse(queue: str, jobs: Sequence[NewJob], replies: Sequence[Stored], stored: str) -> None:

@@ -3,7 +3,8 @@ A program's end of its link to the supervisor.
 
 1. say      ready, failed, applied, busy: one JSON object per packet
 2. hear     apply, go, drain, leave
-3. end      when the link is lost: the supervisor died, and its next life must find no strays
+3. answer   the supervisor's question whether it is alive, at once, and whether it can serve, once that was checked
+4. end      when the link is lost: the supervisor died, and its next life must find no strays
 
 A program started by hand has no link: it says nothing, hears nothing and never waits.
 Runs on the program's own asyncio loop. Standard library only.
@@ -20,7 +21,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
+
+    #: says why the program cannot serve just now; "" if it can
+    Check = Callable[[], Awaitable[str]]
 
 #: number of the inherited descriptor
 LINK = "FUSIOND_LINK"
@@ -29,8 +33,13 @@ NAME = "FUSIOND_PROGRAM"
 #: where `supervisorctl tail` looks
 TAIL = "FUSIOND_TAIL"
 
-#: the exit status after which nobody should try again: the configuration is wrong (sysexits.h)
+#: the exit status of what cannot run as it is configured (sysexits.h); final until it has been ready once
 EX_CONFIG = 78
+#: the exit status after something that should never have happened, or that may pass
+EX_SOFTWARE = 70
+
+#: seconds that the check behind an answer may take
+CHECK = 1.0
 
 #: bytes; the longest packet is a path and a number
 _PACKET = 64 * 1024
@@ -54,6 +63,12 @@ def on_failed_callback(then: Callable[[], None]) -> None:
     asyncio.get_running_loop().set_exception_handler(handle)
 
 
+def tell_failure(link: Link, error: Exception) -> None:
+    """Leave what ends this program in its log, and one sentence of it with the supervisor."""
+    log.error("this program ends", exc_info=error)
+    link.say(**{"is": "failed", "reason": f"{type(error).__name__}: {error}"})
+
+
 class Link:
     """
     One program's socket to its supervisor.
@@ -67,6 +82,10 @@ class Link:
         self.name, self.tail = name, tail
         self._sock = sock
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._check: Check | None = None
+        self._checking: asyncio.Task[None] | None = None
+        #: number of the supervisor's last question
+        self._question = 0
 
     @classmethod
     def from_environment(cls) -> Link:
@@ -85,12 +104,19 @@ class Link:
         """Whether somebody is at the other end."""
         return self._sock is not None
 
-    def start(self, on_command: Callable[[dict[str, Any]], None], on_lost: Callable[[], None]) -> None:
+    def start(
+        self,
+        on_command: Callable[[dict[str, Any]], None],
+        on_lost: Callable[[], None],
+        check: Check | None = None,
+    ) -> None:
         """
         Call `on_command` for each command, and `on_lost` once if the supervisor dies, both on the running loop.
 
-        Without a link neither is ever called.
+        `check` is awaited when the supervisor asks whether the program can serve; CHECK seconds are all that it has.
+        Without a link none of them is ever called.
         """
+        self._check = check
         if self._sock is not None:
             import asyncio  # here: a program may have something to start before it loads so much
 
@@ -112,6 +138,8 @@ class Link:
     def close(self) -> None:
         """Hang up; neither callback is called any more."""
         sock, self._sock = self._sock, None
+        if self._checking is not None:
+            self._checking.cancel()
         if sock is not None:
             if self._loop is not None and not self._loop.is_closed():
                 self._loop.remove_reader(sock)
@@ -129,4 +157,36 @@ class Link:
                 self.close()
                 on_lost()
                 return
-            on_command(json.loads(packet))
+            command = json.loads(packet)
+            if command.get("do") == "answer":
+                self._answer(int(command["n"]))
+            else:
+                on_command(command)
+
+    def _answer(self, number: int) -> None:
+        """Say at once that this loop turns; whether the program can serve is said when that is known."""
+        self.say(**{"is": "alive", "n": number})
+        self._question = number
+        if self._loop is not None and self._checking is None:
+            self._checking = self._loop.create_task(self._tell_checked())
+
+    async def _tell_checked(self) -> None:
+        """Until the last question has its answer; those that came during a check share the next one."""
+        told = 0
+        try:
+            while told != self._question:
+                told = self._question
+                self.say(**{"is": "checked", "n": told, "trouble": await self._trouble()})
+        finally:
+            self._checking = None
+
+    async def _trouble(self) -> str:
+        import asyncio
+
+        if self._check is None:
+            return ""
+        try:
+            async with asyncio.timeout(CHECK):
+                return await self._check()
+        except TimeoutError:
+            return f"it could not find out within {CHECK:g} s whether it can serve"

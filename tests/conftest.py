@@ -137,6 +137,7 @@ def _no_environment(monkeypatch):
         "FUSION_CONFIG",
         "STATE_DIRECTORY",
         "RUNTIME_DIRECTORY",
+        "MAINPID",
         "FUSIOND_LINK",
         "NOTIFY_SOCKET",
     ):

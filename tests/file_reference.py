@@ -41,7 +41,10 @@ def rows(section):
         required = key in schema.get("required", ()) or key in either
         default = "required" if key in schema.get("required", ()) else "one of the two" if required else None
         default = default or f"`{flow(described['default'])}`"
-        examples = " ".join(f"`{flow(example)}`" for example in described["examples"][:2])
+        # A map among other types is a snippet: as an example, editors would offer it as `[object Object]`.
+        snippets = [snippet["body"] for snippet in described.get("defaultSnippets", ())]
+        shown = [*described["examples"][: 2 - len(snippets)], *snippets]
+        examples = " ".join(f"`{flow(example)}`" for example in shown)
         yield f"| `{key}` | {default} | {examples} | {described['description']} |".replace("||", "\\|")
 
 

@@ -33,6 +33,11 @@ class Desk:
             self.run(self.verbs.configure(queue, max_length=max_length.get(queue), tasks={}))
         publish = self.verbs.publish_catalogue("test", "hash", TASKS, priorities={"high": 2, "low": 0}, queues=QUEUES)
         self.run(publish)
+        self.serve(*QUEUES)
+
+    def serve(self, *queues):
+        """What a worker group of that daemon says while it claims from these queues."""
+        self.run(self.verbs.serve("test", "host.1", queues))
 
     def fusiond(self, *words, given=""):
         """A command that finds this broker by its environment."""

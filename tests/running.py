@@ -1,5 +1,6 @@
 """A real daemon for a test: started, steered through its file and its control socket, and gone afterwards."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -37,7 +38,7 @@ def alive(pid):
 def born(pid):
     """When a living process began, in ticks; with its pid, that is one process for ever. None of a dead one."""
     try:
-        state, *rest = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        state, *rest = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
     return None if state in "ZX" else rest[18]
@@ -65,11 +66,20 @@ class Running:
         self.state, self.runtime, self.app = (self.directory / name for name in ("state", "run", "app"))
         self.app.mkdir()
         self.file, self.log = self.directory / "fusion.yaml", self.directory / "log"
-        self.control = paths.control_socket(self.runtime)
         self.url = self.broker_url or f"unix://{paths.redis_socket(self.runtime)}"
         self.process = None
         #: processes that are this daemon's own, found below it; nothing else is ever signalled at the end
         self.seen = set()
+
+    @property
+    def sockets(self):
+        """The directory in which it listens."""
+        return self.runtime / "dev" if self.verb == "dev" else self.runtime
+
+    @property
+    def control(self):
+        """Its control socket."""
+        return paths.control_socket(self.sockets)
 
     def head(self):
         """The lines that put everything into the test's own directory."""
@@ -101,7 +111,7 @@ class Running:
     def _settled(self):
         assert self.process.poll() is None, self.text()
         try:
-            return self.status()["ready"]
+            return self.status()["settled"]
         except ControlError:
             return False
 
@@ -166,7 +176,8 @@ class Running:
                 until(lambda: not self.children(), timeout=10)
             except AssertionError:
                 for pid in self.children():
-                    os.kill(pid, signal.SIGKILL)
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
                 raise
         shutil.rmtree(self.directory)
 

@@ -20,14 +20,14 @@ PING = plain(as_is, "PING")
 WRONG = plain(as_is, "INCR", "a-list")
 
 
-def ping(kind, settings, runtime):
+def ping(kind, settings, runtime, **options):
     """By a connection of its own, for threads or for asyncio."""
 
     async def attempt():
-        async with connect_async(settings, runtime) as connection:
+        async with connect_async(settings, runtime, **options) as connection:
             await connection.run(PING)
 
-    asyncio.run(attempt()) if kind == "asyncio" else connect(settings, runtime).run(PING)
+    asyncio.run(attempt()) if kind == "asyncio" else connect(settings, runtime, **options).run(PING)
 
 
 def enqueue(broker, name):
@@ -166,19 +166,17 @@ def test_a_cancelled_call_leaves_no_reply_for_the_next(broker_settings, tmp_path
 
 
 @pytest.mark.parametrize("kind", ["threads", "asyncio"])
-def test_a_server_that_does_not_answer_is_given_up(monkeypatch, tmp_path, kind):
+def test_a_server_that_does_not_answer_is_given_up(tmp_path, kind):
     """After the time that a reply may take; the connection is not used again."""
-    monkeypatch.setattr("fusiond.broker.node.TIMEOUT", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         settings = model.Broker(url=f"redis://127.0.0.1:{silent.getsockname()[1]}")
         with pytest.raises(BrokerUnavailable, match="cannot be reached"):
-            ping(kind, settings, tmp_path)
+            ping(kind, settings, tmp_path, timeout=0.1)
 
 
 @pytest.mark.parametrize("kind", ["threads", "asyncio"])
-def test_a_reply_that_keeps_coming_is_waited_for(redis_server, monkeypatch, tmp_path, kind):
+def test_a_reply_that_keeps_coming_is_waited_for(redis_server, tmp_path, kind):
     """However long a slow link takes for all of it; what may not be is that nothing comes."""
-    monkeypatch.setattr("fusiond.broker.node.TIMEOUT", 1.0)
     over = threading.Event()
 
     def drip():
@@ -194,7 +192,7 @@ def test_a_reply_that_keeps_coming_is_waited_for(redis_server, monkeypatch, tmp_
     with socket.create_server(("127.0.0.1", 0)) as other:
         dripping = threading.Thread(target=drip)
         dripping.start()
-        ping(kind, model.Broker(url=f"redis://127.0.0.1:{other.getsockname()[1]}"), tmp_path)
+        ping(kind, model.Broker(url=f"redis://127.0.0.1:{other.getsockname()[1]}"), tmp_path, timeout=1.0)
         over.set()
         dripping.join(10)
 
@@ -346,7 +344,7 @@ def test_the_password_file_is_read_at_each_connection(redis_server, broker_setti
             assert connection.run(plain(as_is, "ACL", "WHOAMI")) == b"app"
         connection.close()
         file.write_text("wrong")
-        with pytest.raises(BrokerUnavailable, match="cannot be reached"):
+        with pytest.raises(BrokerUnavailable, match="does not accept the log-in"):
             connection.run(PING)
 
 
@@ -354,3 +352,15 @@ def test_a_call_without_a_script_cannot_be_spelled_out():
     """Only a script has a text."""
     with pytest.raises(ValueError, match="script"):
         Call(("PING",), as_is).in_full()
+
+
+@pytest.mark.parametrize("kind", ["threads", "asyncio"])
+def test_a_wrong_password_is_told_from_a_redis_that_is_away(redis_server, broker_settings, tmp_path, run, kind):
+    """The remedy is the password, not whether Redis runs."""
+    run(plain(as_is, "ACL", "SETUSER", "lodger", "reset", "on", ">right", "~*", "&*", "+@all"))
+    url = broker_settings.url.replace("//", "//lodger:wrong@")
+    with pytest.raises(BrokerUnavailable, match=r"not accept the log-in: .*; check the user and the password") as told:
+        ping(kind, dataclasses.replace(broker_settings, url=url), tmp_path)
+    assert "is it running" not in str(told.value)
+    assert "wrong@" not in str(told.value)
+    run(plain(as_is, "ACL", "DELUSER", "lodger"))

@@ -158,7 +158,7 @@ def test_a_failed_job_that_comes_back_can_be_requeued(place):
     place.redis("ZREM", place.set("failed"), job)
     mended(place, "no-set")
     until = int(place.redis("ZSCORE", place.set("failed"), job))
-    assert until > place.run(place.verbs.cron_state("q", "e")).now_ms + 29 * 24 * HOUR
+    assert until > place.run(place.verbs.cron_state("e")).now_ms + 29 * 24 * HOUR
     assert place.run(place.verbs.requeue("q", [job])) == [1]
 
 
@@ -341,7 +341,7 @@ def test_a_lease_that_never_ends(place):
     token = place.redis("HGET", place.key("job", job), "token").decode()
     place.redis("ZADD", place.key("started"), "inf", job)
     mended(place, "lease")
-    now = place.run(place.verbs.cron_state("q", "e")).now_ms
+    now = place.run(place.verbs.cron_state("e")).now_ms
     assert now < int(place.redis("ZSCORE", place.key("started"), job)) <= now + 60_000
     assert place.run(place.verbs.renew("q", [(job, token)], HOUR)) == [1]
 
@@ -349,7 +349,7 @@ def test_a_lease_that_never_ends(place):
 # Keys
 
 
-@pytest.mark.parametrize("name", ["queue", *STATUSES[:2], *STATUSES[3:], "inbox", "broken", "conf", "seq"])
+@pytest.mark.parametrize("name", ["queue", *STATUSES[:2], *STATUSES[3:], "inbox", "broken", "conf", "seq", "ticks"])
 def test_a_key_of_another_type_is_set_aside(place, name):
     """What it held is kept, its jobs come back, and the queue works again."""
     jobs = healthy(place)

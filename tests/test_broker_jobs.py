@@ -221,6 +221,116 @@ def test_a_job_that_had_begun_when_it_was_given_back_does_not_expire(enqueue, cl
     assert ids(claim()[1]) == [job_id]
 
 
+def test_a_rescued_job_that_is_not_known_to_have_begun_expires(enqueue, claim, redis, run, broker):
+    """Claimed, and its dispatcher died: it must not begin for the first time after its expiry, however often."""
+    job_id = enqueue(expires_ms=HOUR)
+    for _ in range(2):
+        assert ids(claim()[1]) == [job_id]
+        lease_over(redis, job_id)
+    redis("HSET", f"test:{{q}}:job:{job_id}", "expires_at", 1)
+    assert ids(claim()[1]) == []
+    assert json.loads(run(broker.job("q", job_id)).error)["code"] == "EXPIRED"
+
+
+def test_a_rescued_job_that_was_renewed_as_begun_does_not_expire(enqueue, claim, redis, run, broker):
+    """It may have done its work: what has begun is run again, as after a crash."""
+    job_id = enqueue(expires_ms=HOUR)
+    token, _ = claim()
+    assert [run(broker.renew("q", [(job_id, token, "begun")], HOUR)) for _ in range(2)] == [[1], [1]]
+    lease_over(redis, job_id)
+    time.sleep(0.002)
+    assert ids(claim()[1]) == [job_id]
+    assert run(broker.job("q", job_id)).expires_at is None
+
+
+def test_a_claim_says_when_its_jobs_expire(enqueue, claim, settle):
+    """Of those that have not begun before; a repeat of the claim says so again."""
+    jobs = [enqueue(), enqueue(expires_ms=HOUR), enqueue(), enqueue(expires_ms=HOUR)]
+    token, got = claim(4)
+    assert (ids(got), list(got.expiring)) == (jobs, [1, 3])
+    assert all(HOUR - 60_000 < ms <= HOUR for ms in got.expiring.values())
+    again = claim(4, token=token)[1]
+    assert (ids(again), list(again.expiring)) == (jobs, [1, 3])
+    settle(jobs[1], token, "retry", 0)
+    settle(jobs[3], token, "released", 0)
+    _, got = claim(2)
+    assert {ids(got)[n] for n in got.expiring} == {jobs[3]}
+
+
+def test_a_job_with_a_permit_is_not_rescued(enqueue, claim, redis, run, broker):
+    """STARTED -> FAILED: with LEASE_LOST. Its permit says that it may have begun, and that it must not again."""
+    job_id = enqueue()
+    token, _ = claim()
+    assert [run(broker.renew("q", [(job_id, token, "permit")], HOUR)) for _ in range(2)] == [[1], [1]]
+    lease_over(redis, job_id)
+    assert ids(claim()[1]) == []
+    record = run(broker.job("q", job_id))
+    assert (record.status, record.attempts, record.rescues) == ("failed", 1, 1)
+    assert json.loads(record.error)["code"] == "LEASE_LOST"
+    assert run(broker.check("q")) == []
+
+
+def test_a_claim_brings_few_of_some_tasks(enqueue, run, broker, redis):
+    """The first job above the number stays where it was, and so does what is behind it; the claim says why."""
+
+    def claim(want, few):
+        call = broker.claim("q", want, dispatcher="d", nonce=new_token(), lease_ms=HOUR, max_rescues=2, few=few)
+        got = run(call)
+        return ids(got), got.more, got.few
+
+    jobs = [enqueue(task=task) for task in ("a", "b", "a", "b", "c", "a")]
+    before = redis("ZRANGE", "test:{q}:queue", 0, -1, "WITHSCORES")
+    assert claim(6, (0, [b"a", b"x"])) == ([], True, True)
+    assert redis("ZRANGE", "test:{q}:queue", 0, -1, "WITHSCORES") == before
+    assert claim(6, (1, [b"a", b"x"])) == (jobs[:2], True, True)
+    assert claim(6, (1, [b"b", b"a"])) == (jobs[2:3], True, True)
+    assert claim(2, (1, [b"b"])) == (jobs[3:5], True, False)
+    assert claim(6, (1, [b"a"])) == (jobs[5:], False, False)
+    assert run(broker.check("q")) == []
+
+
+def test_a_permit_is_that_of_one_attempt(enqueue, claim, settle, redis, run, broker):
+    """Given back, or requeued, the job is free of it: a later attempt that has none is rescued."""
+    job_id = enqueue()
+    token, _ = claim()
+    run(broker.renew("q", [(job_id, token, "permit")], HOUR))
+    assert settle(job_id, token, "released") == 1
+    assert ids(claim()[1]) == [job_id]
+    lease_over(redis, job_id)
+    token, got = claim()
+    assert ids(got) == [job_id]
+    run(broker.renew("q", [(job_id, token, "permit")], HOUR))
+    lease_over(redis, job_id)
+    assert ids(claim()[1]) == []
+    assert run(broker.requeue("q", [job_id])) == [1]
+    assert redis("HGET", f"test:{{q}}:job:{job_id}", "permit") is None
+    assert ids(claim()[1]) == [job_id]
+
+
+def test_only_who_holds_the_job_gets_a_permit(enqueue, claim, redis, run, broker):
+    """The late request of an attempt that has lost it changes nothing; a cancel is told with the permit."""
+    job_id = enqueue()
+    old, _ = claim()
+    lease_over(redis, job_id)
+    new, _ = claim()
+    assert run(broker.renew("q", [(job_id, old, "permit")], HOUR)) == [0]
+    assert redis("HGET", f"test:{{q}}:job:{job_id}", "permit") is None
+    run(broker.cancel("q", job_id))
+    assert run(broker.renew("q", [(job_id, new, "permit")], HOUR)) == [2]
+
+
+def test_fsck_does_not_undo_a_permit(enqueue, claim, redis, run, broker):
+    """A started job whose token somebody has damaged may have begun: it fails, and does not run again."""
+    job_id = enqueue()
+    token, _ = claim()
+    run(broker.renew("q", [(job_id, token, "permit")], HOUR))
+    redis("HSET", f"test:{{q}}:job:{job_id}", "token", "")
+    run(broker.mend("q", [job_id]))
+    time.sleep(0.002)
+    assert ids(claim()[1]) == []
+    assert json.loads(run(broker.job("q", job_id)).error)["code"] == "LEASE_LOST"
+
+
 def test_the_grace_of_an_unknown_task_begins_with_its_first_claim(enqueue, claim, settle, redis, status, run, broker):
     """However old the job is; and anew, once a host has known the task. Then it fails with what the host said."""
     job_id = enqueue()
@@ -424,7 +534,7 @@ def test_a_canceled_job_whose_lease_expires_is_not_rescued(enqueue, claim, statu
 
 def test_a_claim_says_what_comes_next(enqueue, claim):
     """`more` while there is something to take; else the ms until something is due, or None."""
-    assert claim()[1] == ([], None, False, False)
+    assert claim()[1] == ([], None, False, False, {}, False)
     enqueue(), enqueue()
     assert claim()[1].more
     _, got = claim(lease_ms=5000)

@@ -8,11 +8,13 @@ import pytest
 
 from fusiond.broker import script
 from fusiond.broker.broker import Broker
-from fusiond.broker.call import as_is, plain
+from fusiond.broker.call import as_is, plain, scripted
 from fusiond.broker.connection import connect
 from fusiond.broker.keys import Keys
+from fusiond.broker.moving import Leaving
 from fusiond.broker.records import NewJob, Outcome
 from fusiond.broker.script import _LUA
+from fusiond.broker.ticks import DecidedTicks
 from fusiond.config import model
 from fusiond.config.snapshot import Snapshot
 from fusiond.errors import BrokerError
@@ -59,7 +61,7 @@ def test_no_verb_touches_a_key_outside_its_queue(run, redis_server, tmp_path):
         for name, verb in inspect.getmembers(Broker, inspect.isfunction)
         if "queue" in inspect.signature(verb).parameters and not name.startswith("_")
     }
-    assert done == of_a_queue
+    assert done == of_a_queue | {"move", "tick"}
 
 
 def verbs(b, job):
@@ -77,12 +79,22 @@ def verbs(b, job):
     yield "cancel", b.cancel("q", "b")
     yield "requeue", b.requeue("q", ["a", "b", "c"])
     yield "requeue_all", b.requeue_all("q")
+    yield "cancel", b.cancel("q", "b")
+    yield "discard", b.discard("q", ["b", "none"])
+    yield "discard_all", b.discard_all("q", status="canceled")
     yield "suspend", b.suspend("q", by="operator", on=True)
     yield "suspend", b.suspend("q", by="operator", on=False)
-    yield "tick", b.tick("q", "e", 1, NewJob("tick", "t", b"[]"), "skip")
-    yield "cron_state", b.cron_state("q", "e")
-    yield "suspend_cron", b.suspend_cron("q", "e", on=True)
+    yield "tick", b.tick(DecidedTicks("e", "q", "t", b"[]", 1, None, None, (1, 2**42), (0, 0)))
+    yield "status", b.status("q", "a")
+    yield "rescue", b.rescue("q")
     yield "sweep", b.sweep("q")
+    job = Leaving(b"moved", b"n", b"queued", b"1", b"q", [b"task", b"t", b"args", b"[]"])
+    yield "move", b._copy("q", "q", 2**52, [job])
+    yield "finish_arrivals", b.finish_arrivals("q")
+    for step, words in (("move_begin", ("q", "n", 9, 0, 0)), ("move_list", (9,)), ("move_clock", ())):
+        yield "move", scripted(step, b.keys.root("q"), words, as_is)
+    yield "move", b._remove("q", [(job, 3)])
+    yield "finish_moves", b.finish_moves("q")
     yield "job", b.job("q", "a")
     for status in JobStatus:
         yield "jobs", b.jobs("q", status)
@@ -96,6 +108,13 @@ def verbs(b, job):
     yield "check", b.check("q")
 
 
+#: scripts that are parts of a verb
+HELPERS = {
+    "adopt", "alive", "daemons", "generation", "publish", "set_aside",
+    "move_begin", "move_clock", "move_copy", "move_end", "move_list", "move_remove",
+}  # fmt: skip
+
+
 @pytest.mark.parametrize("path", sorted(_LUA.glob("*.lua")), ids=lambda path: path.stem)
 def test_each_script_tells_at_its_head_what_it_is(path):
     """Signature, keys, reply, and what it touches; one verb of the Broker, or a part of one."""
@@ -103,7 +122,7 @@ def test_each_script_tells_at_its_head_what_it_is(path):
     assert re.search(rf"^-- {path.stem}\(.*\): ", head, re.MULTILINE)
     for word in ("KEYS", "reply", "touches"):
         assert re.search(rf"^-- {word}\b", head, re.MULTILINE), word
-    assert hasattr(Broker, path.stem) or path.stem in {"adopt", "generation", "publish"}
+    assert hasattr(Broker, path.stem) or path.stem in HELPERS
 
 
 @pytest.mark.parametrize("program", ["worker", "scheduler"])
@@ -115,9 +134,9 @@ def test_a_program_reads_all_scripts_at_its_start(tmp_path, program):
 
     async def begin():
         if program == "worker":
-            worker.Program(snapshot, group, None, held=True)
+            worker.Program(snapshot, group, None, runtime=tmp_path, held=True)
         else:
-            Scheduler(snapshot, None)
+            Scheduler(snapshot, None, tmp_path)
 
     asyncio.run(begin())
     assert script.script.cache_info().currsize == len(list(_LUA.glob("*.lua"))) > 0

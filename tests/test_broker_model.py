@@ -164,12 +164,13 @@ class QueueMachine(RuleBasedStateMachine):
         self.attempts += got
 
     @precondition(lambda self: self.attempts)
-    @rule(who=WHO, n=NTH, stale=FEW, lost=FEW)
-    def renew(self, who, n, stale, lost):
-        """All that it holds; what is lost it holds no more."""
+    @rule(who=WHO, n=NTH, stale=FEW, permit=FEW, lost=FEW)
+    def renew(self, who, n, stale, permit, lost):
+        """All that it holds, and permits for them to begin; what is lost it holds no more."""
         attempts = [*self.held[who], *([self.attempts[n % len(self.attempts)]] if stale else [])]
         if attempts and who not in self.stopped:
-            replies = dict(zip(attempts, self.do("renew", *attempts, lost=lost), strict=True))
+            asked = [(*attempt, "permit") for attempt in attempts] if permit else attempts
+            replies = dict(zip(attempts, self.do("renew", *asked, lost=lost), strict=True))
             self.held[who] = [attempt for attempt in self.held[who] if replies[attempt]]
 
     @precondition(lambda self: any(self.held.values()))

@@ -24,6 +24,7 @@ BUGS = {
     "a retry of what was canceled": ("settle.lua", "elseif h[4] then", "elseif false then"),
     "a settle that leaves the lease": ("settle.lua", "many('ZREM', STARTED, gone)", ""),
     "a renewal of another's lease": ("renew.lua", "if h[1] == ARGV[i + 1] then", "if h[1] then"),
+    "a rescue that knows no permit": ("claim.lua", "h[6] and h[6] == h[5] and", "false and"),
     "a renewal that says nothing of a cancel": ("renew.lua", "h[2] and 2 or 1", "1"),
     "a claim that cannot be repeated": ("claim.lua", "nonce .. ' ' then", "nonce .. '?' then"),
     "a claim from a suspended queue": ("claim.lua", "while not suspended and", "while"),

@@ -1,4 +1,4 @@
-"""Verbs of operators and of the daemon: cancel, requeue, suspend, cron ticks, sweep, look-ups, workers, catalogue."""
+"""Verbs of operators and of the daemon: cancel, requeue, suspend, sweep, look-ups, workers, catalogue."""
 
 import json
 import shutil
@@ -8,7 +8,6 @@ import pytest
 from fusiond.broker import script
 from fusiond.broker.call import as_is, plain
 from fusiond.broker.records import NewJob, Outcome
-from fusiond.errors import BrokerError
 from fusiond.job import JobStatus, new_id, new_token
 
 HOUR = 3_600_000
@@ -192,106 +191,6 @@ def interrupted(run, plan, steps, other):
         return done > steps
 
 
-# Cron
-
-
-@pytest.fixture
-def tick(run, broker):
-    def tick(due, job="default", overlap="skip", entry="e"):
-        new = NewJob(f"cron:{entry}:{due}", "task", ARGS) if job == "default" else job
-        return run(broker.tick("q", entry, due, new, overlap))
-
-    return tick
-
-
-def test_a_tick_is_decided_once(run, broker, tick):
-    """Of many daemons one is told `enqueued`; a later one of an earlier tick is told that it is taken."""
-    assert [tick(1000) for _ in range(3)] == ["enqueued", "taken", "taken"]
-    assert tick(500) == "taken"
-    state = run(broker.cron_state("q", "e"))
-    assert (state.last_tick_ms, state.last_job, state.suspended) == (1000, "cron:e:1000", False)
-    assert run(broker.job("q", "cron:e:1000")).status == "queued"
-
-
-def test_a_tick_that_is_passed_over_is_a_decision(tick, run, broker):
-    """A missed tick that is skipped is not taken by a second daemon; nor is it the last one that had a job."""
-    assert tick(1000, None) == "skipped"
-    assert tick(1000) == "taken"
-    assert run(broker.counts("q")).queued == 0
-    assert run(broker.cron_state("q", "e")).last_enqueued_ms is None
-    assert [tick(2000), tick(3000, None)] == ["enqueued", "skipped"]
-    state = run(broker.cron_state("q", "e"))
-    assert (state.last_enqueued_ms, state.last_tick_ms) == (2000, 3000)
-
-
-@pytest.mark.parametrize("state", ["queued", "scheduled", "started"])
-def test_overlap_skip_looks_whether_the_last_job_has_ended(tick, run, broker, claim, state):
-    """While it waits or runs the next tick is passed over; once it has ended the next one is enqueued."""
-    delay = HOUR if state == "scheduled" else None
-    assert tick(1000, NewJob("first", "task", ARGS, delay_ms=delay)) == "enqueued"
-    token = claim()[0] if state == "started" else None
-    assert run(broker.job("q", "first")).status == state
-    assert tick(2000) == "skipped"
-    if token:
-        run(broker.settle("q", [Outcome("first", token, "failed", HOUR, 0, b"{}")]))
-    else:
-        run(broker.cancel("q", "first"))
-    assert tick(2000) == "taken"
-    assert tick(3000) == "enqueued"
-
-
-def test_overlap_allow_does_not_look(tick):
-    """Each tick is enqueued."""
-    assert [tick(due, overlap="allow") for due in (1000, 2000)] == ["enqueued", "enqueued"]
-
-
-def test_a_tick_of_a_daemon_whose_clock_goes_ahead_is_not_early(tick, run, broker):
-    """The job is scheduled for its time by the clock of Redis; a delay counts from there."""
-    due = run(broker.cron_state("q", "e")).now_ms + HOUR
-    assert tick(due) == "enqueued"
-    assert run(broker.job("q", f"cron:e:{due}")).due_at == due
-    assert tick(due + 1, NewJob("jitter", "task", ARGS, delay_ms=500), overlap="allow") == "enqueued"
-    assert run(broker.job("q", "jitter")).due_at == due + 501
-
-
-def test_a_suspended_entry_passes_its_ticks(tick, run, broker):
-    """And does not make up for them afterwards."""
-    run(broker.suspend_cron("q", "e", on=True))
-    assert tick(1000) == "suspended"
-    run(broker.suspend_cron("q", "e", on=False))
-    assert [tick(1000), tick(2000)] == ["taken", "enqueued"]
-
-
-def test_a_tick_into_a_full_queue_is_skipped(tick, run, broker, redis):
-    """max_length holds, and the decision says why."""
-    run(broker.configure("q", max_length=0, tasks={}))
-    assert tick(1000) == "skipped"
-    assert redis("HGET", "test:{q}:cron:e", "decision") == b"full"
-
-
-def test_a_tick_whose_job_cannot_be_stored_is_still_due(tick, run, broker, redis):
-    """By a number of arrivals that is none: the decision is not noted either, and taken once that is mended."""
-    redis("SET", "test:{q}:seq", "abc")
-    with pytest.raises(BrokerError):
-        tick(1000)
-    assert run(broker.cron_state("q", "e")).last_tick_ms is None
-    redis("DEL", "test:{q}:seq")
-    assert tick(1000) == "enqueued"
-    assert run(broker.job("q", "cron:e:1000")).status == "queued"
-
-
-def test_first_seen_is_set_by_whoever_is_first_to_tick(run, broker, tick, redis):
-    """And stays; who only looks begins nothing, or ticks from before an entry was deployed would count as missed."""
-    assert run(broker.cron_state("q", "e")).first_seen_ms
-    assert redis("EXISTS", "test:{q}:cron:e") == 0
-    first = run(broker.cron_state("q", "e", ticks=True)).first_seen_ms
-    tick(1000)
-    later = run(broker.cron_state("q", "e"))
-    assert later.first_seen_ms == first <= later.now_ms
-    tick(1000, entry="other")
-    assert run(broker.cron_state("q", "other")).first_seen_ms >= first
-
-
 # Sweep
 
 
@@ -396,7 +295,7 @@ def test_workers_are_seen_while_they_speak(run, broker, redis):
         ("host.1", {"state": "busy", "pid": "1"})
     ]
     assert redis("SMEMBERS", "test:workers") == [b"host.1"]
-    assert 400 < redis("TTL", "test:worker:host.1") <= 420
+    assert 40 < redis("TTL", "test:worker:host.1") <= 60
     run(broker.withdraw("host.1"))
     assert run(broker.workers()) == []
 
@@ -408,30 +307,39 @@ def test_queues_are_declared(run, broker):
     assert run(broker.queues()) == ["a", "b"]
 
 
-def publish(run, broker, daemon, content, queue, **more):
-    return run(
-        broker.publish_catalogue(
-            daemon, content, {"t": {"queue": queue, "priority": 1}}, priorities={queue: 1}, queues=[queue], **more
-        )
-    )
+# Discard
 
 
-def test_the_newest_generation_wins_in_the_catalogue(run, broker):
-    """The same content is the same generation on each host; a daemon that goes back to old content is the newest."""
-    generations = [publish(run, broker, *what) for what in (("h1", "A", "a"), ("h2", "A", "a"), ("h1", "B", "b"))]
-    assert generations == [1, 1, 2]
-    catalogue = run(broker.catalogue())
-    assert catalogue.tasks["t"]["queue"] == "b"
-    assert (catalogue.priorities, catalogue.queues) == ({"a": 1, "b": 1}, {"a", "b"})
-    assert publish(run, broker, "h3", "A", "a") == 1
-    assert run(broker.catalogue()).tasks["t"]["queue"] == "b"
-    assert publish(run, broker, "h1", "A", "a") == 3
-    assert run(broker.catalogue()).tasks["t"]["queue"] == "a"
+def old(run, broker, redis, *jobs):
+    """Have these jobs ended an hour ago."""
+    for job in jobs:
+        redis("HSET", f"test:{{q}}:job:{job}", "ended_at", 1)
 
 
-def test_a_stale_catalogue_is_dropped_by_the_next_daemon_and_not_before(run, broker):
-    """While no daemon is up, producers may still enqueue."""
-    publish(run, broker, "gone", "A", "a", ttl=-1)
-    assert "t" in run(broker.catalogue()).tasks
-    run(broker.publish_catalogue("here", "B", {"u": {"queue": "q", "priority": 1}}, priorities={}, queues=[]))
-    assert set(run(broker.catalogue()).tasks) == {"u"}
+def test_failed_and_canceled_jobs_are_discarded_and_no_others(run, broker, enqueue, fail, claim, redis):
+    """FAILED, CANCELED -> gone, hash and registry together."""
+    failed, canceled, waiting = fail(), enqueue(), enqueue()
+    run(broker.cancel("q", canceled))
+    old(run, broker, redis, failed, canceled)
+    assert run(broker.discard("q", [failed, canceled, waiting, "none"])) == [1, 1, 0, 0]
+    assert [run(broker.job("q", job)) for job in (failed, canceled)] == [None, None]
+    counts = run(broker.counts("q"))
+    assert (counts.failed, counts.canceled, counts.queued) == (0, 0, 1)
+
+
+def test_a_discarded_job_is_known_until_its_id_may_be_forgotten(run, broker, fail):
+    """A repeat of its enqueue finds it for a minute after its end; then it is dropped."""
+    job_id = fail()
+    assert run(broker.discard("q", [job_id])) == [1]
+    assert run(broker.job("q", job_id)).status == "failed"
+
+
+def test_discard_all_goes_on_behind_what_it_must_keep(run, broker, fail, redis):
+    """In parts, each job once, however many of them ended a moment ago."""
+    jobs = [fail() for _ in range(7)]
+    old(run, broker, redis, *jobs[::2])
+    assert run(broker.discard_all("q", limit=2)) == 7
+    assert sorted(job.id for job in run(broker.jobs("q", JobStatus.FAILED))) == sorted(jobs[1::2])
+    old(run, broker, redis, *jobs)
+    assert run(broker.discard_all("q", limit=2)) == 3
+    assert run(broker.discard_all("q")) == 0

@@ -9,6 +9,7 @@ import threading
 
 import pytest
 
+from fusiond import Client
 from fusiond.broker.call import as_is, plain
 from fusiond.broker.connection import connect, connect_async
 from fusiond.config import model
@@ -118,13 +119,12 @@ def test_a_server_with_another_certificate_is_refused(redis_server, papers, tmp_
     """Before anything is said to it."""
     door = Door(redis_server.path, *papers[2:]).open()
     settings = model.Broker(url=f"rediss://127.0.0.1:{door.port}", tls=model.Tls(ca_file=str(papers[0])))
-    with pytest.raises(BrokerUnavailable, match="certificate"):
+    with pytest.raises(BrokerUnavailable, match=r"certificate.*check ca_file"):
         connect(settings, tmp_path).run(PING)
 
 
-def test_a_time_out_holds_over_tls(papers, tmp_path, monkeypatch):
+def test_a_time_out_holds_over_tls(papers, tmp_path):
     """Though Python keeps it there, not the kernel."""
-    monkeypatch.setattr("fusiond.broker.node.TIMEOUT", 0.3)
     path = tmp_path / "silent"
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(str(path))
@@ -132,4 +132,12 @@ def test_a_time_out_holds_over_tls(papers, tmp_path, monkeypatch):
         door = Door(path, *papers[:2]).open()
         settings = model.Broker(url=f"rediss://127.0.0.1:{door.port}", tls=model.Tls(ca_file=str(papers[0])))
         with pytest.raises(BrokerUnavailable, match="cannot be reached"):
-            connect(settings, tmp_path).run(PING)
+            connect(settings, tmp_path, timeout=0.3).run(PING)
+
+
+def test_a_client_trusts_the_certificates_that_it_is_given(settings, papers):
+    """`ca_file` alone is enough; without it the server is refused."""
+    with Client(settings.url, ca_file=str(papers[0])) as client:
+        assert client.counts() == {}
+    with Client(settings.url) as stranger, pytest.raises(BrokerUnavailable, match="certificate"):
+        stranger.counts()

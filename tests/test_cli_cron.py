@@ -2,6 +2,8 @@ import json
 
 import pytest
 
+from fusiond.broker.call import as_is, plain
+from fusiond.broker.ticks import DecidedTicks
 from fusiond.config import snapshot
 from fusiond.config.load import load
 from fusiond.job import JobStatus
@@ -70,6 +72,27 @@ def test_list_shows_each_entry_with_its_next_tick(desk):
     lines = desk.fusiond("cron", "list").out.splitlines()
     assert lines[2].split()[:4] == ["often", "report", "every", "1m30s"]
     assert lines[3].split()[-1] == "suspended"
+
+
+def test_list_shows_how_the_last_ticks_job_ended(desk):
+    """Its status as it is now, wherever it was enqueued; once it is dropped, what the scheduler has noted."""
+    decided = DecidedTicks("often", "reports", "report", b"[[],{}]", 1, None, None, (90_000,), (0,))
+    version = desk.run(desk.verbs.cron_write(desk.run(desk.verbs.cron_state("often")), decided=decided.to_text()))
+    assert version
+    state = desk.run(desk.verbs.cron_state("often"))
+    desk.run(desk.verbs.confirm(state, desk.run(desk.verbs.tick(decided))))
+
+    def often():
+        return desk.fusiond("cron", "list", "--json").json[1]
+
+    assert (often()["last"], often()["last_job"]) == (90_000, "reports/cron:often:90000")
+    assert often()["outcome"] == "queued"
+    desk.run(desk.verbs.cancel("reports", "cron:often:90000", kept_ms=0))
+    assert desk.fusiond("cron", "list").out.splitlines()[2].count("canceled") == 1
+    desk.run(plain(as_is, "DEL", "fusion:{reports}:canceled", "fusion:{reports}:job:cron:often:90000"))
+    assert often()["outcome"] == "gone"
+    desk.run(desk.verbs.cron_write(desk.run(desk.verbs.cron_state("often")), last_status="finished"))
+    assert often()["outcome"] == "finished"
 
 
 def test_run_enqueues_the_entrys_task_now(desk):

@@ -14,6 +14,7 @@ import pytest
 from fusiond.broker.call import as_is, plain
 from fusiond.broker.records import NewJob, Outcome
 from fusiond.cli import main
+from fusiond.errors import BrokerError
 from fusiond.job import new_id, new_token
 from tests.fusiond_command import Done, fusiond
 from tests.fusiond_desk import opened
@@ -227,3 +228,31 @@ def drain_some(connection, verbs, kind):
     outcomes = [Outcome(job.id, token, kind, 0, 0, b"1") for job in connection.run(claim).jobs]
     if outcomes:
         connection.run(verbs.settle("default", outcomes))
+
+
+@pytest.mark.parametrize("name", ["meta", "queues", "workers", "daemons", "catalog", "cron"])
+def test_a_key_of_the_namespace_that_is_of_another_type_is_named_and_set_aside(desk, name):
+    """Whatever a person has written there; the key that it should be is written anew by the daemons."""
+    lose(desk, 1)
+    redis(desk, "UNLINK", f"fusion:{name}")
+    redis(desk, "LPUSH", f"fusion:{name}", "x")
+    done = fsck(desk)
+    wanted = "set" if name in {"queues", "workers"} else "hash"
+    assert done.status == 1
+    assert (
+        f"key fusion:{name} is a list, not a {wanted} (namespace); --repair: set aside as {{fusion:{name}}}" in done.out
+    )
+    done = fsck(desk, "--repair")
+    assert f"key fusion:{name} is a list, not a {wanted} (namespace); repaired" in done.out
+    assert redis(desk, "KEYS", f"{{fusion:{name}}}:broken:*")
+    assert fsck(desk).out.endswith("nothing is wrong\n")
+
+
+def test_a_command_that_meets_such_a_key_names_it_and_the_remedy(desk):
+    """Not the words of Redis."""
+    redis(desk, "SET", "fusion:cron", "x")
+    with pytest.raises(BrokerError, match=r"key 'fusion:cron' is of another type than ours; .* --repair"):
+        desk.run(desk.verbs.cron_state("a"))
+    redis(desk, "SET", "fusion:workers", "x")
+    with pytest.raises(BrokerError, match=r"key 'fusion:workers' is of another type than ours; .* --repair"):
+        desk.run(desk.verbs.workers())

@@ -1,5 +1,6 @@
 import pytest
 
+from fusiond.broker.records import NewJob
 from tests.fusiond_desk import opened
 
 
@@ -25,10 +26,24 @@ def test_list_shows_jobs_by_queue_and_status(desk):
 
 
 def test_list_is_bounded(desk):
-    """--limit of each queue and status."""
-    for _ in range(3):
-        desk.enqueued("send")
-    assert len(desk.fusiond("job", "list", "--limit", "2", "--json").json) == 2
+    """--limit of all queues and statuses together, the newest first."""
+    failed = desk.enqueued("send")
+    desk.fail()
+    names = [desk.enqueued("send"), desk.enqueued("report"), desk.enqueued("send", "--in", "1h")]
+    listed = [f"{job['queue']}/{job['id']}" for job in desk.fusiond("job", "list", "--limit", "3", "--json").json]
+    assert set(listed) == {*names}
+    assert failed not in listed
+
+
+def test_list_shows_no_old_error_of_a_job_that_finished(desk):
+    """What an earlier attempt raised is no news once the job has finished."""
+    desk.enqueued("send", "+49")
+    name = desk.fail()
+    desk.fusiond("requeue", name)
+    desk.settle("finished")
+    [line] = [line for line in desk.fusiond("job", "list").out.splitlines() if line.startswith(name)]
+    assert 'send("+49")' in line
+    assert "no stock" not in line
 
 
 def test_show_tells_everything(desk):
@@ -95,3 +110,57 @@ def test_a_name_that_is_no_text_is_one_sentence(desk):
     """Bytes of a command line that are not UTF-8: status 2, no traceback."""
     done = desk.fusiond("job", "show", "default/\udcff")
     assert (done.status, done.err.count("\n")) == (2, 1)
+
+
+def test_discard_drops_what_failed(desk):
+    """By name or all of a queue; what waits is refused with status 1."""
+    waiting = desk.enqueued("send")
+    done = desk.fusiond("discard", waiting)
+    assert (done.status, done.out) == (1, f"{waiting}: queued, neither failed nor canceled\n")
+    desk.fusiond("job", "cancel", waiting)
+    assert desk.fusiond("discard", waiting).out == f"{waiting}: discarded\n"
+    desk.enqueued("send")
+    desk.fail()
+    assert "default: 1 job discarded" in desk.fusiond("discard", "--all").out
+    assert desk.fusiond("discard").status == 2
+
+
+def test_requeue_from_queue_moves_what_waits(desk):
+    """To another queue, with what is needed to run it there; a second time there is nothing to move."""
+    names = [desk.enqueued("send", str(number)) for number in range(3)]
+    done = desk.fusiond("requeue", "--from-queue", "default", "--queue", "reports")
+    assert (done.out, done.err, done.status) == ("3 jobs moved from default to reports\n", "", 0)
+    assert [desk.claim("reports")[0] for _ in names] == [name.partition("/")[2] for name in names]
+    seen = desk.fusiond("requeue", "--from-queue", "default", "--queue", "reports", "--json").json
+    assert seen == {"from": "default", "to": "reports", "moved": 0, "running": 0, "taken": [], "served": True}
+
+
+def test_requeue_from_queue_names_what_it_leaves(desk):
+    """Jobs that run, those whose id another job has there, and a target that nothing serves."""
+    desk.enqueued("send", "running")
+    desk.run(desk.verbs.renew("default", [desk.claim()], 3_600_000))
+    job, _, left = (desk.enqueued("send", "a", "--key", "k"), desk.enqueued("send", "b"), desk.enqueued("send", "c"))
+    id_ = job.partition("/")[2]
+    desk.run(desk.verbs.enqueue("reports", [NewJob(id_, "report", b"[]")]))
+    desk.serve("default")
+    done = desk.fusiond("requeue", "--from-queue", "default", "--queue", "reports")
+    assert (done.out, done.status) == ("2 jobs moved from default to reports\n", 1)
+    assert "1 job of that queue still runs" in done.err
+    assert f"another job of the same id: default/{id_}" in done.err
+    assert "no living worker group serves queue 'reports' either" in done.err
+    assert desk.fusiond("job", "show", f"reports/{left.partition('/')[2]}").status == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        (("--from-queue", "default"), 2),
+        (("--from-queue", "default", "--queue", "default"), 2),
+        (("--from-queue", "default", "--all"), 2),
+        (("--from-queue", "nowhere", "--queue", "default"), 1),
+        (("--from-queue", "default", "--queue", "nowhere"), 1),
+    ],
+)
+def test_requeue_from_queue_must_know_both(desk, words, status):
+    """Two queues that there are, and nothing else beside them."""
+    assert desk.fusiond("requeue", *words).status == status

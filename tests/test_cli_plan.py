@@ -53,7 +53,7 @@ def foreseen(desk, *pairs):
         assert old in new
         new = new.replace(old, text)
     change = effects(*(load("f", environ={}, data=text.encode()).config for text in (BASE, new)))
-    options = argparse.Namespace(url=desk.settings.url, namespace=None, config=None)
+    options = argparse.Namespace(url=desk.settings.url, namespace=None, config=None, dev=False)
     found = look(change, options)
     return found, said(change.plan, found)
 
@@ -134,7 +134,7 @@ def test_a_queue_that_no_file_names_is_found_in_redis(desk):
     change = [("[reports]", '["*"]')], [("[reports]", "[reports]")]
     old, new = (BASE.replace(*pairs[0]).replace("queues: [default]", "queues: [reports]") for pairs in change)
     configs = [load("f", environ={}, data=text.encode()).config for text in (old, new)]
-    options = argparse.Namespace(url=desk.settings.url, namespace=None, config=None)
+    options = argparse.Namespace(url=desk.settings.url, namespace=None, config=None, dev=False)
     messages = [warning["message"] for warning in look(effects(*configs), options).warnings]
     assert "1 job waits in queue 'default', which nothing will serve" in messages
 
@@ -163,7 +163,7 @@ def test_processes_below_what_runs(desk):
 def test_a_broker_that_is_away_is_said(tmp_path):
     """The plan is shown without figures, and says that they are missing, and why."""
     change = effects(*(load("f", environ={}, data=text.encode()).config for text in (BASE, BASE.replace(*NO_BATCH))))
-    options = argparse.Namespace(url=f"unix://{tmp_path}/nothing.sock", namespace=None, config=None)
+    options = argparse.Namespace(url=f"unix://{tmp_path}/nothing.sock", namespace=None, config=None, dev=False)
     found = look(change, options)
     text = said(change.plan, found)
     assert "nothing will serve queue 'reports'; whether jobs wait in it is not known" in text

@@ -1,6 +1,9 @@
+import signal
 import time
 
 import pytest
+from running import until
+from worker_program import Place
 
 from tests.fusiond_command import fusiond, samples
 from tests.fusiond_desk import opened
@@ -20,6 +23,7 @@ def no_daemon(tmp_path):
 
 def test_without_a_daemon_the_queues_are_shown(desk, no_daemon):
     """The daemon is away: status 3 and a sentence, and the queues all the same."""
+    (desk.cwd / "fusion.yaml").write_text("version: 1\n")
     desk.enqueued("send")
     done = fusiond("status", cwd=desk.cwd, FUSION_URL=desk.settings.url, **no_daemon)
     assert done.status == 3
@@ -31,6 +35,47 @@ def test_without_a_daemon_the_queues_are_shown(desk, no_daemon):
     assert list(seen["errors"]) == ["daemon"]
 
 
+def test_entries_that_living_files_declare_differently_are_named(desk, no_daemon):
+    """With what differs, and which of them ticks; entries that are the same in both are not."""
+
+    def declare(daemon, schedule, queue):
+        said = {"task": "send", "timezone": "UTC", "schedule": "0 2 * * *", "queue": "default", "digest": "same"}
+        other = said | {"schedule": schedule, "queue": queue, "digest": f"{schedule} {queue}"}
+        cron = {"nightly": other, "same": said}
+        publish = desk.verbs.publish_catalogue(daemon, f"hash-{daemon}", {}, priorities={}, queues=[], cron=cron)
+        return desk.run(publish).generation
+
+    old, new = declare("one", "0 3 * * *", "default"), declare("two", "0 4 * * *", "default")
+    status = {"cwd": desk.cwd, "FUSION_URL": desk.settings.url, **no_daemon}
+    assert fusiond("status", **status).out.splitlines()[-1] == (
+        f"cron entry 'nightly' differs between living files and ticks by generation {new} "
+        f"(generation {new}: schedule 0 4 * * *; generation {old}: schedule 0 3 * * *)"
+    )
+    [drift] = fusiond("status", "--json", **status).json["drift"]
+    assert (drift["entry"], [each["generation"] for each in drift["declarations"]]) == ("nightly", [new, old])
+
+
+def test_different_files_of_living_daemons_are_named(desk, no_daemon):
+    """Two hosts of one namespace: how many files there are, and the tasks that they declare differently."""
+    tasks = {name: {"queue": "default", "priority": 1} for name in ("same", "other")}
+
+    def status(*words):
+        return fusiond("status", *words, cwd=desk.cwd, FUSION_URL=desk.settings.url, **no_daemon)
+
+    def publish(daemon, hash_, said):
+        desk.run(desk.verbs.publish_catalogue(daemon, hash_, said, priorities={}, queues=[]))
+
+    for each in ("test", "one", "two"):
+        publish(each, "a", tasks)
+    assert "different files" not in status().out
+    publish("two", "b", tasks | {"other": {"queue": "sms", "priority": 1}})
+    line = status().out.splitlines()[-1]
+    assert line.startswith("living daemons of this namespace run 2 different files: published generation ")
+    assert line.endswith("they declare other differently")
+    newest, old = status("--json").json["files"]
+    assert (newest["daemons"], sorted(old["daemons"])) == (["two"], ["one", "test"])
+
+
 def test_with_neither_it_says_so_of_each(tmp_path, no_daemon):
     """Daemon and broker are away: two sentences, status 3, no traceback; a broker that nobody named included."""
     done = fusiond("status", cwd=tmp_path, FUSION_URL=f"unix://{tmp_path}/nothing.sock", **no_daemon)
@@ -38,16 +83,69 @@ def test_with_neither_it_says_so_of_each(tmp_path, no_daemon):
     assert fusiond("status", cwd=tmp_path, **no_daemon).status == 3
 
 
-def test_workers_of_every_host_are_shown(desk, no_daemon):
-    """-W: what each worker said of itself."""
+def test_a_worker_that_does_not_answer_is_silent(desk, no_daemon):
+    """Killed, it is not `idle` until its record ends: it is asked, and the last word of it is a minute old at most."""
     now = int(time.time() * 1000)
-    said = {"group": "main", "state": "busy", "running": 1, "processes": 4, "queues": "default", "born": now - 180_000}
-    desk.run(desk.verbs.announce("box.7", {**said, "jobs": "default/x"}))
+    said = {"group": "main", "state": "idle", "running": 1, "processes": 4, "queues": "default", "born": now - 180_000}
+    desk.run(desk.verbs.announce("box.7", {**said, "said": now - 9_500, "answers": 0, "jobs": "what is this"}))
     done = fusiond("status", "-W", cwd=desk.cwd, FUSION_URL=desk.settings.url, **no_daemon)
-    line = done.out.splitlines()[-1].split()
-    assert line == ["box.7", "main", "busy", "1/4", "default", "3m", "ago", "default/x"]
+    line = done.out.splitlines()[-1]
+    assert line.split()[:7] == ["box.7", "main", "silent", "1/4", "default", "3m", "ago"]
+    assert "it does not answer; it was last heard" in line
     seen = fusiond("status", "-W", "--json", cwd=desk.cwd, FUSION_URL=desk.settings.url, **no_daemon).json
-    assert seen["workers"][0]["name"] == "box.7"
+    assert (seen["workers"][0]["name"], seen["workers"][0]["jobs"]) == ("box.7", [])
+
+
+@pytest.fixture
+def place(broker_settings, broker, run):
+    place = Place(broker_settings, broker, run)
+    yield place
+    place.close()
+
+
+def test_workers_are_shown_as_they_are_now(place, broker_settings, run, tmp_path):
+    """Busy with the job's task and time, suspended with its queues, idle, silent at once after a kill."""
+
+    def worker():
+        (found,) = shown("--json").json["workers"]
+        return found
+
+    def shown(*words):
+        words = ("status", "-W", *words, "--namespace", broker_settings.namespace)
+        return fusiond(*words, cwd=tmp_path, FUSION_URL=broker_settings.url, RUNTIME_DIRECTORY=str(tmp_path))
+
+    run(place.broker.declare(["default"]))
+    program = place.start(processes=2, tasks={"sleep": {"run": "time.sleep"}})
+    until(lambda: run(place.broker.workers()))
+    assert (worker()["state"], worker()["jobs"]) == ("idle", [])
+    id_ = place.enqueue("sleep", 60)
+    place.until(id_, "started")
+    until(lambda: worker()["jobs"])
+    first, second = worker(), worker()
+    assert (first["state"], first["jobs"][0]["job"], first["jobs"][0]["task"]) == ("busy", f"default/{id_}", "sleep")
+    assert second["jobs"][0]["ms"] > first["jobs"][0]["ms"]
+    assert f"default/{id_}  sleep" in shown().out
+    place.cancel(id_)
+    place.until(id_, "canceled")
+    run(place.broker.suspend("default", by="operator", on=True))
+    assert (worker()["state"], worker()["suspended_queues"]) == ("suspended", ["default"])
+    run(place.broker.suspend("default", by="operator", on=False))
+    assert worker()["state"] == "idle"
+    program.signal(signal.SIGKILL)
+    program.wait()
+    assert worker()["state"] == "silent"
+
+
+def test_jobs_that_cannot_be_ended_are_named(desk, no_daemon):
+    """Without being asked for, and only where there are any."""
+    where = {"cwd": desk.cwd, "FUSION_URL": desk.settings.url, **no_daemon}
+    desk.run(desk.verbs.announce("box.7", {"group": "main", "unkilled": ""}))
+    assert "has not ended" not in fusiond("status", **where).out
+    desk.run(desk.verbs.announce("box.7", {"group": "main", "unkilled": "default/x default/y"}))
+    lines = fusiond("status", **where).out.splitlines()[-2:]
+    assert [line.split()[:2] for line in lines] == [["box.7", "default/x"], ["box.7", "default/y"]]
+    seen = fusiond("status", "--json", **where).json
+    assert seen["unkilled"] == [{"worker": "box.7", "job": "default/x"}, {"worker": "box.7", "job": "default/y"}]
 
 
 def test_metrics(desk, no_daemon):
@@ -60,3 +158,37 @@ def test_metrics(desk, no_daemon):
     assert metrics["fusiond_queue_jobs"]["default", "queued"] == 1
     assert metrics["fusiond_queue_jobs"]["default", "failed"] == 0
     assert metrics["fusiond_queue_suspended"]["default",] == 0
+    assert metrics["fusiond_queue_unserved_jobs"]["default",] == 0
+
+
+def test_a_queue_with_jobs_that_nothing_serves_is_named_with_its_remedy(desk, no_daemon):
+    """A host went back to an older file, and its group is gone: how many jobs wait, and the command that moves them."""
+    tasks = {"send": {"queue": "fast", "priority": 1}}
+    desk.run(desk.verbs.declare(["fast"]))
+    newer = desk.run(desk.verbs.publish_catalogue("newer", "h2", tasks, priorities={}, queues=["fast"]))
+    desk.run(desk.verbs.serve("newer", "host.2", ["fast"]))
+    names = [desk.enqueued("send") for _ in range(3)]
+    assert names[0].startswith("fast/")
+    status = {"cwd": desk.cwd, "FUSION_URL": desk.settings.url, **no_daemon}
+    assert "no living worker group" not in fusiond("status", **status).out
+    desk.run(desk.verbs.serve("newer", "host.2", []))
+    desk.run(desk.verbs.end_daemon("newer", newer))
+    done = fusiond("status", **status)
+    command = "fusiond requeue --from-queue fast --queue default"
+    assert done.out.splitlines()[-1].endswith(f"or move them: {command}")
+    assert "3 jobs wait in queue 'fast', which no living worker group serves" in done.out
+    seen = fusiond("status", "--json", **status).json
+    assert seen["unserved"] == [{"queue": "fast", "jobs": 3, "command": command}]
+    metrics = samples(fusiond("status", "--metrics", **status).out)
+    assert metrics["fusiond_queue_unserved_jobs"] == {("default",): 0, ("fast",): 3, ("reports",): 0}
+    assert desk.fusiond(*command.split()[1:]).out == "3 jobs moved from fast to default\n"
+    assert "no living worker group" not in fusiond("status", **status).out
+    assert [desk.claim()[0] for _ in names] == [name.partition("/")[2] for name in names]
+
+
+def test_where_no_group_knows_the_task_no_command_is_promised(desk, no_daemon):
+    """Moved, the jobs would wait as before."""
+    desk.enqueued("send")
+    desk.serve()
+    done = fusiond("status", cwd=desk.cwd, FUSION_URL=desk.settings.url, **no_daemon)
+    assert done.out.endswith("no living worker group serves; start a worker group that serves it\n")

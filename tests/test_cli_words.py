@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from fusiond.cli import words
 from fusiond.errors import BadArguments
 
-#: deeper than Python reads
+#: deeper than JSON may be nested
 DEEP = "[" * 5000 + "]" * 5000
 
 
@@ -38,7 +38,7 @@ def test_any_keyword_survives_being_typed(kwargs):
     ("typed", "says"),
     [
         (["n:=x"], "n:=x is not JSON"),
-        ([f"n:={DEEP}"], "is nested too deep; write n=… for a string"),
+        ([f"n:={DEEP}"], "nested deeper than 500 levels; write n=… for a string"),
         (["n=1", "n:=1"], "'n' is given twice"),
     ],
 )
@@ -66,5 +66,5 @@ def test_args_must_be_a_json_array(text):
 
 def test_what_is_nested_too_deep_is_refused_in_a_short_sentence():
     """Not a traceback, nor all of the brackets."""
-    with pytest.raises(argparse.ArgumentTypeError, match=r"^.{1,80} is nested too deep"):
+    with pytest.raises(argparse.ArgumentTypeError, match=r"^.{1,80} nested deeper than 500 levels"):
         words.json_list(DEEP)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -251,6 +252,30 @@ def test_a_task_that_was_just_added_is_found(client, run, broker):
     assert client.enqueue("new").status() == "queued"
 
 
+def test_a_job_says_whether_a_living_group_serves_it(client, run, broker):
+    """By what the daemons say at the enqueue; a group that has just begun is seen. A handle by name has no answer."""
+    assert client.enqueue("send").served is False
+    run(broker.serve("daemon", "host.1", ["sms"]))
+    time.sleep(1.1)  # so long it is believed that nothing serves a task
+    job = client.enqueue("send")
+    assert job.served is True
+    assert [job.served for job in client.enqueue_many([("send",), ("report",)])] == [True, False]
+    assert client.options(queue="default").enqueue("send").served is False
+    assert client.job(job.name).served is None
+    assert client.job(job.name) == job
+    assert hash(client.job(job.name)) == hash(job)
+
+
+def test_a_producer_follows_a_task_to_where_it_is_served(client, run, broker):
+    """It has read that nothing serves the task, and reads again before it puts more jobs there."""
+    client.enqueue("send")
+    fast = {"send": {**TASKS["send"], "queue": "fast"}}
+    run(broker.publish_catalogue("other", "h2", fast, priorities={}, queues=["fast"]))
+    run(broker.serve("other", "host.2", ["fast"]))
+    time.sleep(1.1)
+    assert client.enqueue("send").queue == "fast"
+
+
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
@@ -474,6 +499,17 @@ def test_the_environment_names_the_redis(client, redis_server, monkeypatch, name
         assert found.enqueue("send").status() == "queued"
 
 
+def test_a_url_names_the_namespace_and_an_argument_outranks_it(client, redis_server, monkeypatch, namespace):
+    """In $FUSION_URL as `fusiond dev` prints it; two of them are refused."""
+    monkeypatch.setenv("FUSION_URL", f"{redis_server.url}?namespace={namespace}")
+    with Client() as found:
+        assert found.enqueue("send").status() == "queued"
+    with Client(f"{redis_server.url}?namespace=other", namespace=namespace) as found:
+        assert found.enqueue("send").status() == "queued"
+    with pytest.raises(BrokerUnavailable, match="several namespaces"):
+        Client(f"{redis_server.url}?namespace=a&namespace=b")
+
+
 def test_the_file_names_the_redis(client, redis_server, monkeypatch, tmp_path):
     """Its namespace too, where neither a URL nor $FUSION_URL is given."""
     monkeypatch.setenv("FUSION_CONFIG", str(tmp_path / "fusion.yaml"))
@@ -501,6 +537,17 @@ def test_neither_url_nor_file(monkeypatch, tmp_path):
     """One sentence that says what to name."""
     monkeypatch.setenv("FUSION_CONFIG", str(tmp_path / "none.yaml"))
     with pytest.raises(ConfigError, match=r"none\.yaml"):
+        Client()
+
+
+def test_neither_url_nor_file_nor_variable(monkeypatch, tmp_path):
+    """The sentence is for who writes Python: it names no option of a command."""
+    monkeypatch.delenv("FUSION_CONFIG", raising=False)
+    monkeypatch.delenv("FUSION_URL", raising=False)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PWD", str(tmp_path))
+    monkeypatch.setattr("fusiond.paths.ETC", tmp_path / "etc.yaml")
+    with pytest.raises(ConfigError, match=r"give the Client a URL, or set \$FUSION_URL"):
         Client()
 
 
@@ -533,3 +580,67 @@ def test_the_face_has_all_that_it_names():
         assert getattr(fusiond, name).__name__ == name
     with pytest.raises(AttributeError, match="nothing"):
         _ = fusiond.nothing
+
+
+def test_a_timeout_bounds_a_call_to_a_redis_that_hangs(redis_server, run, broker, namespace):
+    """Twice the timeout at the most, since a call that got no answer is sent once more; and it is above 0."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"redis://127.0.0.1:{silent.getsockname()[1]}"
+        began = time.monotonic()
+        with Client(url, namespace=namespace, timeout=0.2) as client, pytest.raises(BrokerUnavailable):
+            client.counts("sms")
+        assert time.monotonic() - began < 3  # the 5 s of the default, twice, are 10
+
+        async def story():
+            async with AsyncClient(url, namespace=namespace, timeout=0.2) as client:
+                await client.counts("sms")
+
+        with pytest.raises(BrokerUnavailable):
+            asyncio.run(story())
+        assert time.monotonic() - began < 6
+    for wrong in (0, -1, float("nan")):
+        with pytest.raises(ValueError, match="above 0"):
+            Client(redis_server.url, timeout=wrong)
+
+
+def test_counts_and_failed_jobs(client, run, broker, work):
+    """By queue; the newest failure first, from all queues; each is requeued or discarded by its handle."""
+    run(broker.declare(["sms", "reports"]))
+    sent, reported, waits = client.enqueue("send"), client.enqueue("report"), client.enqueue("report")
+    error = json.dumps({"code": "EXCEPTION", "type": "ValueError", "message": "no", "traceback": ""}).encode()
+    work("sms", "failed", error)
+    work("reports", "failed", error)
+    assert {queue: (found.queued, found.failed) for queue, found in client.counts().items()} == {
+        "sms": (0, 1),
+        "reports": (1, 1),
+    }
+    assert client.counts("sms").keys() == {"sms"}
+    assert {job.id for job in client.failed()} == {sent.id, reported.id}
+    assert [job.id for job in client.failed("sms")] == [sent.id]
+    assert len(client.failed(limit=1)) == 1
+    [record] = client.failed("sms")
+    assert client.job(record.name).requeue()
+    assert sent.status() == JobStatus.QUEUED
+    assert reported.discard()
+    assert not waits.discard()
+    assert not client.job("reports/none").requeue()
+
+
+def test_the_asynchronous_client_counts_too(client, redis_server, namespace):
+    """The same calls with await."""
+    job = client.enqueue("send")
+
+    async def story():
+        async with AsyncClient(redis_server.url, namespace=namespace) as twin:
+            there = twin.job(job.name)
+            return await twin.counts("sms"), await twin.failed(), await there.requeue(), await there.discard()
+
+    counts, failed, requeued, discarded = asyncio.run(story())
+    assert (counts["sms"].queued, failed, requeued, discarded) == (1, [], True, False)
+
+
+def test_what_the_package_offers_is_visible_before_it_is_loaded():
+    """`dir` and a shell's completion name all of it; nothing is imported for that."""
+    words = "import sys, fusiond; print(set(fusiond.__all__) <= set(dir(fusiond)), 'fusiond.client' in sys.modules)"
+    shown = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True)
+    assert shown.stdout == "True False\n"

@@ -187,3 +187,9 @@ def test_auto_is_the_cpu_quota(tmp_path, files, most):
         (tmp_path / name).write_text(content)
     assert cpu_quota(tmp_path, own) == min(most, len(os.sched_getaffinity(0)))
     assert config_of("workers: {m: {processes: auto}}").workers["m"].processes >= 1
+
+
+def test_a_url_carries_the_namespace():
+    """`?namespace=` is taken out of the URL, which keeps its other options."""
+    broker = config_of('broker: {url: "unix:///r.sock?db=1&namespace=shop"}').broker
+    assert (broker.url, broker.namespace) == ("unix:///r.sock?db=1", "shop")

@@ -188,6 +188,17 @@ def test_did_you_mean():
     assert problem.remedy == "did you mean 'processes'?"
 
 
+def test_what_a_short_drain_costs():
+    """A job of at most once is not run again after a shutdown has killed it."""
+    said = []
+    for policy in ("none", "standard"):
+        (problem,) = found(
+            f"version: 1\ntasks: {{a: {{run: x.y, timeout: 25s, retry: {policy}}}}}\nworkers: {{m: {{}}}}\n"
+        )
+        said.append(problem.remedy)
+    assert said == [f"write drain_timeout: 35s, or accept that such jobs {cost}" for cost in ("fail", "run again")]
+
+
 def test_the_text_face_points_at_the_place():
     """file:line:column, severity, sentence, remedy, code; the line; a caret beneath the value."""
     text = as_text(found("version: 1\nqueues: {email: {}}\ntasks: {a: {run: x.y, queue: emial}}\n", name="etc/f.yaml"))

@@ -50,6 +50,14 @@ def test_each_command_line_of_the_docs_parses(text):
         assert not complaint.getvalue(), f"{line}\n{complaint.getvalue()}"
 
 
+def test_each_command_of_the_example_names_its_file():
+    """The commands in the comments of etc/fusion.yaml work beside `make run`, from the project's directory."""
+    found = re.findall(r"#\s+fusiond (?!-h)(.*?)(?:  |$)", (ROOT / "etc" / "fusion.yaml").read_text(), re.MULTILINE)
+    assert len(found) >= 4
+    for line in found:
+        assert parser().parse_args(shlex.split(line)).config == "etc/fusion.yaml", line
+
+
 def test_each_command_has_its_lines_in_the_docs():
     """docs/commands.md leaves no command out."""
     page = (ROOT / "docs" / "commands.md").read_text()

@@ -1,5 +1,7 @@
 """The embedded Redis: one server on its files, whoever is killed when; nothing that was acknowledged is lost."""
 
+import contextlib
+import functools
 import grp
 import json
 import os
@@ -27,7 +29,7 @@ from fusiond.supervise.server import find_server
 class Wrapper:
     """The program as the supervisor runs it, with its end of the link."""
 
-    def __init__(self, directory, *options, socket_path=None, server=None):
+    def __init__(self, directory, *options, socket_path=None, server=None, unread=False):
         self.link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.link.settimeout(20)
         self.state, self.path = directory / "state", socket_path or directory / "run" / "redis.sock"
@@ -36,7 +38,7 @@ class Wrapper:
             [sys.executable, "-I", "-S", embedded.__file__, *words],
             env={"FUSIOND_LINK": str(theirs.fileno()), "PATH": os.environ["PATH"]},
             pass_fds=(theirs.fileno(),),
-            stdout=subprocess.PIPE,
+            stdout=full_pipe() if unread else subprocess.PIPE,
             text=True,
         )
         theirs.close()
@@ -83,8 +85,22 @@ def start(directory):
         wrapper.link.close()
         if wrapper.process.poll() is None:
             wrapper.process.wait(20)
-        wrapper.process.stdout.close()
+        if wrapper.process.stdout:
+            wrapper.process.stdout.close()
     assert servers_in(directory / "state") == []
+
+
+@functools.cache
+def full_pipe():
+    """A pipe that takes nothing any more; its reader stays open."""
+    _, writer = os.pipe()
+    os.set_blocking(writer, False)
+    for size in (4096, 1):
+        with contextlib.suppress(BlockingIOError):
+            while os.write(writer, b"x" * size):
+                pass
+    os.set_blocking(writer, True)
+    return writer
 
 
 def servers_in(state):
@@ -129,6 +145,49 @@ def test_it_ends_on_sigterm_with_its_file_written(start):
     first.process.terminate()
     assert first.end()[0] == 0
     assert start().ready().run("GET", "a") == b"b"
+
+
+def test_each_line_is_a_json_object(start):
+    """With --json: the server's lines and the wrapper's own, to the last one before its end."""
+    wrapper = start("--json").ready()
+    wrapper.process.terminate()
+    status, output = wrapper.end()
+    lines = [json.loads(line) for line in output.splitlines()]
+    assert status == 0
+    assert all({"time", "level", "program", "message"} <= line.keys() for line in lines)
+    assert any("Ready to accept connections" in line["message"] for line in lines)
+    assert "bye bye" in lines[-1]["message"]
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_who_does_not_read_the_log_stops_neither_the_server_nor_its_program(start, options):
+    """A stopped terminal, a stalled log driver: both answer, before and after the server has something to log."""
+    wrapper = start(*options, unread=True).ready()
+    for _ in range(3):
+        wrapper.run("CONFIG", "SET", "loglevel", "debug")
+        wrapper.run("BGREWRITEAOF")
+        wait_until(lambda: b"aof_rewrite_in_progress:0" in wrapper.run("INFO", "persistence"))
+        wrapper.link.send(json.dumps({"do": "answer", "n": 7}).encode())
+        assert wrapper.hear() == {"is": "alive", "n": 7}
+        assert wrapper.hear() == {"is": "checked", "n": 7, "trouble": ""}
+    wrapper.process.terminate()
+    assert wrapper.process.wait(20) == 0
+
+
+def test_what_the_log_cannot_take_is_dropped_and_counted(monkeypatch, capfdbinary):
+    """The count stands where the lines would."""
+    monkeypatch.setattr(embedded, "LINES", 3)
+    log = embedded.Log(as_json=False)
+    for number in range(5):
+        os.write(1, b"%d\n" % number)
+    log.pass_on()
+    log.begin()
+    wait_until(log._lines.empty)
+    os.write(1, b"last")
+    log.close()
+    os.close(log.reader)
+    out = capfdbinary.readouterr().out.decode().splitlines()
+    assert out == ["0", "1", "2", "2 log lines were dropped: the log was not read fast enough", "last"]
 
 
 def test_it_ends_when_the_supervisor_does(start):

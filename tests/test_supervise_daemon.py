@@ -163,7 +163,7 @@ def _supervisorctl(daemon, *arguments):
 
 
 def test_an_idle_daemon_sleeps(daemon):
-    """No polling loop: all threads of the supervisor together wake less than once a second."""
+    """No polling loop: between two questions to the programs, 5 s apart, no thread of the supervisor wakes."""
     daemon.start(file("main: {}, other: {}"))
 
     def turns():

@@ -1,6 +1,7 @@
 """The small parts of the supervisor: watching, systemd, the client's face, directories, the server."""
 
 import os
+import re
 import select
 import shutil
 import socket
@@ -323,7 +324,7 @@ def test_a_server_that_is_too_old_is_passed_over(tmp_path, monkeypatch):
     old.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(server, "_packaged", list)
-    with pytest.raises(FusionError, match=r"redis-server is older"):
+    with pytest.raises(FusionError, match=r"Redis 6.2.7 at .*redis-server is older"):
         server.find_server()
     old.write_text("#!/bin/sh\necho 'Redis server v=7.0.15 sha=0'\n")
     assert server.find_server() == str(old)
@@ -339,15 +340,71 @@ def test_how_a_process_ended_in_words():
 def test_directories_by_systemd_by_root_by_user_and_by_the_file(monkeypatch, tmp_path):
     """The file's key, then systemd's variable, then the user's own places."""
     monkeypatch.setenv("STATE_DIRECTORY", "/var/lib/a:/var/lib/b")
-    assert str(paths.state_directory()) == "/var/lib/a"
+    file = Path("/srv/shop/fusion.yaml")
+    assert str(paths.state_directory(file)) == "/var/lib/a"
+    assert str(paths.state_directory(file, "/key", development=True)) == "/key/dev"
     monkeypatch.delenv("STATE_DIRECTORY")
-    monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    assert paths.state_directory() == tmp_path / "fusiond"
-    assert paths.runtime_directory() == tmp_path / "fusiond"
+    name = paths.own_name(file)
+    assert re.fullmatch("fusion-[0-9a-f]{8}", name)
+    assert paths.state_directory(file) == tmp_path / "fusiond" / name
+    assert paths.runtime_directory(file).name == name
     monkeypatch.delenv("XDG_RUNTIME_DIR")
-    assert str(paths.runtime_directory()) == "/tmp/fusiond-1000"
+    assert paths.runtime_directory(file) == Path(f"/tmp/fusiond-{os.geteuid()}/{name}")
+    assert paths.runtime_directory(file, development=True) == Path(f"/tmp/fusiond-{os.geteuid()}/{name}/dev")
+
+
+def test_only_etc_uses_the_directories_of_the_system(monkeypatch, tmp_path):
+    """Root's other files have their own, and so has `fusiond dev` of /etc/fusion.yaml."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert str(paths.state_directory(paths.ETC)) == "/var/lib/fusiond"
+    assert str(paths.runtime_directory(paths.ETC)) == "/run/fusiond"
+    assert paths.state_directory(paths.ETC, development=True).is_relative_to(tmp_path)
+    assert paths.state_directory(Path("/etc/other.yaml")).is_relative_to(tmp_path)
+
+
+@pytest.mark.parametrize("stem", ["fusion", "x" * 200, "größe und mehr", ".hidden"])
+def test_a_sockets_path_stays_short(monkeypatch, tmp_path, stem):
+    """Whatever the file and $XDG_RUNTIME_DIR are called, the kernel takes it; two files of one stem stay apart."""
+    deep = tmp_path / ("d" * 80)
+    deep.mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(deep))
+    one, other = (paths.runtime_directory(Path(f"/{name}/{stem}.yaml"), development=True) for name in "ab")
+    assert one != other
+    assert len(os.fsencode(paths.redis_socket(one))) < 100
+
+
+def test_the_directory_of_another_user_is_not_used(monkeypatch, tmp_path):
+    """Sudo may hand over $XDG_RUNTIME_DIR of the user before, which ends with that user's login."""
+    os.chown(tmp_path, 65534, -1)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    assert paths.user_runtime() == Path(f"/tmp/fusiond-{os.geteuid()}")
+
+
+def test_without_a_home_the_remedy_is_named(monkeypatch):
+    """A user without HOME and without an entry in the password file."""
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+
+    def no_home():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", no_home)
+    with pytest.raises(ConfigError, match="set state_directory"):
+        paths.state_directory(Path("/x.yaml"))
+
+
+def test_a_path_keeps_the_symlinks_that_it_was_named_by(monkeypatch, tmp_path):
+    """Also those by which a shell has entered its working directory; `..` goes where the kernel goes."""
+    release = tmp_path / "releases" / "42"
+    release.mkdir(parents=True)
+    (tmp_path / "current").symlink_to(release)
+    monkeypatch.chdir(tmp_path / "current")
+    monkeypatch.setenv("PWD", str(tmp_path / "current"))
+    assert paths.as_named("fusion.yaml") == tmp_path / "current" / "fusion.yaml"
+    assert paths.as_named("./../fusion.yaml") == tmp_path / "releases" / "fusion.yaml"
+    monkeypatch.setenv("PWD", str(tmp_path))
+    assert paths.as_named("fusion.yaml") == release / "fusion.yaml"
 
 
 def test_the_file_is_found_in_order(monkeypatch, tmp_path):
@@ -370,3 +427,26 @@ def test_the_tests_own_patience_ends():
     """`until` fails, with its reason, rather than wait for ever."""
     with pytest.raises(AssertionError, match="never came"):
         until(lambda: False, "it never came", timeout=0.05)
+
+
+@pytest.mark.parametrize(("verb", "asked"), [("status", 2), ("reload", 1)])
+def test_a_question_that_changes_nothing_is_asked_again(tmp_path, verb, asked):
+    """A daemon with too many connections hangs up on one of them; what may have been begun is not repeated."""
+    path, met = tmp_path / "s", []
+
+    def hang_up():
+        for _ in range(asked):
+            peer, _ = listening.accept()
+            met.append(peer.recv(65536))
+            peer.close()
+
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        listening.listen()
+        listening.settimeout(10)
+        thread = threading.Thread(target=hang_up)
+        thread.start()
+        with pytest.raises(ControlError, match="hung up"):
+            ask(path, verb, timeout=5)
+        thread.join(10)
+    assert len(met) == asked

@@ -36,17 +36,18 @@ def test_a_broker_elsewhere_needs_no_server():
 
 
 def test_only_keeps_redis_and_what_is_named():
-    """A group without its broker would be no use."""
+    """A group would be no use without its broker, nor without producers that know its tasks."""
     found = snapshot(WorkerGroup("main"), WorkerGroup("other"))
     only = replace(PLACES, only=frozenset({"other"}))
-    assert list(programs(found, births(found), only)) == ["redis", "worker:other@3"]
+    assert list(programs(found, births(found), only)) == ["redis", "publisher", "worker:other@3"]
 
 
 def test_a_worker_is_told_its_snapshot_and_its_group():
     """It runs isolated from the working directory, and may take its drain and a moment more to stop."""
     found = snapshot(WorkerGroup("main", processes=3, drain_timeout=60.0))
     worker = programs(found, births(found), PLACES)["worker:main@3"]
-    assert worker.argv[1:] == ("-P", "-m", "fusiond.worker", "--snapshot", "/s/current.json", "--group", "main")
+    told = ("--snapshot", "/s/current.json", "--runtime", str(PLACES.runtime), "--group", "main")
+    assert worker.argv[1:] == ("-P", "-m", "fusiond.worker", *told)
     assert (worker.slots, worker.stop_seconds, worker.reads, worker.holdable) == (3, 60.0 + SETTLE, 4, True)
 
 

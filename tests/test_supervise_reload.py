@@ -39,9 +39,9 @@ def test_start_runs_the_scheduler_and_each_group(daemon):
 
 
 def test_only_runs_the_parts_that_are_named(daemon):
-    """`--only` leaves everything else out."""
+    """`--only` leaves everything else out; producers learn of its tasks by a program that only publishes."""
     daemon.start(file("main: {}, other: {}"), "--only", "other")
-    assert daemon.names() == {"worker:other@1"}
+    assert daemon.names() == {"publisher", "worker:other@1"}
 
 
 def test_unchanged_content_is_nothing_to_do(daemon):
@@ -359,7 +359,7 @@ def test_a_second_daemon_is_refused(daemon):
     second.file.write_text(daemon.file.read_text())
     second.start(wait=False)
     assert second.process.wait(30) == 1
-    assert f"in use by another daemon (pid {daemon.process.pid})" in second.text()
+    assert f"in use by another daemon (pid {daemon.process.pid}, which runs {daemon.file})" in second.text()
     second.file.write_text(daemon.file.read_text().replace(str(daemon.state), str(second.state)))
     second.start(wait=False)
     assert second.process.wait(30) == 1

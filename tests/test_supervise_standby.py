@@ -43,7 +43,7 @@ def test_it_becomes_the_worker_that_is_told(standby, foreign, link):
     """With the arguments, the variables and the link of that one: here, one whose snapshot is missing."""
     standby.prepare()
     (prepared,) = foreign
-    pid = standby.become(worker(link, "--snapshot", "/nowhere.json", "--group", "main"))
+    pid = standby.become(worker(link, "--snapshot", "/nowhere.json", "--runtime", "/nowhere", "--group", "main"))
     assert (pid, foreign) == (prepared, set())
     said = json.loads(link[0].recv(4096))
     assert (said["is"], "/nowhere.json" in said["reason"]) == ("failed", True)
@@ -56,7 +56,7 @@ def test_only_a_worker_is_started_so_and_only_one(standby, link):
     standby.prepare()
     scheduler = Launch((sys.executable, "-P", "-m", "fusiond.schedule"), link[1], {})
     assert standby.become(scheduler) is None
-    pid = standby.become(worker(link, "--snapshot", "/nowhere.json", "--group", "main"))
+    pid = standby.become(worker(link, "--snapshot", "/nowhere.json", "--runtime", "/nowhere", "--group", "main"))
     assert standby.become(worker(link)) is None
     os.waitpid(pid, 0)
 

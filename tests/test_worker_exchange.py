@@ -2,10 +2,14 @@
 
 import asyncio
 
+import pytest
+
 from fusiond.broker.connection import connect_async
 from fusiond.broker.records import NewJob, Outcome
 from fusiond.errors import BrokerUnavailable
 from fusiond.worker.exchange import Exchange
+from fusiond.worker.leases import renew
+from fusiond.worker.outcomes import unsettled
 
 
 class Lossy:
@@ -13,11 +17,15 @@ class Lossy:
 
     def __init__(self, connection):
         self._connection, self.lose = connection, None
+        #: whether nothing reaches Redis
+        self.away = False
         #: how many calls each round trip had
         self.calls = []
 
     async def run_many(self, calls):
         self.calls.append(len(calls))
+        if self.away:
+            raise BrokerUnavailable("away")
         replies = await self._connection.run_many(calls)
         if self.lose is not None:
             replies[self.lose], self.lose = BrokerUnavailable("lost"), None
@@ -69,3 +77,29 @@ def test_a_lost_node_holds_up_no_round_trip_of_the_others(broker_settings, tmp_p
     for queue in "ab":
         run(broker.enqueue(queue, [NewJob(f"{queue}{n}", "t", b"[]") for n in range(3)]))
     assert asyncio.run(story()) == ([1, 1, 1, 1, 2], [("a", b"a1")], 1)
+
+
+def test_a_lease_is_kept_until_its_settle_is_answered(broker_settings, tmp_path, broker, run):
+    """Two time-outs in a row take longer than a lease: what has run must not run again meanwhile."""
+
+    async def story():
+        async with connect_async(broker_settings, tmp_path) as connection:
+            lossy = Lossy(connection)
+            exchange = Exchange("host.1", broker, lossy)
+            [claimed] = await exchange.run([("a", 2)])
+            first, second = (Outcome(job.id, claimed.nonce, "finished") for job in claimed.claim.jobs)
+            lossy.away = True
+            exchange.settle("a", first)
+            with pytest.raises(BrokerUnavailable):
+                await exchange.run([])
+            exchange.settle("a", second)
+            waiting = [unsettled(queue, outcome) for queue, outcome in exchange.unsettled()]
+            assert await renew(broker, connection, waiting) == (False, None)
+            lossy.away = False
+            await exchange.run([])
+            await exchange.run([])
+            assert list(exchange.unsettled()) == []
+            return {attempt.id for attempt in waiting}, exchange.counts["finished"]
+
+    run(broker.enqueue("a", [NewJob(f"a{n}", "t", b"[]") for n in range(2)]))
+    assert asyncio.run(story()) == ({b"a0", b"a1"}, 2)

@@ -5,13 +5,14 @@ import os
 import pwd
 import signal
 import socket
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
 from redis.crc import key_slot
 from running import alive, until
-from worker_program import Place, children_of
+from worker_program import STRICT, Place, children_of
 
 from fusiond.broker.broker import Broker
 from fusiond.broker.call import as_is, plain
@@ -31,7 +32,7 @@ def place(broker_settings, broker, run):
 
 
 BOTH = pytest.mark.parametrize("isolation", ["fork", "process"])
-NO_CRASH = {"none": RetryPolicy(max_attempts=1, max_crashes=0)}
+NO_CRASH = {"single": STRICT}
 
 # -- strays -----------------------------------------------------------------------------------------------------------
 
@@ -206,7 +207,7 @@ def test_an_outcome_that_does_not_come_is_not_waited_for_without_end(passed):
 
     async def looks():
         hostile = []
-        watch = Watch({1: passed}, None, hostile.append, None)
+        watch = Watch({1: passed}, None, hostile.append, None, None)
         watch.look()
         assert not hostile
         passed.seen -= LINGER
@@ -344,10 +345,31 @@ def test_an_outcome_of_no_job(place, serial):
 
 
 @BOTH
+@pytest.mark.parametrize("how", ["truncate", "enlarge", "close", "garbage", "fill", "shutdown", "descriptors", "flags"])
+def test_no_inherited_descriptor_ends_the_dispatcher(place, isolation, how):
+    """Whatever a job does to each of them costs that job alone: dispatcher and fork server live, siblings run."""
+    program = place.start(
+        isolation=isolation, processes=2, policies=NO_CRASH, tasks={"abuse": {"timeout": Timeout(30, 0.5)}}
+    )
+    server = program.fork_server()
+    for _ in range(2):
+        path = place.path()
+        id_ = place.enqueue("abuse", how, path, 60.0)
+        place.until_lines(path)
+        siblings = place.enqueue_many([("echo", n) for n in range(8)])
+        assert {place.until(other).status for other in siblings} == {"finished"}
+        assert place.error(id_)["code"] in ("TIMEOUT", "WORKER_CRASHED")
+    ids = place.enqueue_many([("speak", f"w{n}") for n in range(4)])
+    assert {place.until(id_).status for id_ in ids} == {"finished"}
+    until(lambda: all(len(program.printed(id_)) == 4 for id_ in ids), lambda: str([program.printed(i) for i in ids]))
+    assert (program.process.poll(), program.fork_server()) == (None, server)
+
+
+@BOTH
 @pytest.mark.parametrize("value", [0, 1 << 60])
 def test_garbage_on_the_page_does_not_hide_a_death(place, isolation, value):
     """A job that writes any mark and dies is charged with its crash, and cannot go round for ever."""
-    place.start(isolation=isolation, policies={"none": RetryPolicy(1, max_crashes=1)})
+    place.start(isolation=isolation, policies={"single": RetryPolicy(1, max_crashes=1)})
     path = place.path()
     for _ in range(3):
         place.result(place.enqueue("echo"))
@@ -423,8 +445,8 @@ def refusing(run):
 
 @pytest.mark.parametrize("times", [1, 2], ids=["warm", "cold"])
 def test_stop_while_redis_refuses(place, refusing, times):
-    """An outcome that Redis does not take holds the end up for some seconds, not for as long as that lasts."""
-    program = place.start(isolation="process", drain_timeout=60)
+    """An outcome that Redis does not take holds the end up for drain_timeout and some seconds, not for longer."""
+    program = place.start(isolation="process", drain_timeout=3 if times == 1 else 60)
     path = place.path()
     place.enqueue("work", path, 0.5 if times == 1 else 60)
     place.until_lines(path)
@@ -434,6 +456,36 @@ def test_stop_while_redis_refuses(place, refusing, times):
         program.until_said("stopping: running jobs")  # two at once would be one
     assert program.wait(25) == 0
     assert program.said("outcomes could not be settled")
+
+
+def test_a_drain_keeps_its_outcomes_while_redis_refuses(place, refusing, run):
+    """For longer than a lease: the job has run, and its lease is kept until that is stored."""
+    program = place.start(isolation="process", drain_timeout=60)
+    path = place.path()
+    id_ = place.enqueue("work", path, 0.5)
+    place.until_lines(path)
+    refusing()
+    program.signal(signal.SIGTERM)
+    with pytest.raises(subprocess.TimeoutExpired):
+        program.process.wait(10)
+    run(plain(as_is, "CONFIG", "SET", "min-replicas-to-write", 0))
+    assert program.wait() == 0
+    assert (place.status(id_), place.job(id_).attempts, len(place.lines(path))) == ("finished", 1, 1)
+
+
+def test_what_a_dead_dispatcher_held_is_judged_though_every_group_is_full(place, run):
+    """A cancel is carried out, and what was not canceled is there for whoever has a child for it."""
+    place.start(isolation="process")
+    path = place.path()
+    long = place.enqueue("work", path, 60)
+    place.until_lines(path)
+    canceled, lost = place.enqueue("echo"), place.enqueue("echo")
+    dead = {"dispatcher": "dead.1", "nonce": "dead", "lease_ms": 1000, "max_rescues": 25}
+    assert len(run(place.broker.claim("default", 2, **dead)).jobs) == 2
+    assert place.cancel(canceled) == "asked"
+    place.until(canceled, "canceled", timeout=20)
+    assert place.until(lost, "queued", timeout=20).rescues == 1
+    assert place.status(long) == "started"
 
 
 def test_stop_before_redis_was_reached(place, redis_server):

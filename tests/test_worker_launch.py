@@ -1,5 +1,6 @@
 """What a fork server is started with: environment, its files, descriptors."""
 
+import fcntl
 import json
 import os
 import pwd
@@ -9,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from fusiond.config.environment_files import parse
 from fusiond.config.model import Config, Task, WorkerGroup
-from fusiond.worker.launch import environment, launch, memory_file, read_environment, serves, table
+from fusiond.worker.launch import environment, launch, memory_file, serves, table
 
 
 def test_environment_files():
@@ -21,14 +23,14 @@ def test_environment_files():
             "G='", "H=\"a'", "I=$A", "A=again",
         ]
     )  # fmt: skip
-    assert read_environment(text) == {
+    assert parse(text) == {
         "A": "again", "B": "two", "C": "a b", "D": "a#b", "E": "", "F": "a=b", "G": "'", "H": "\"a'", "I": "$A",
     }  # fmt: skip
 
 
 def test_an_empty_name_is_nothing():
     """A line that begins with = is no variable; the kernel would take it, and nothing could read it."""
-    assert read_environment("=x\n==\n") == {}
+    assert parse("=x\n==\n") == {}
 
 
 def test_environment_wins_nearest_first(tmp_path):
@@ -86,6 +88,19 @@ def test_table_is_json():
     made = json.loads(json.dumps(table(Config(tasks={"t": Task("t", "m.f")}), WorkerGroup("g", max_jobs=3))))
     assert made["tasks"]["t"][:2] == ["m.f", 180.0]
     assert (made["max_jobs"], made["max_memory"]) == (3, None)
+
+
+@pytest.mark.parametrize("size", [0, 3, 5000])
+def test_memory_file_keeps_its_size(size):
+    """Whoever has it mapped is not killed by SIGBUS, whatever is done to the descriptor."""
+    fd = memory_file("test", b"text")
+    try:
+        with pytest.raises(PermissionError):
+            os.ftruncate(fd, size)
+        with pytest.raises(PermissionError):
+            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE)
+    finally:
+        os.close(fd)
 
 
 def test_memory_file_is_read_from_its_beginning():

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusiond.config.model import RetryPolicy, Task
+from fusiond.config.model import RETRY_POLICIES, RetryPolicy, Task
 from fusiond.worker import outcomes, wire
 from fusiond.worker.slots import Attempt, Doom
 
 TASK = Task("t", "m.f", result_ttl=5, failure_ttl=7)
+NONE = RETRY_POLICIES["none"]
 POLICY = RetryPolicy(max_attempts=3, backoff="fixed", delay=2, jitter_share=0, max_crashes=1)
 ERROR = json.dumps({"code": "EXCEPTION", "type": "E", "message": "m", "traceback": ""}).encode()
 
@@ -33,7 +34,7 @@ def ran(one, message, policy=POLICY):
 
 
 def killed(one, doom=None, status=-9, policy=POLICY):
-    return outcomes.killed(one, doom, status, TASK, policy)
+    return outcomes.killed(one, doom, status, TASK, policy, rand=Random(1))
 
 
 def code(outcome):
@@ -94,8 +95,9 @@ def test_a_crash(status, crashes, kind):
 
 
 def test_a_hard_timeout():
-    """A crash with a code of its own, and the seconds."""
+    """A crash with a code of its own, the seconds, and the policy's delay."""
     outcome = killed(attempt(hard=1.5), Doom.TIMEOUT)
+    assert outcome.ms == 2000
     assert (outcome.kind, outcome.crash, outcome.why, code(outcome)) == ("retry", 1, "timeout", "TIMEOUT")
     assert "1.5 s" in json.loads(outcome.payload)["message"]
     assert killed(attempt(crashes=1), Doom.TIMEOUT).kind == "failed"
@@ -123,6 +125,28 @@ def test_canceled(doom):
 def test_shutdown():
     """Released at once: no attempt, no crash."""
     assert killed(attempt(), Doom.SHUTDOWN) == (b"id", "token", "released", 0, 0, b"begun", "shutdown")
+
+
+@pytest.mark.parametrize(
+    ("doom", "code_"),
+    [
+        (None, "WORKER_CRASHED"),
+        (Doom.HOSTILE, "WORKER_CRASHED"),
+        (Doom.TIMEOUT, "TIMEOUT"),
+        (Doom.SHUTDOWN, "INTERRUPTED"),
+    ],
+)
+def test_none_fails_whatever_cut_it_off(doom, code_):
+    """`none` is at most once: no death of its child has the job run again, and no shutdown."""
+    outcome = killed(attempt(hard=1.5), doom, policy=NONE)
+    assert (outcome.kind, outcome.ms, code(outcome)) == ("failed", 7000, code_)
+
+
+def test_only_one_attempt_without_crashes_is_at_most_once():
+    """By whatever name: `none`, and what is declared so."""
+    assert [NONE.at_most_once, RetryPolicy(1, max_crashes=0).at_most_once] == [True, True]
+    others = [POLICY, RETRY_POLICIES["standard"], RetryPolicy(1), RetryPolicy(2, max_crashes=0)]
+    assert not any(policy.at_most_once for policy in others)
 
 
 # -- without a child --------------------------------------------------------------------------------------------------

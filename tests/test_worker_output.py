@@ -20,7 +20,7 @@ class Heard(Output):
         super().__init__()
         self.told = []
         self.on_mark = self.told.append
-        self.on_line = self.told.append
+        self.on_line = lambda line, _level: self.told.append(line)
 
     def write(self, data):
         os.write(self.writer, data)
@@ -97,7 +97,7 @@ def test_a_line_without_an_end_is_cut(output):
 def test_a_drain_does_not_follow_who_prints_on(output):
     """It takes what was there when it began."""
     output.write(b"1\n")
-    output.on_line = lambda line: (output.told.append(line), output.write(b"again\n"))
+    output.on_line = lambda line, _level: (output.told.append(line), output.write(b"again\n"))
     output.drain()
     assert output.told == ["1"]
 
@@ -118,7 +118,9 @@ def test_a_mark_waits_for_room(output):
     os.set_blocking(output.writer, False)
     while select.select([], [output.writer], [], 0)[1]:
         os.write(output.writer, b"y\n" * 512)
-    marking = threading.Thread(target=Child(output.writer, None, None)._mark, args=[7])
+    child = Child(None, None)
+    child.out = output.writer
+    marking = threading.Thread(target=child._mark, args=[7])
     marking.start()
     until(lambda: os.get_blocking(output.writer) or not marking.is_alive())
     output.drain()

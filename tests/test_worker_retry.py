@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fusiond.config.model import RetryPolicy
-from fusiond.worker.retry import after_crash, after_failure, backoff
+from fusiond.worker.retry import after_crash, after_failure, after_hard_timeout, backoff
 
 SECONDS = st.floats(0, 1e6)
 POLICIES = st.builds(
@@ -63,3 +63,10 @@ def test_attempts_end(policy, failures, may_retry):
 def test_crashes_are_tried_again_at_once(policy, crashes):
     """`max_crashes` of them, without a wait; they know nothing of max_attempts."""
     assert after_crash(policy, crashes) == (timedelta(0) if crashes <= policy.max_crashes else None)
+
+
+@given(POLICIES, st.integers(1, 20), st.integers(1, 20))
+def test_hard_timeouts_wait_as_failures_do(policy, crashes, attempt):
+    """The policy's delay of so many attempts; above `max_crashes` none."""
+    waited = after_hard_timeout(policy, crashes, attempt, rand=Random(1))
+    assert waited == (backoff(policy, attempt, Random(1)) if crashes <= policy.max_crashes else None)

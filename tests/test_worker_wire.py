@@ -24,7 +24,7 @@ JOBS = st.builds(
 OUTCOMES = st.builds(
     wire.OutcomeMessage,
     serial=st.integers(0, 2**64 - 1),
-    kind=st.sampled_from([wire.FINISHED, wire.FAILED, wire.RETURNED]),
+    kind=st.sampled_from([wire.FINISHED, wire.FAILED, wire.RETURNED, wire.UNLOADED]),
     retry=st.booleans(),
     duration=st.floats(0, 1e8),
     payload=BYTES,
@@ -127,9 +127,10 @@ def pages():
 def test_a_job_begins_only_while_it_may(pages):
     """Before its deadline; not at it, not after it, not once it is taken back, and not without leave."""
     ours, theirs = pages
-    ours.allow(7, 1000)
-    assert theirs.begin(7, 999)
-    assert not theirs.begin(7, 1000)
+    ours.allow(7, wire.boot_ns() + 10**12)
+    assert theirs.begin(7, 1)
+    ours.allow(7, wire.boot_ns())
+    assert not theirs.begin(7, 1)
     ours.allow(7, 0)
     assert not theirs.begin(7, 1)
     assert not theirs.begin(8, 1)

@@ -21,6 +21,10 @@ from fusiond.job import JobStatus, new_id
 TASKS = Path(worker_tasks.__file__)
 #: every function of the stand-ins; async ones too
 NAMES = [name for name, value in vars(worker_tasks).items() if inspect.isfunction(value) and not name.startswith("_")]
+#: no exception is retried, and two crashes are forgiven
+SINGLE = model.RetryPolicy(max_attempts=1, backoff="fixed", delay=0.0, jitter_share=0.0)
+#: neither is retried, and yet it is not at most once: a lost lease or a shutdown has the job run again
+STRICT = model.RetryPolicy(max_attempts=2, retry_on=("no_such.Error",), max_crashes=0)
 #: in the environment of each process of a test, so that a stray is found wherever it went
 MARK = "FUSION_TEST_MARK"
 
@@ -45,12 +49,12 @@ class Place:
         fields["environment"] = {MARK: self.mark, **fields.get("environment", {})}
         own = tasks or {}
         every = {
-            name: model.Task(**{"name": name, "run": f"jobs.{name}", "retry": "none", **own.get(name, {})})
+            name: model.Task(**{"name": name, "run": f"jobs.{name}", "retry": "single", **own.get(name, {})})
             for name in dict.fromkeys([*NAMES, *own])
         }
         return model.Config(
             broker=self.settings,
-            retry_policies={**model.RETRY_POLICIES, **(policies or {})},
+            retry_policies={**model.RETRY_POLICIES, "single": SINGLE, **(policies or {})},
             queues={name: model.Queue(name) for name in queues},
             tasks=every,
             workers={"main": model.WorkerGroup(**fields)},
@@ -59,9 +63,11 @@ class Place:
             state_directory=str(self.directory),
         )
 
-    def start(self, *, held=False, link=False, ready=True, own=None, **keys):
-        """A program for `config(**keys)`; waits until it is ready."""
-        program = Program(self, self.config(**keys), held=held, link=link, environment=own)
+    def start(self, *, held=False, link=False, ready=True, own=None, prefix=(), change=None, **keys):
+        """A program for what `change` makes of `config(**keys)`, started by `prefix`; waits until it is ready."""
+        config = self.config(**keys)
+        config = change(config) if change else config
+        program = Program(self, config, held=held, link=link, environment=own, prefix=prefix)
         self.programs.append(program)
         if ready:
             program.ready()
@@ -168,13 +174,14 @@ class Place:
 class Program:
     """`python -m fusiond.worker`, once."""
 
-    def __init__(self, place, config, *, held=False, link=False, environment=None):
+    def __init__(self, place, config, *, held=False, link=False, environment=None, prefix=()):
         self.place, self.config, self.generation = place, config, 1
         self.file = place.directory / f"snapshot-{len(place.programs)}.json"
         self.log = place.directory / f"log-{len(place.programs)}"
         snapshot.write(self.file, config, generation=1)
         env = {**os.environ, MARK: place.mark, **(environment or {})}
-        command = [sys.executable, "-P", "-m", "fusiond.worker", "--snapshot", str(self.file), "--group", "main"]
+        command = [*prefix, sys.executable, "-P", "-m", "fusiond.worker", "--snapshot", str(self.file)]
+        command += ["--runtime", str(place.directory), "--group", "main"]
         theirs = None
         self.link = None
         if link:
@@ -293,6 +300,10 @@ class Program:
             return None
 
         return until(found, self.text)
+
+    def fork_servers(self):
+        """The pids of all fork servers."""
+        return children_of(self.pid)
 
     def children(self):
         """The pids of the fork server's children, adopted ones too."""

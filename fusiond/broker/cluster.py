@@ -11,7 +11,7 @@ import random
 import time
 from typing import TYPE_CHECKING, Any
 
-from fusiond.broker.node import AsyncNode, Node
+from fusiond.broker.node import TIMEOUT, AsyncNode, Node
 from fusiond.broker.slots import Slots
 from fusiond.errors import BrokerUnavailable
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class Cluster:
     """For threads, which may share it."""
 
-    def __init__(self, address: ClusterAddress, repeats: int = 0) -> None:
-        self.address, self._repeats = address, repeats
+    def __init__(self, address: ClusterAddress, repeats: int = 0, timeout: float = TIMEOUT) -> None:
+        self.address, self._repeats, self._timeout = address, repeats, timeout
         self._slots = Slots(address)
         self._nodes: dict[str, Node] = {}
 
@@ -68,14 +68,14 @@ class Cluster:
             return error
 
     def _node(self, name: str) -> Node:
-        return self._nodes.setdefault(name, Node(self.address.node(name)))
+        return self._nodes.setdefault(name, Node(self.address.node(name), timeout=self._timeout))
 
 
 class AsyncCluster:
     """For one event loop, whose tasks may share it."""
 
-    def __init__(self, address: ClusterAddress, repeats: int = 0) -> None:
-        self.address, self._repeats = address, repeats
+    def __init__(self, address: ClusterAddress, repeats: int = 0, timeout: float = TIMEOUT) -> None:
+        self.address, self._repeats, self._timeout = address, repeats, timeout
         self._slots = Slots(address)
         self._nodes: dict[str, AsyncNode] = {}
 
@@ -131,4 +131,4 @@ class AsyncCluster:
             return error
 
     def _node(self, name: str) -> AsyncNode:
-        return self._nodes.setdefault(name, AsyncNode(self.address.node(name)))
+        return self._nodes.setdefault(name, AsyncNode(self.address.node(name), timeout=self._timeout))

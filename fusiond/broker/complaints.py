@@ -5,9 +5,11 @@ From what Redis, or the way to it, complains of to the errors that a caller can 
 from __future__ import annotations
 
 import re
+import ssl
 from typing import TYPE_CHECKING, Any, Final
 
 from hiredis import ReplyError
+from redis.exceptions import AuthenticationError
 
 from fusiond.errors import BrokerError, BrokerFull, BrokerUnavailable
 
@@ -19,9 +21,14 @@ _ELSEWHERE = ("READONLY", "LOADING", "MASTERDOWN", "UNBLOCKED")
 # A server in one of these states will, or may, do what was asked a little later.
 _PASSING = (*_ELSEWHERE, "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "MISCONF", "BUSY")
 
+#: what a server says to who has no password, or a wrong one
+_NOT_LET_IN = ("WRONGPASS", "NOAUTH", "invalid password", "username-password", "AUTH <password> called without")
+_NO_TLS = ("CERTIFICATE_VERIFY_FAILED", "certificate verify failed", "[SSL", "SSL:")
 
 #: of a key, its queue: what Cluster takes a slot from
 _QUEUE: Final = re.compile(r":\{([^{}]+)\}")
+#: the keys that belong to no queue, which fsck looks at
+_NAMESPACE: Final = re.compile(r":(meta|queues|workers|daemons|catalog|cron)$")
 
 
 class Spoilt(BrokerError):  # noqa: N818 - as its siblings
@@ -46,6 +53,9 @@ def refused(error: ReplyError, words: Sequence[Any]) -> BrokerError:
     if queue := "WRONGTYPE" in text and _queue(words):
         remedy = "fusiond fsck names it, and fusiond fsck --repair moves it aside"
         return Spoilt(f"queue {queue!r}: a key of it is of another type than ours; {remedy}")
+    if "WRONGTYPE" in text and _NAMESPACE.search(key := _key(words)):
+        remedy = "fusiond fsck names it, and fusiond fsck --repair moves it aside"
+        return BrokerError(f"key {key!r} is of another type than ours; {remedy}")
     # 6.2 puts a script's error into a sentence of its own, so the word may be anywhere
     if "OOM command not allowed" in text or "used memory >" in text:
         return BrokerFull("Redis is at its maxmemory and takes no new jobs; raise maxmemory or let the queues drain")
@@ -60,6 +70,13 @@ def _queue(words: Sequence[Any]) -> str:
     return next((found[1] for found in map(_QUEUE.search, keys) if found), "")
 
 
+def _key(words: Sequence[Any]) -> str:
+    """The first key of a command; of a script that is behind its digest and the number of its keys."""
+    name = words[0].decode(errors="replace") if isinstance(words[0], bytes) else str(words[0])
+    key = words[3 if name.startswith("EVAL") else 1]
+    return key.decode(errors="replace") if isinstance(key, bytes) else str(key)
+
+
 def _begins(text: str, words: Sequence[str]) -> bool:
     return any(word in text[:200] for word in words)
 
@@ -67,4 +84,10 @@ def _begins(text: str, words: Sequence[str]) -> bool:
 def unavailable(shown: str, error: Exception) -> BrokerUnavailable:
     """The error of ours for a connection to what is `shown` that did not come about or did not last."""
     reason = str(error).rstrip(".") or "no answer in time"
+    if isinstance(error, AuthenticationError) or _begins(reason, _NOT_LET_IN):
+        remedy = "check the user and the password, in broker.url or broker.password_file"
+        return BrokerUnavailable(f"Redis at {shown} does not accept the log-in: {reason}; {remedy}")
+    if isinstance(error.__cause__ or error.__context__ or error, ssl.SSLError) or _begins(reason, _NO_TLS):
+        remedy = "check ca_file, cert_file and key_file in broker.tls, and that the server speaks TLS at this port"
+        return BrokerUnavailable(f"Redis at {shown} cannot be reached over TLS: {reason}; {remedy}")
     return BrokerUnavailable(f"Redis at {shown} cannot be reached: {reason}; is it running, and is broker.url right?")

@@ -35,18 +35,20 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def connect(settings: Broker, runtime: Path, *, repeats: int = 0) -> Connection:
-    """A connection for threads. It connects at the first call, and again whenever it has to."""
-    where = address(settings, runtime)
-    redis = Cluster(where, repeats) if isinstance(where, ClusterAddress) else Node(where, repeats)
-    return Connection(redis, Keys(settings.namespace))
+def connect(settings: Broker, runtime: Path, *, repeats: int = 0, timeout: float = TIMEOUT) -> Connection:
+    """A connection for threads, made at the first call and whenever it is lost; `timeout`: s to connect, to answer."""
+    where = address(settings, runtime, timeout)
+    if isinstance(where, ClusterAddress):
+        return Connection(Cluster(where, repeats, timeout), Keys(settings.namespace))
+    return Connection(Node(where, repeats, timeout), Keys(settings.namespace))
 
 
-def connect_async(settings: Broker, runtime: Path, *, repeats: int = 0) -> AsyncConnection:
-    """A connection for one event loop. It connects at the first call, and again whenever it has to."""
-    where = address(settings, runtime)
-    redis = AsyncCluster(where, repeats) if isinstance(where, ClusterAddress) else AsyncNode(where, repeats)
-    return AsyncConnection(redis, Keys(settings.namespace))
+def connect_async(settings: Broker, runtime: Path, *, repeats: int = 0, timeout: float = TIMEOUT) -> AsyncConnection:
+    """The same for one event loop."""
+    where = address(settings, runtime, timeout)
+    if isinstance(where, ClusterAddress):
+        return AsyncConnection(AsyncCluster(where, repeats, timeout), Keys(settings.namespace))
+    return AsyncConnection(AsyncNode(where, repeats, timeout), Keys(settings.namespace))
 
 
 class Connection:

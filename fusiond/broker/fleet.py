@@ -4,12 +4,13 @@ What daemons and workers say about themselves, beside the queues: workers, catal
 
 from __future__ import annotations
 
+import hashlib
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fusiond.broker.call import Call, Plan, nothing, plain, raw, scripted
-from fusiond.broker.keys import is_name
-from fusiond.broker.records import Catalogue, Worker
+from fusiond.broker.catalogue import Roll, cron_of, declared, in_force, roll, union
+from fusiond.broker.records import NO_CATALOGUE, Catalogue, CronDeclaration, Declared, FileInForce, Worker
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -17,9 +18,27 @@ if TYPE_CHECKING:
     from fusiond.broker.keys import Keys
 
 #: seconds after which a worker that says nothing is gone
-WORKER_TTL = 420
-#: seconds after which what a silent daemon declared is dropped by another, 7 days
-CATALOGUE_TTL = 7 * 86400
+WORKER_TTL = 60
+#: ms for which what a daemon or a worker group says about itself holds; it is renewed every ALIVE_AGAIN seconds
+ALIVE_MS = 30_000
+ALIVE_AGAIN = 10.0
+#: ms after its end that a daemon and what it declared are remembered, 7 days
+FORGOTTEN_MS = 7 * 86_400_000
+
+
+class Published(NamedTuple):
+    """What a daemon has published last."""
+
+    #: orders the hosts' configurations, newest highest
+    generation: int
+    #: of the configuration
+    hash: str
+    #: digest of what it declares, under which the catalogue holds that
+    content: str
+
+    def words(self) -> str:
+        """As the daemon's record says it."""
+        return " ".join(map(str, self))
 
 
 class FleetVerbs:
@@ -45,6 +64,12 @@ class FleetVerbs:
             plain(nothing, "SREM", self.keys.workers, worker),
         ]
 
+    def ask_workers(self) -> Plan[int]:
+        """Have each worker say at once what it does; returns the number that its field `answers` then has, or more."""
+        number = yield plain(int, "HINCRBY", self.keys.meta, "asked", 1)
+        yield plain(nothing, "PUBLISH", self.keys.workers, number)
+        return int(number)
+
     def workers(self) -> Plan[list[Worker]]:
         """All workers that have said something within their ttl; the names of the others are dropped."""
         names = yield plain(lambda reply: [name for name in map(raw, reply) if name], "SMEMBERS", self.keys.workers)
@@ -65,82 +90,93 @@ class FleetVerbs:
         *,
         priorities: Mapping[str, int],
         queues: Iterable[str],
-        ttl: int = CATALOGUE_TTL,
-    ) -> Plan[int]:
+        cron: Mapping[str, Mapping[str, object]] | None = None,
+        before: str | None = None,
+        alive_ms: int = ALIVE_MS,
+    ) -> Plan[Published]:
         """
-        Tell producers what may be enqueued.
+        Tell producers what may be enqueued, and that this daemon is alive; `stay_alive` repeats the latter.
 
         Args:
-            daemon: a name that stays over restarts, such as the host's and the configuration's.
+            daemon: the daemon's own id, which stays over restarts.
             hash: of the configuration's content.
             tasks: task -> {queue, priority, expires in seconds or None, run, …}, whatever producers need, as JSON.
             priorities: the names of priorities.
             queues: all queues that the file declares.
-            ttl: seconds; to be repeated well within.
+            cron: entry -> {digest, task, schedule, …}, for other daemons that declare an entry of the same name.
+            before: the hash that this process has published last; None: what Redis knows of the daemon.
+            alive_ms: until when the daemon counts as alive.
 
         Returns:
-            the generation: a number by which the hosts' configurations are ordered, newest highest.
+            what `stay_alive` and `end_daemon` repeat.
         """
-        before = yield plain(_entry, "HGET", self.keys.catalog, daemon)
-        generation = yield scripted("generation", self.keys.meta, (hash, before.hash if before else ""), int)
-        body = json.dumps({"tasks": tasks, "priorities": priorities, "queues": sorted(queues)})
-        words = (daemon, ttl * 1000, generation, hash, body)
-        yield scripted("publish", self.keys.catalog, words, nothing)
-        return int(generation)
+        if before is None:
+            before = yield plain(_hash_of, "HGET", self.keys.daemons, daemon)
+        generation: int = yield scripted("generation", self.keys.meta, (hash, before), int)
+        body = json.dumps({"tasks": tasks, "priorities": priorities, "queues": sorted(queues), "cron": cron or {}})
+        published = Published(generation, hash, hashlib.sha256(body.encode()).hexdigest())
+        # before the record that names it
+        yield scripted("publish", self.keys.catalog, (published.content, FORGOTTEN_MS, body), nothing)
+        yield self._alive(daemon, published.words(), alive_ms)
+        return published
 
-    def catalogue(self) -> Call[Catalogue]:
-        """The union of what all daemons declare; of two that declare the same name, the newest generation wins."""
-        return plain(_catalogue, "HGETALL", self.keys.catalog)
+    def stay_alive(self, daemon: str, published: Published) -> Plan[bool]:
+        """
+        Renew what `publish_catalogue` said; to be repeated well within ALIVE_MS.
+
+        Returns:
+            whether Redis still had it: otherwise it has lost it, or another daemon writes under the same id.
+        """
+        said, known = yield [
+            self._alive(daemon, published.words(), ALIVE_MS),
+            plain(bool, "HEXISTS", self.keys.catalog, published.content),
+        ]
+        return bool(known and said == published.words())
+
+    def end_daemon(self, daemon: str, published: Published) -> Call[str]:
+        """Say that the daemon has ended: another's word outranks its own from now on."""
+        return self._alive(daemon, published.words(), 0)
+
+    def serve(self, daemon: str, worker: str, queues: Iterable[str]) -> Call[str]:
+        """Say from which queues a daemon's worker group claims; to be repeated well within ALIVE_MS. None: it ends."""
+        names = list(queues)
+        return self._alive(f"{daemon}/{worker}", " ".join(names), ALIVE_MS if names else 0)
+
+    def catalogue(self, known: Catalogue = NO_CATALOGUE) -> Plan[Catalogue]:
+        """What may be enqueued; `known` is what was read before, whose contents are not read again."""
+        found, contents = yield from self._read(known.contents)
+        return union(found, contents)
+
+    def cron_declarations(self) -> Plan[list[CronDeclaration]]:
+        """Each cron entry of each daemon that ticks."""
+        return cron_of(*(yield from self._read({})))
+
+    def files_in_force(self) -> Plan[list[FileInForce]]:
+        """The configurations that living daemons of this namespace run, the newest generation first."""
+        return in_force(*(yield from self._read({})))
+
+    def _read(self, known: Mapping[str, Declared]) -> Plan[tuple[Roll, Mapping[str, Declared]]]:
+        """All records, and by its digest what they declare."""
+        found: Roll = yield scripted("daemons", self.keys.daemons, (), roll)
+        wanted = found.contents()
+        contents = {name: said for name, said in known.items() if name in wanted}
+        missing = sorted(wanted - contents.keys())
+        if missing:
+            read = yield plain(lambda reply: list(map(declared, reply)), "HMGET", self.keys.catalog, *missing)
+            contents |= {name: said for name, said in zip(missing, read, strict=True) if said is not None}
+        return found, contents
+
+    def _alive(self, name: str, words: str, ms: int) -> Call[str]:
+        return scripted("alive", self.keys.daemons, (name, ms, FORGOTTEN_MS, words), _words)
 
 
-class _Entry(NamedTuple):
-    """One daemon's field of the catalogue."""
-
-    generation: int
-    hash: str
-    body: bytes
+def _words(record: bytes | None) -> str:
+    """What a record says, without its time; empty where there is none."""
+    return _text(record or b"").partition(" ")[2]
 
 
-def _entry(raw: bytes | None) -> _Entry | None:
-    """None where there is none, or none that can be read: its daemon writes it anew."""
-    try:
-        head, _, body = (raw or b"").partition(b"\n")
-        _stale, generation, hash_ = head.split()
-        return _Entry(int(generation), hash_.decode(), body)
-    except ValueError:
-        return None
-
-
-def _catalogue(flat: list[bytes]) -> Catalogue:
-    tasks: dict[str, dict[str, Any]] = {}
-    priorities: dict[str, int] = {}
-    queues: set[str] = set()
-    for entry in sorted(filter(None, map(_entry, flat[1::2]))):
-        said = _declared(entry.body)
-        if said is not None:
-            tasks |= said.tasks
-            priorities |= said.priorities
-            queues |= said.queues
-    return Catalogue(tasks, priorities, frozenset(queues))
-
-
-def _declared(body: bytes) -> Catalogue | None:
-    """What one daemon declares; None for what no daemon has written."""
-    try:
-        said = json.loads(body)
-        tasks, priorities, queues = said["tasks"], said["priorities"], frozenset(said["queues"])
-        good = all(map(_is_task, tasks.values())) and all(map(_is_priority, priorities.values()))
-        return Catalogue(tasks, priorities, queues) if good and all(map(is_name, queues)) else None
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
-        return None
-
-
-def _is_task(said: dict[str, Any]) -> bool:
-    return is_name(said["queue"]) and _is_priority(said["priority"]) and 0 <= (said.get("expires") or 0) < 1e9
-
-
-def _is_priority(number: object) -> bool:
-    return isinstance(number, int) and 0 <= number <= 255
+def _hash_of(record: bytes | None) -> str:
+    return [*_words(record).split(), "", ""][1]
 
 
 def _fields(flat: Any) -> dict[str, str]:

@@ -1,10 +1,11 @@
 """
 Check a namespace: each job is in exactly one set, and its hash agrees.
 
-1. keys      of each queue: their types, and that arrivals are counted on from the last
-2. jobs      each key of a job, by SCAN: what its hash and the sets say
-3. members   each member of each set, by ZSCAN: whether it has a hash
-4. strays    keys of queues that are in no list
+1. namespace  the keys that belong to no queue: their types
+2. keys       of each queue: their types, and that arrivals are counted on from the last
+3. jobs       each key of a job, by SCAN: what its hash and the sets say
+4. members    each member of each set, by ZSCAN: whether it has a hash
+5. strays     keys of queues that are in no list
 
 A page is judged by one script, which sees each job at one moment: a job that moves between two pages is no finding,
 since no verb leaves it in two sets, or in none, between two scripts. What is found can be mended by another script,
@@ -35,7 +36,7 @@ _LOOK: Final = 2 * PAGE
 _REMEMBERED: Final = 100_000
 
 Kind = Literal[
-    "wrong-type", "sequence", "undeclared", "no-body", "no-job", "no-set", "many-sets",
+    "namespace", "wrong-type", "sequence", "undeclared", "no-body", "no-job", "no-set", "many-sets",
     "number", "score", "place", "due", "lease", "token", "ended-at",
 ]  # fmt: skip
 #: found: looked at only · repaired · changed: it was as it should be when it was looked at again · left: still so
@@ -43,6 +44,7 @@ Outcome = Literal["found", "repaired", "changed", "left"]
 
 #: kind → what is wrong, what mends it; with {detail}, and {status}: the one that is right
 _TEXTS: Final[dict[str, tuple[str, str]]] = {
+    "namespace": ("is a {0}, not a {1}", "set aside as {{{key}}}:broken:<ms>; {again}"),
     "wrong-type": ("is a {0}, not a {1}", "set aside as {key}:broken:<ms>; its jobs are found one by one"),
     "sequence": ("says {0} while the last arrival is {1}", "counted on from {1}"),
     "undeclared": ("holds keys and is in no list of queues", "listed"),
@@ -57,6 +59,17 @@ _TEXTS: Final[dict[str, tuple[str, str]]] = {
     "lease": ("is started with a lease until {detail}", "over in a minute, unless its worker renews it"),
     "token": ("is {status} and its token is {detail!r}", "no attempt holds it; a started job is taken back by a claim"),
     "ended-at": ("is {status} and its ended_at is {detail}", "as its status says"),
+}
+
+
+#: key of the namespace → its type, and how what it held comes back
+_NAMESPACE: Final[dict[str, tuple[str, str]]] = {
+    "meta": ("hash", "the daemons write it anew; queues still to come are not suspended any more"),
+    "queues": ("set", "the daemons and this command list the queues anew"),
+    "workers": ("set", "the workers write it anew"),
+    "daemons": ("hash", "the daemons write it anew within 10 s"),
+    "catalog": ("hash", "the daemons write it anew within 10 s"),
+    "cron": ("hash", "the entries tick from now on, and none is suspended by hand any more"),
 }
 
 
@@ -83,6 +96,8 @@ class Finding:
         """`job sms/…`, `key seq of queue sms`, `queue sms`."""
         if self.job:
             return f"job {self.queue}/{self.job}"
+        if not self.queue:
+            return f"key {self.about}"
         return f"key {self.about} of queue {self.queue}" if self.about else f"queue {self.queue}"
 
     @property
@@ -98,7 +113,9 @@ class Finding:
     def _say(self, which: int) -> str:
         words = (*self.detail.rsplit(" ", 1), "")
         text = _TEXTS[self.kind][which]
-        return text.format(*words, detail=self.detail.replace(" ", ", "), status=self.about, key=self.about)
+        again = _NAMESPACE[self.about.rpartition(":")[2]][1] if self.kind == "namespace" else ""
+        detail = self.detail.replace(" ", ", ")
+        return text.format(*words, detail=detail, status=self.about, key=self.about, again=again)
 
     def __str__(self) -> str:
         return f"{self.subject} {self.problem}"
@@ -157,6 +174,24 @@ class Fsck:
         #: keys of jobs looked at so far
         self.jobs = 0
         self._told: set[tuple[str, str, str]] = set()
+
+    def reach(self) -> Plan[None]:
+        """Raise BrokerUnavailable where Redis is out of reach; finds nothing."""
+        yield plain(nothing, "TYPE", self._verbs.keys.meta)
+
+    def namespace(self, *names: str) -> Plan[None]:
+        """Look at the keys that belong to no queue, or at these of them, such as `meta`."""
+        for name in names or _NAMESPACE:
+            wanted = _NAMESPACE[name][0]
+            key = f"{self._verbs.keys.namespace}:{name}"
+            kind = yield plain(_text, "TYPE", key)
+            if kind in ("none", wanted):
+                continue
+            outcome: Outcome = "found"
+            if self._repair:
+                was = yield scripted("set_aside", key, (wanted,), as_is)
+                outcome = "changed" if was is None else "repaired"
+            self._tell_all([Finding("", "", "namespace", f"{kind} {wanted}", key, outcome)])
 
     def queue(self, queue: str) -> Plan[None]:
         """Look at one queue."""

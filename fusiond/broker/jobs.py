@@ -9,15 +9,18 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from fusiond.broker.call import Call, Word, scripted
-from fusiond.broker.records import Claim, ClaimedJob, NewJob, Outcome, Stored
+from fusiond.broker.call import Call, Word, number, scripted
+from fusiond.broker.records import Claim, ClaimedJob, NewJob, Outcome, Renewal, Stored
+from fusiond.job import new_token
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from fusiond.broker.keys import Keys
 
 _STORED: tuple[Stored, ...] = ("stored", "same", "conflict", "full")
+#: more than any job has: one that was rescued too often fails only when a dispatcher takes it
+_MOST_RESCUES = 2**31 - 1
 _DIGIT: dict[int, Stored] = {ord("0") + n: word for n, word in enumerate(_STORED)}
 
 
@@ -38,17 +41,29 @@ class JobVerbs:
         return scripted("enqueue", self.keys.root(queue), words, _stored(len(each)))
 
     def claim(
-        self, queue: str, want: int, *, dispatcher: str, nonce: str, lease_ms: int, max_rescues: int
-    ) -> Call[Claim]:
-        """Take up to `want` jobs; with the same nonce again the same ones. Short of `want`, it is woken later."""
-        return scripted("claim", self.keys.root(queue), (want, dispatcher, nonce, lease_ms, max_rescues), _claim)
+        self, queue: str, want: int, *, dispatcher: str, nonce: str, lease_ms: int, max_rescues: int,
+        few: tuple[int, Collection[bytes]] = (0, ()),
+    ) -> Call[Claim]:  # fmt: skip
+        """
+        Take up to `want` jobs; with the same nonce again the same ones. Short of `want`, it is woken later.
 
-    def renew(self, queue: str, attempts: Iterable[tuple[bytes | str, str]], lease_ms: int) -> Call[list[int]]:
-        """Keep the leases of (id, token). 1: held · 0: lost, kill it · 2: held, and a cancel was asked."""
+        `few`: of these tasks' jobs no more than so many; the first one above that number stays, and what is behind it.
+        """
+        words: list[Word] = [want, dispatcher, nonce, lease_ms, max_rescues]
+        if few[1]:
+            words += (few[0], *few[1])
+        return scripted("claim", self.keys.root(queue), words, _claim)
+
+    def rescue(self, queue: str) -> Call[Claim]:
+        """Take back what dead dispatchers held, and take in the inbox, as each claim does; claim nothing."""
+        return self.claim(queue, 0, dispatcher="nobody", nonce=new_token(), lease_ms=1, max_rescues=_MOST_RESCUES)
+
+    def renew(self, queue: str, attempts: Iterable[Sequence[Any]], lease_ms: int) -> Call[list[int]]:
+        """Keep the leases of these, each a Renewal. 1: held · 0: lost, kill it · 2: held, and a cancel was asked."""
         words: list[Word] = [lease_ms]
         for attempt in attempts:
-            words += attempt
-        return scripted("renew", self.keys.root(queue), words, _flags(len(words) // 2))
+            words += Renewal(*attempt)
+        return scripted("renew", self.keys.root(queue), words, _flags(len(words) // 3))
 
     def settle(self, queue: str, outcomes: Sequence[Outcome]) -> Call[list[int]]:
         """End attempts. 1: settled · 2: it was settled by this very attempt before · 0: fenced, the lease was lost."""
@@ -59,7 +74,7 @@ class JobVerbs:
 
 
 def new_job_words(job: NewJob) -> list[Word]:
-    """The job as `enqueue.lua` and `tick.lua` read it."""
+    """The job as `enqueue.lua` reads it."""
     if job[4:] == _NO_OPTIONS:
         return [job.id, job.task, job.args, job.priority, 0]
     options: list[Word] = []
@@ -101,16 +116,24 @@ def _flags(count: int) -> Callable[[Any], list[int]]:
 
 
 #: of ClaimedJob's fields
-_KINDS = (bytes, bytes, bytes, int, int, int, bytes)
+_KINDS = (bytes, bytes, bytes, int, int, int, bytes, int)
 #: bytes of an id, and attempts: what fits into the head of a job on its way to a child, and more than any verb makes
 _MOST_ID, _MOST_ATTEMPTS = 65535, 2**32 - 1
 
 
+#: of a claim's `more`
+_FEW = 2
+
+
 def _claim(reply: Any) -> Claim:
-    more, suspended, due, flat = reply
-    jobs = list(map(ClaimedJob._make, zip(*[iter(flat)] * 7, strict=True)))
+    more, suspended, due, flat, expiring = reply
+    jobs = list(map(ClaimedJob._make, zip(*[iter(flat)] * len(_KINDS), strict=True)))
     if tuple(map(type, flat)) != _KINDS * len(jobs):
         raise TypeError("a field of a job is of another type")
-    if jobs and (max(map(len, flat[::7])) > _MOST_ID or not 0 <= min(flat[3::7]) <= max(flat[3::7]) <= _MOST_ATTEMPTS):
+    ids, attempts = flat[:: len(_KINDS)], flat[3 :: len(_KINDS)]
+    if jobs and (max(map(len, ids)) > _MOST_ID or not 0 <= min(attempts) <= max(attempts) <= _MOST_ATTEMPTS):
         raise ValueError("an id or a number of attempts that no verb makes")
-    return Claim(jobs, None if due < 0 else due, bool(more), bool(suspended))
+    until = {number(n) - 1: max(0, number(ms)) for n, ms in zip(expiring[::2], expiring[1::2], strict=True)}
+    if until and not 0 <= min(until) <= max(until) < len(jobs):
+        raise ValueError("a job expires that was not given")
+    return Claim(jobs, None if due < 0 else due, bool(more), bool(suspended), until, few=more == _FEW)

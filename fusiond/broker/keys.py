@@ -16,12 +16,18 @@ Every key: the data model.
     ns:{q}:wake         STRING  there while a dispatcher waits; also the channel on which it is woken
     ns:{q}:inbox        LIST    raw JSON jobs pushed by any language
     ns:{q}:broken       LIST    what could not be read: "<ms> <reason>\n<raw>", newest first
-    ns:{q}:cron:<entry> HASH    last, first_seen, suspended, last_job, decision
+    ns:{q}:ticks        HASH    cron entry -> "<newest tick> <newest tick that has a job here>", of what was decided
+    ns:{q}:leaving      HASH    deferred jobs that are moved to another queue: id -> "<nonce> <kind> <place> <queue>"
+    ns:{q}:arriving     HASH    the same of those that come from another queue
     ns:queues           SET     names of queues
-    ns:workers          SET     names of workers
+    ns:workers          SET     names of workers; also the channel on which they are asked what they do
     ns:worker:<name>    HASH    what a worker says about itself; with a TTL
-    ns:catalog          HASH    daemon -> "<stale from, ms> <generation> <hash>\n<JSON>"
-    ns:meta             HASH    layout, generation, generation:<hash>, suspended: so is each queue that is new
+    ns:catalog          HASH    digest -> "<to be forgotten from, ms>\n<JSON that has it>"
+    ns:daemons          HASH    daemon -> "<alive until, ms> <generation> <hash> <digest>",
+                                daemon/worker -> "<alive until, ms> <queue> <queue> …"
+    ns:cron             HASH    "<cron entry> <name>" -> what is known of it; the names are in ticks.py
+    ns:meta             HASH    layout, generation, generation:<hash>, suspended: so is each queue that is new,
+                                asked: how often workers were asked what they do
 
 `{q}`, the queue's name in braces, is the hash tag of Redis Cluster: all that one verb touches is in one slot.
 
@@ -36,7 +42,7 @@ A job's hash holds only what is set:
     token               of the attempt that holds it; empty: none
     last_token          of the attempt that was settled last, so that a settle can be repeated
     last_outcome        how that went, in a word
-    unknown_since       epoch ms; from then on no host that had it knew its task
+    unknown_since       epoch ms; from then on no host that had it knew its task, or could load it
     cancel              a cancel was asked; the ms that the canceled job is to be kept
     result error        raw JSON
 """
@@ -56,13 +62,15 @@ LAYOUT = 1
 class Keys:
     """The keys of one namespace."""
 
-    __slots__ = ("_roots", "catalog", "meta", "namespace", "queues", "workers")
+    __slots__ = ("_roots", "catalog", "cron", "daemons", "meta", "namespace", "queues", "workers")
 
     def __init__(self, namespace: str) -> None:
         self.namespace = _checked(namespace, "namespace")
         self.queues = f"{namespace}:queues"
         self.workers = f"{namespace}:workers"
         self.catalog = f"{namespace}:catalog"
+        self.cron = f"{namespace}:cron"
+        self.daemons = f"{namespace}:daemons"
         self.meta = f"{namespace}:meta"
         self._roots: dict[str, bytes] = {}
 

@@ -160,7 +160,7 @@ def _outcome(reply: Any) -> JobOutcome | None:
 
 def _counts(reply: list[int]) -> Counts:
     deferred, scheduled, queued, started, finished, failed, canceled, inbox, broken, oldest, *conf = reply
-    by_operator, by_file, max_length = conf
+    by_operator, by_file, max_length, lost = conf
     return Counts(
         deferred=deferred,
         scheduled=scheduled,
@@ -175,6 +175,7 @@ def _counts(reply: list[int]) -> Counts:
         suspended_by_operator=bool(by_operator),
         suspended_by_file=bool(by_file),
         max_length=None if max_length < 0 else max_length,
+        lost=lost,
     )
 
 

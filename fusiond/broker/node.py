@@ -33,15 +33,15 @@ if TYPE_CHECKING:
     from fusiond.broker.sentinel import SentinelAddress
     from fusiond.broker.wire import AsyncWire, Wire
 
-#: seconds that Redis may take to answer
+#: seconds that Redis may take to answer, unless a caller says otherwise
 TIMEOUT = 5.0
 
 
 class Node:
     """For threads, which may share it."""
 
-    def __init__(self, address: Address | SentinelAddress, repeats: int = 0) -> None:
-        self.address, self._repeats = address, repeats
+    def __init__(self, address: Address | SentinelAddress, repeats: int = 0, timeout: float = TIMEOUT) -> None:
+        self.address, self._repeats, self._timeout = address, repeats, timeout
         self._lock = threading.Lock()
         self._pid = os.getpid()
         self._wire: Wire | None = None
@@ -78,7 +78,7 @@ class Node:
             if self._wire is not None and self._wire.lead and self.address.has_moved(self._wire.lead):
                 self._drop()
             if self._wire is None:
-                self._wire = self.address.open(TIMEOUT)
+                self._wire = self.address.open(self._timeout)
             replies = self._wire.exchange(packed, count)
             check_place(replies)
         except LOST as error:
@@ -102,8 +102,8 @@ class Node:
 class AsyncNode:
     """For one event loop, whose tasks may share it."""
 
-    def __init__(self, address: Address | SentinelAddress, repeats: int = 0) -> None:
-        self.address, self._repeats = address, repeats
+    def __init__(self, address: Address | SentinelAddress, repeats: int = 0, timeout: float = TIMEOUT) -> None:
+        self.address, self._repeats, self._timeout = address, repeats, timeout
         self._lock = asyncio.Lock()
         self._wire: AsyncWire | None = None
 
@@ -121,7 +121,7 @@ class AsyncNode:
     async def listener(self) -> AsyncWire:
         """A connection of its own, for messages. Raises BrokerUnavailable."""
         try:
-            return await self.address.open_async(TIMEOUT)
+            return await self.address.open_async(self._timeout)
         except LOST as error:
             raise unavailable(self.address.shown, error) from error
 
@@ -149,8 +149,8 @@ class AsyncNode:
             if wire is not None and wire.lead and await self.address.has_moved_async(wire.lead):
                 self._drop()
             if self._wire is None or self._wire.ended:
-                self._wire = await self.address.open_async(TIMEOUT)
-            replies = await self._wire.exchange(packed, count, TIMEOUT)
+                self._wire = await self.address.open_async(self._timeout)
+            replies = await self._wire.exchange(packed, count, self._timeout)
             check_place(replies)
         except LOST as error:
             self._drop()

@@ -20,6 +20,7 @@ from fusiond.broker.call import nothing, plain
 from fusiond.errors import BrokerError
 
 if TYPE_CHECKING:
+    from fusiond.broker.call import Call
     from fusiond.broker.connection import AsyncConnection
     from fusiond.broker.keys import Keys
 
@@ -27,6 +28,25 @@ if TYPE_CHECKING:
 PACE = 1.0
 #: s; an answer that took longer is one of a server that was away
 _LONG = 0.5
+#: s; for an answer to `trouble`
+_SOON = 0.8
+
+
+async def trouble(connection: AsyncConnection, keys: Keys) -> str:
+    """Why Redis cannot be worked with just now, as a sentence; "" where it takes a write."""
+    try:
+        async with asyncio.timeout(_SOON):
+            await connection.run(_question(keys))
+    except TimeoutError:
+        return f"Redis at {connection.redis.address.shown} does not answer within {_SOON:g} s"
+    except BrokerError as error:
+        return str(error)
+    return ""
+
+
+def _question(keys: Keys) -> Call[None]:
+    """A write that changes nothing: a replica, or a server that cannot save, would answer a PING."""
+    return plain(nothing, "HDEL", keys.meta, "question")
 
 
 class Outage:
@@ -35,7 +55,7 @@ class Outage:
     def __init__(self, connection: AsyncConnection, keys: Keys) -> None:
         """`connection`: for nothing else."""
         self._connection = connection
-        self._question = plain(nothing, "HDEL", keys.meta, "question")
+        self._question = _question(keys)
         self._back = asyncio.Event()
         self._waiting = 0
         self._asking: asyncio.Task[None] | None = None

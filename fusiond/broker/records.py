@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from fusiond.job import JobStatus
 
 Stored = Literal["stored", "same", "conflict", "full"]
-Kind = Literal["finished", "failed", "retry", "released", "unknown", "canceled"]
+Kind = Literal["finished", "failed", "retry", "released", "unknown", "unloaded", "canceled"]
 
 _ID = re.compile(r"[A-Za-z0-9_:.-]{1,128}")
 
@@ -78,6 +80,17 @@ class ClaimedJob(NamedTuple):
     rescues: int
     #: empty, or raw JSON {key, meta, timeout, log_tag}
     header: bytes
+    #: from when it became ready to its claim
+    waited_ms: int
+
+
+class Renewal(NamedTuple):
+    """An attempt whose lease is renewed, and what is stored of it beside."""
+
+    id: bytes | str
+    token: str
+    #: begun: it has begun · permit: it may begin, and no other attempt of its job; if its lease is lost, the job fails
+    note: Literal["", "begun", "permit"] = ""
 
 
 class Claim(NamedTuple):
@@ -89,6 +102,10 @@ class Claim(NamedTuple):
     #: there is more to do at once: ready jobs, or chores that did not fit into this call
     more: bool
     suspended: bool
+    #: number in `jobs` → ms from now; not begun by then, the job expires
+    expiring: dict[int, int]
+    #: the next job is one of those tasks of which only few were wanted
+    few: bool = False
 
 
 class Outcome(NamedTuple):
@@ -97,7 +114,7 @@ class Outcome(NamedTuple):
     id: bytes | str
     token: str
     kind: Kind
-    #: finished, failed, canceled: how long the job is kept; retry, released, unknown: the delay
+    #: finished, failed, canceled: how long the job is kept; retry, released, unknown, unloaded: the delay
     ms: int = 0
     #: 1: the child crashed while it ran the job
     crash: int = 0
@@ -105,23 +122,6 @@ class Outcome(NamedTuple):
     payload: bytes = b""
     #: what `last_outcome` will say
     why: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class CronState:
-    """What Redis knows of a cron entry."""
-
-    #: the last tick that was decided on; None: none was
-    last_tick_ms: int | None
-    #: when any daemon first asked for the entry
-    first_seen_ms: int
-    suspended: bool
-    #: the id of the job of the last tick that was enqueued
-    last_job: str | None
-    #: and that tick; None: none was
-    last_enqueued_ms: int | None
-    #: the clock of Redis
-    now_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +144,13 @@ class Counts:
     suspended_by_operator: bool
     suspended_by_file: bool
     max_length: int | None
+    #: of the started ones, those whose lease has expired
+    lost: int
+
+    @property
+    def waiting(self) -> int:
+        """Jobs that need a worker group to go on."""
+        return self.queued + self.inbox + self.scheduled + self.deferred + self.lost
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,13 +182,65 @@ class Worker(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Catalogue:
-    """What producers may enqueue: the union of what the daemons declare; the newest generation wins."""
+class Declared:
+    """What one configuration declares."""
 
     #: task -> {queue, priority, expires, run, …}
     tasks: dict[str, dict[str, Any]]
     priorities: dict[str, int]
     queues: frozenset[str]
+    #: cron entry -> {digest, task, schedule, …}
+    cron: dict[str, dict[str, Any]]
+
+
+class CronDeclaration(NamedTuple):
+    """One cron entry as one daemon declares it."""
+
+    entry: str
+    daemon: str
+    #: the daemon has said within its time that it is alive, and that it ticks
+    living: bool
+    generation: int
+    #: equal: the entries are
+    digest: str
+    #: task, schedule, timezone, queue, for people
+    said: Mapping[str, Any]
+
+
+class FileInForce(NamedTuple):
+    """A configuration that living daemons run."""
+
+    #: of its content
+    hash: str
+    generation: int
+    #: the ids of the daemons that run it
+    daemons: tuple[str, ...]
+    #: task -> what producers are told of it
+    tasks: Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """What producers may enqueue; `catalogue.py` says which daemon's declaration counts."""
+
+    #: task -> {queue, priority, expires, run, …}
+    tasks: dict[str, dict[str, Any]]
+    priorities: dict[str, int]
+    queues: frozenset[str]
+    #: task -> the queues from which a living worker group that knows the task claims
+    served: Mapping[str, frozenset[str]]
+    #: the queues from which any living worker group claims
+    serving: frozenset[str]
+    #: digest -> what is declared; given to the next reading, which asks only for what is new
+    contents: Mapping[str, Declared]
+
+    def serves(self, task: str, queue: str) -> bool:
+        """Whether a living worker group runs this task's jobs from this queue."""
+        return queue in self.served.get(task, ())
+
+
+#: nothing was read yet
+NO_CATALOGUE = Catalogue({}, {}, frozenset(), {}, frozenset(), {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,3 +253,5 @@ class Swept:
     adopted: int
     #: where the next sweep goes on; 0: it has been once round
     cursor: int
+    #: jobs whose leases have expired; the next claim takes them back
+    expired: int

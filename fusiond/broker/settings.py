@@ -28,27 +28,30 @@ CONNECT_TIMEOUT = 5.0
 _KEEPALIVE = {socket.TCP_KEEPIDLE: 15, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPCNT: 3}
 
 
-def address(settings: Broker, runtime: Path) -> Address | SentinelAddress | ClusterAddress:
+def address(
+    settings: Broker, runtime: Path, timeout: float = CONNECT_TIMEOUT
+) -> Address | SentinelAddress | ClusterAddress:
     """
     What `broker:` means.
 
     Args:
         settings: the file's `broker:`.
         runtime: the daemon's runtime directory, which holds the socket of `url: embedded`.
+        timeout: seconds that a connection may take to come about.
 
     Raises:
         BrokerUnavailable: the URL is none that can be read.
     """
     url = f"unix://{redis_socket(runtime)}" if settings.url == "embedded" else settings.url
     try:
-        return _address(settings, url)
+        return _address(settings, url, timeout)
     except ValueError as error:
         raise BrokerUnavailable(f"broker.url: {shown(url)} cannot be read: {error}") from None
 
 
-def _address(settings: Broker, url: str) -> Address | SentinelAddress | ClusterAddress:
+def _address(settings: Broker, url: str, timeout: float) -> Address | SentinelAddress | ClusterAddress:
     scheme = url.partition("://")[0]
-    options = _options(settings, url, tls=scheme.startswith("rediss"))
+    options = _options(settings, url, timeout, tls=scheme.startswith("rediss"))
     if settings.password_file:
         url = _without_user(url)
     kind = scheme.partition("+")[2]
@@ -61,10 +64,10 @@ def _address(settings: Broker, url: str) -> Address | SentinelAddress | ClusterA
     return Address(shown(url) + ours, url, options)
 
 
-def _options(settings: Broker, url: str, *, tls: bool) -> dict[str, Any]:
+def _options(settings: Broker, url: str, timeout: float, *, tls: bool) -> dict[str, Any]:
     options: dict[str, Any] = {
         "protocol": 2,
-        "socket_connect_timeout": CONNECT_TIMEOUT,
+        "socket_connect_timeout": timeout,
         "socket_keepalive": True,
         "socket_keepalive_options": _KEEPALIVE,
     }

@@ -7,9 +7,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from fusiond.broker.call import Call, Plan, Word, as_is, nothing, number, numbers, plain, scripted
-from fusiond.broker.jobs import new_job_words
 from fusiond.broker.keys import is_name
-from fusiond.broker.records import CronState, NewJob, Swept
+from fusiond.broker.records import Swept
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -25,7 +24,6 @@ SCANNED = 500
 _MARK = "suspended"
 
 Canceled = Literal["canceled", "asked", "ended", "missing"]
-Ticked = Literal["enqueued", "skipped", "taken", "suspended"]
 
 
 class SteeringVerbs:
@@ -47,6 +45,22 @@ class SteeringVerbs:
     ) -> Call[tuple[int, int]]:
         """The same for the next `limit` of them: (moved, left). Call until none are left."""
         return scripted("requeue_all", self.keys.root(queue), (status, limit), _pair)
+
+    def discard(self, queue: str, ids: Iterable[str]) -> Call[list[int]]:
+        """Drop failed and canceled jobs now. 1: dropped, at the latest a minute after its end · 0: it is neither."""
+        return scripted("discard", self.keys.root(queue), tuple(ids), as_is)
+
+    def discard_all(
+        self, queue: str, *, status: Literal["failed", "canceled"] = "failed", limit: int = 500
+    ) -> Plan[int]:
+        """The same for each of them; how many."""
+        start, total = 0, 0
+        while True:
+            # Those that are kept for a moment move to the front of the registry: the next page begins behind them.
+            found, kept, left = yield scripted("discard_all", self.keys.root(queue), (status, start, limit), numbers(3))
+            total, start = total + int(found), start + int(kept)
+            if not found or start >= left:
+                return total
 
     def suspend(self, queue: str, *, by: Literal["operator", "file"], on: bool) -> Call[bool]:
         """Have nothing claimed from the queue, or let it go on; whether it is suspended now, by either of the two."""
@@ -80,33 +94,6 @@ class SteeringVerbs:
         """Add names to the list of all queues, which may hold them already; a new one obeys `suspend_all`."""
         return declaration(self.keys, list(queues))
 
-    def tick(
-        self, queue: str, entry: str, due_ms: int, job: NewJob | None, overlap: Literal["skip", "allow"]
-    ) -> Call[Ticked]:
-        """
-        Decide on one due moment of a cron entry; of many daemons that ask, one is told `enqueued`.
-
-        Args:
-            queue: the queue of the entry's task.
-            entry: the cron entry's name.
-            due_ms: the tick, epoch ms. Ticks of an entry are decided in their order; a job is not ready before it.
-            job: what to enqueue, `delay_ms` counting from the tick; None: the tick is passed over.
-            overlap: `skip`: pass over while the job of the last tick that enqueued one has not ended.
-        """
-        words: list[Word] = [entry, due_ms, overlap]
-        if job is not None:
-            words += new_job_words(job._replace(at_ms=due_ms))
-        return scripted("tick", self.keys.root(queue), words, _word)
-
-    def cron_state(self, queue: str, entry: str, *, ticks: bool = False) -> Call[CronState]:
-        """What is known of a cron entry; the first who is going to tick it sets its `first_seen_ms`."""
-        return scripted("cron_state", self.keys.root(queue), (entry, int(ticks)), _cron_state)
-
-    def suspend_cron(self, queue: str, entry: str, *, on: bool) -> Call[None]:
-        """Have the entry's ticks pass without a job, or with one again."""
-        key = self.keys.of(queue, "cron", entry)
-        return plain(nothing, "HSET", key, "suspended", 1) if on else plain(nothing, "HDEL", key, "suspended")
-
     def sweep(self, queue: str, *, cursor: int = 0, limit: int = 500) -> Plan[Swept]:
         """
         Do a bounded part of the housekeeping that no other verb does.
@@ -115,14 +102,14 @@ class SteeringVerbs:
         2. look at the next keys, and give jobs that are in no set a place; call again with the cursor that comes back
 
         """
-        trimmed, (following, ids) = yield [
-            scripted("sweep", self.keys.root(queue), (limit,), number),
+        (trimmed, expired), (following, ids) = yield [
+            scripted("sweep", self.keys.root(queue), (limit,), numbers(2)),
             self._scan(queue, cursor),
         ]
         adopted = 0
         if ids:
             adopted = yield scripted("adopt", self.keys.root(queue), ids, number)
-        return Swept(trimmed, adopted, following)
+        return Swept(trimmed, adopted, following, expired)
 
     def _scan(self, queue: str, cursor: int) -> Call[tuple[int, list[bytes]]]:
         head = self.keys.of(queue, "job", "").encode()
@@ -174,15 +161,3 @@ def _word(reply: bytes) -> Any:
 
 def _pair(reply: Sequence[int]) -> tuple[int, int]:
     return number(reply[0]), number(reply[1])
-
-
-def _cron_state(reply: Any) -> CronState:
-    last, first_seen, suspended, last_job, last_enqueued, now = reply
-    return CronState(
-        last_tick_ms=None if last is None else int(last),
-        first_seen_ms=number(first_seen),
-        suspended=bool(suspended),
-        last_job=None if last_job is None else last_job.decode(),
-        last_enqueued_ms=None if last_enqueued is None else int(last_enqueued),
-        now_ms=number(now),
-    )

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 #: in the order of the help
 FAMILIES = (
-    "daemon", "validate", "plan", "explain", "history", "status", "enqueue", "job", "queue", "cron", "fsck", "call",
+    "daemon", "validate", "plan", "explain", "history", "status", "health", "enqueue", "job", "queue", "cron",
+    "fsck", "call",
 )  # fmt: skip
 
 _EPILOG = """\

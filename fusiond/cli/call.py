@@ -76,7 +76,8 @@ def _become(group: WorkerGroup, request: dict[str, Any]) -> NoReturn:
         os.chdir(group.directory)
     except OSError as error:
         raise FusionError(f"{where}.directory: {group.directory}: {error.strerror}") from error
-    argv = [python, "-c", foreground.BOOT, str(Path(foreground.__file__).parent), json.dumps(request)]
+    ours = Path(foreground.__file__).parent
+    argv = [python, "-c", foreground.BOOT, json.dumps(request), str(ours), str(ours.parent)]
     try:
         os.execve(python, argv, environment)
     except OSError as error:

@@ -12,6 +12,7 @@ from fusiond.cli.table import paint, print_json, table, when
 if TYPE_CHECKING:
     import argparse
 
+    from fusiond.broker.ticks import CronState
     from fusiond.config.model import Config, CronEntry
 
 
@@ -66,9 +67,9 @@ def _list(options: argparse.Namespace) -> int:
     from fusiond.schedule.cron import next_tick
 
     config = source.accepted(options)
-    entries = [(entry, config.tasks[entry.task].queue) for entry in config.cron.values()]
     with source.broker(options) as desk:
-        states = desk.run_all([desk.verbs.cron_state(queue, entry.name) for entry, queue in entries])
+        states = desk.run_all([desk.verbs.cron_state(name) for name in config.cron])
+        outcomes = [_outcome(desk, state) for state in states]
     now = time.time() * 1000
     rows: list[dict[str, Any]] = [
         {
@@ -77,20 +78,35 @@ def _list(options: argparse.Namespace) -> int:
             "schedule": entry.schedule or f"every {written(entry.every or 0)}",
             "timezone": entry.timezone,
             "last": state.last_enqueued_ms,
+            "last_job": state.last_job and f"{state.last_queue}/{state.last_job}",
+            "outcome": outcome,
             "next": None if entry.suspended or state.suspended else next_tick(entry, int(now)),
             "suspended": entry.suspended or state.suspended,
         }
-        for (entry, _), state in zip(entries, states, strict=True)
+        for entry, state, outcome in zip(config.cron.values(), states, outcomes, strict=True)
     ]
     if options.json:
         print_json(rows)
         return OK
     lines = (
-        (*(row[name] for name in ("name", "task", "schedule", "timezone")), when(row["last"], now), _next(row, now))
+        (
+            *(row[name] for name in ("name", "task", "schedule", "timezone")),
+            when(row["last"], now),
+            row["outcome"] or "",
+            _next(row, now),
+        )
         for row in rows
     )
-    print(table(("ENTRY", "TASK", "SCHEDULE", "TIMEZONE", "LAST", "NEXT"), lines, states="next"))
+    print(table(("ENTRY", "TASK", "SCHEDULE", "TIMEZONE", "LAST", "OUTCOME", "NEXT"), lines, states="outcome next"))
     return OK
+
+
+def _outcome(desk: source.Desk, state: CronState) -> str | None:
+    """The status of the last tick's job; kept by the scheduler once the job itself was dropped."""
+    if state.last_queue is None or state.last_job is None:
+        return None
+    status = desk.run(desk.verbs.status(state.last_queue, state.last_job))
+    return status or state.last_status or "gone"
 
 
 def _next(row: dict[str, Any], now: float) -> str:
@@ -112,9 +128,8 @@ def _run(options: argparse.Namespace) -> int:
 def _suspend(options: argparse.Namespace) -> int:
     from fusiond.cli.queue import outcome
 
-    config = source.accepted(options)
-    entry = _entry(config, options.name)
+    entry = _entry(source.accepted(options), options.name)
     with source.broker(options) as desk:
-        desk.run(desk.verbs.suspend_cron(config.tasks[entry.task].queue, entry.name, on=options.on))
+        desk.run(desk.verbs.suspend_cron(entry.name, on=options.on))
     print(f"{entry.name}: {outcome(on=options.on, suspended=options.on or entry.suspended)}")
     return OK

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fusiond import paths
 from fusiond.cli import numbers, source
-from fusiond.cli.exits import OK, REFUSED, UsageError
+from fusiond.cli.exits import OK, REFUSED
 from fusiond.cli.table import legible
-from fusiond.errors import ConfigError, ControlError
+from fusiond.errors import ConfigError, ControlError, ForeignDaemon
 
 if TYPE_CHECKING:
     import argparse
@@ -53,7 +51,7 @@ def register(subparsers: Subparsers) -> None:
     reload = subparsers.add_parser(
         "reload", help="[daemon] take in the changed file, and say what was done; status 1 if it was refused"
     )
-    reload.add_argument("-c", "--config", metavar="FILE", help=f"to find the daemon; {_FILE_HELP}")
+    source.add_daemon_options(reload)
     reload.add_argument(
         "--code",
         nargs="?",
@@ -90,32 +88,18 @@ def _start(options: argparse.Namespace, **how: Any) -> int:
 def _reload(options: argparse.Namespace) -> int:
     from fusiond.config.load import load
     from fusiond.config.problems import as_text
-    from fusiond.supervise.control import ask
 
     who = source.asker(" ".join(["fusiond reload", *(f"--code {group}".removesuffix(" *") for group in options.code)]))
-    control = paths.control_socket(paths.find_runtime(source.directories(options)))
     try:
-        if options.config:
-            _check_file(control, options.timeout, named=source.path(options))
-        outcome = ask(control, "reload", who, " ".join(options.code), timeout=options.timeout)
+        outcome = source.daemon(options).ask("reload", who, " ".join(options.code), timeout=options.timeout)
+    except ForeignDaemon:
+        raise
     except ControlError:
         loaded = load(source.path(options), environ=os.environ)
         if loaded.config is not None:
             raise
-        # Where its daemon is, only the file could say; and it would be refused.
+        # Nobody is there to refuse it; why it would be refused is known all the same.
         print(as_text(loaded.problems), file=sys.stderr)
         return REFUSED
     print(json.dumps(outcome, indent=2) if options.json else legible(outcome["summary"]))
     return REFUSED if outcome["result"] == "refused" else OK
-
-
-def _check_file(control: Path, timeout: float, *, named: Path) -> None:
-    """Raise UsageError where the daemon runs another file: it would reload that one, as if this one had been taken."""
-    from fusiond.supervise.control import ask
-
-    running = Path(ask(control, "status", timeout=timeout)["source"])
-    with contextlib.suppress(OSError):  # one of them is gone: their names decide
-        if named.samefile(running):
-            return
-    if named != running:
-        raise UsageError(f"the daemon here runs {running}, not {named}; use fusiond reload -c {running}")

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import math
 import sys
+import time
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,15 +15,19 @@ from fusiond.cli import numbers, source, words
 from fusiond.cli.exits import OK, REFUSED, UsageError
 from fusiond.cli.progress import Progress
 from fusiond.cli.table import count, json_text, legible, print_json
-from fusiond.errors import EnqueueError, JobFailed
+from fusiond.errors import BrokerError, EnqueueError, JobFailed
+from fusiond.job import JobStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
+    from fusiond.broker.call import Plan
     from fusiond.cli.source import Desk
     from fusiond.options import Options
     from fusiond.producer import Place, Producer
 
+#: seconds after which `--wait` looks whether anything serves the queue
+DOUBT: Final = 10.0
 _EXAMPLES: Final = """\
   fusiond enqueue send_otp +4912345 code=1234 --priority high
   fusiond enqueue report region=eu retries:=3 --in 10m
@@ -47,7 +54,17 @@ def register(subparsers: Any) -> None:
     when.add_argument("--at", type=_moment, metavar="TIME", help="not before, ISO 8601; without an offset: local time")
     parser.add_argument("--priority", metavar="P", help="a name of the file, or 0 to 255, more first")
     parser.add_argument("--queue", metavar="Q", help="another queue than the task's")
-    parser.add_argument("--key", metavar="K", help="a second job of this task with this key is the first one")
+    same = parser.add_mutually_exclusive_group()
+    same.add_argument("--key", metavar="K", help="a second job of this task with this key is the first one")
+    same.add_argument("--id", metavar="ID", help="the job's id: 1 to 128 letters, digits and _:.-")
+    parser.add_argument(
+        "--expires", type=_lasting, metavar="DURATION", help="not begun within it, the job fails with EXPIRED"
+    )
+    parser.add_argument("--timeout", type=_lasting, metavar="DURATION", help="of one attempt, in place of the task's")
+    parser.add_argument(
+        "--meta", type=words.json_object, metavar="JSON", help="what the function is handed with pass_job"
+    )
+    parser.add_argument("--log-tag", metavar="TAG", help="a word that marks the job's lines in the log")
     parser.add_argument(
         "--wait",
         nargs="?",
@@ -65,6 +82,13 @@ def _duration(text: str) -> str:
     from fusiond.options import duration
 
     _check(duration, text)
+    return text
+
+
+def _lasting(text: str) -> str:
+    from fusiond.options import lasting
+
+    _check(lasting, text)
     return text
 
 
@@ -93,9 +117,8 @@ def _enqueue(options: argparse.Namespace) -> int:
     from fusiond.options import Options
     from fusiond.producer import Producer
 
-    common = Options(
-        delay=options.delay, at=options.at, priority=_priority(options), queue=options.queue, key=options.key
-    )
+    names = ("delay", "at", "queue", "key", "id", "expires", "timeout", "meta", "log_tag")
+    common = Options(priority=_priority(options), **{name: getattr(options, name) for name in names})
     with source.broker(options) as desk:
         producer = Producer(desk.verbs, "memory")
         if options.task == "-":
@@ -105,21 +128,34 @@ def _enqueue(options: argparse.Namespace) -> int:
         if options.wait is None:
             announce(place, options)
             return OK
+        warn_unserved([] if place.served else [place.queue])
         return _wait(desk, producer, place, options)
 
 
 def announce(place: Place, options: argparse.Namespace) -> None:
-    """Say where the job is."""
+    """Say where the job is, and whether it will wait there."""
     if options.json:
-        print_json({"job": f"{place.queue}/{place.id}", "queue": place.queue, "id": place.id})
+        job = {"job": f"{place.queue}/{place.id}", "queue": place.queue, "id": place.id, "served": bool(place.served)}
+        print_json(job)
     else:
         print(f"{place.queue}/{place.id}")
+    warn_unserved([] if place.served else [place.queue])
+
+
+def warn_unserved(queues: Collection[str]) -> None:
+    """Say of each queue that jobs which were put into it wait for a worker group."""
+    for queue in sorted(queues):
+        print(
+            f"fusiond: warning: no living worker group serves queue '{queue}' for this task;"
+            " jobs wait there until one does (fusiond status)",
+            file=sys.stderr,
+        )
 
 
 def _wait(desk: Desk, producer: Producer, place: Place, options: argparse.Namespace) -> int:
     """The job's end: its result on standard output, or its traceback on standard error and the status of a failure."""
     try:
-        result = desk.run(producer.result(place, options.wait))
+        result = desk.run(_noting(producer.result(place, options.wait), lambda: _say_unserved(desk, place)))
     except JobFailed as failure:
         if failure.traceback:
             print(legible(failure.traceback.rstrip()), file=sys.stderr)
@@ -130,13 +166,40 @@ def _wait(desk: Desk, producer: Producer, place: Place, options: argparse.Namesp
     return OK
 
 
+def _noting(plan: Plan[Any], note: Callable[[], None]) -> Plan[Any]:
+    """The plan, and `note()` once if it lasts longer than DOUBT seconds."""
+    doubt = time.monotonic() + DOUBT
+    reply: Any = None
+    while True:
+        try:
+            step = plan.send(reply)
+        except StopIteration as end:
+            return end.value
+        reply = yield step
+        if time.monotonic() > doubt:
+            doubt = math.inf
+            note()
+
+
+def _say_unserved(desk: Desk, place: Place) -> None:
+    """Tell who waits that the job is not even begun, where nothing is there to begin it."""
+    from fusiond.cli.workers import why_unserved
+
+    with contextlib.suppress(BrokerError):  # the wait itself says what is wrong
+        record = desk.run(desk.verbs.job(place.queue, place.id))
+        waits = record is not None and record.status is JobStatus.QUEUED
+        if record is not None and waits and (why := why_unserved(desk, place.queue, record.task)):
+            print(f"fusiond: {place.queue}/{place.id} waits: {legible(why)}", file=sys.stderr, flush=True)
+
+
 def _lines(desk: Desk, producer: Producer, common: Options, options: argparse.Namespace) -> int:
     """One job for each line of standard input; its places where --json asks for them."""
     from fusiond.cli import lines
 
-    if options.words or options.args or options.kwargs or options.wait is not None or options.key:
-        raise UsageError("with -, arguments and keys are in the lines, and there is no --wait")
+    if options.words or options.args or options.kwargs or options.wait is not None or options.key or options.id:
+        raise UsageError("with -, arguments, keys and ids are in the lines, and there is no --wait")
     refused = 0
+    unserved: set[str] = set()
     with Progress("jobs enqueued") as progress:
         for answer in lines.enqueue(desk, producer, sys.stdin.buffer, common):
             if answer.place is None:
@@ -144,8 +207,11 @@ def _lines(desk: Desk, producer: Producer, common: Options, options: argparse.Na
                 progress.note(f"line {answer.number}: {answer.refusal}")
                 continue
             progress.add()
+            if not answer.place.served:
+                unserved.add(answer.place.queue)
             if options.json:
                 print(json.dumps({"line": answer.number, "job": f"{answer.place.queue}/{answer.place.id}"}))
+    warn_unserved(unserved)
     if not options.json:
         print(f"{count(progress.done, 'job')} enqueued" + (f", {count(refused, 'line')} refused" if refused else ""))
     return REFUSED if refused else OK

@@ -29,6 +29,7 @@ _BY_CLASS: Final[tuple[tuple[type[errors.FusionError], int], ...]] = (
     (errors.ResultTimeout, TIMED_OUT),
     (errors.BrokerUnavailable, AWAY),
     (errors.BrokerUnfit, AWAY),
+    (errors.ForeignDaemon, USAGE),
     (errors.ControlError, AWAY),
 )
 

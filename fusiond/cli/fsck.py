@@ -46,14 +46,19 @@ def _fsck(options: argparse.Namespace) -> int:
     from fusiond.broker.fsck import Fsck
 
     with source.broker(options) as desk, Progress("jobs checked") as progress:
-        if options.repair:
-            desk.connection.check()  # of a layout that is not known nothing is mended
-        queues = desk.queues()
         report = _Document() if options.json else _Lines(progress)
         fsck = Fsck(desk.verbs, report.tell, repair=options.repair, looked=progress.to)
+        queues: list[str] = []
         complete = False
+        desk.run(fsck.reach())
         report.begin()
         try:
+            # It says which layout there is: of one that is not known nothing else is mended.
+            desk.run(fsck.namespace("meta"))
+            if options.repair:
+                desk.connection.check()
+            desk.run(fsck.namespace())
+            queues = desk.queues()
             queues += [name for name in desk.run(fsck.strays()) if name not in queues]
             for queue in queues:
                 desk.run(fsck.queue(queue))
@@ -101,7 +106,7 @@ class _Document:
     def tell(self, finding: Finding) -> None:
         """Write it."""
         document = {
-            "queue": finding.queue,
+            "queue": finding.queue or None,
             "job": finding.job or None,
             "kind": finding.kind,
             "problem": str(finding),

@@ -27,7 +27,7 @@ def register(subparsers: Any) -> None:
         help="[daemon] the generations that were accepted: when, who asked, what changed",
         description="Where the daemon is away its state directory is read, as far as this user may.",
     )
-    source.add_file_option(history)
+    source.add_daemon_options(history)
     source.add_json_option(history)
     history.set_defaults(handler=_history)
 
@@ -41,7 +41,7 @@ def register(subparsers: Any) -> None:
         "generation", nargs="?", type=_generation, metavar="GENERATION", help="default: the one before"
     )
     rollback.add_argument("--timeout", type=numbers.patience, default=120.0, metavar="SECONDS", help="default: 120")
-    source.add_file_option(rollback)
+    source.add_daemon_options(rollback)
     source.add_json_option(rollback)
     rollback.set_defaults(handler=_rollback)
 
@@ -86,27 +86,22 @@ def _entries(options: argparse.Namespace) -> list[dict[str, Any]]:
     from fusiond import paths
     from fusiond.config.history import entries
     from fusiond.errors import ControlError
-    from fusiond.supervise.control import ask
 
-    places = source.directories(options)
     try:
-        found: list[dict[str, Any]] = ask(
-            paths.control_socket(paths.find_runtime(places)), "history", timeout=_TIMEOUT
-        )["entries"]
+        found: list[dict[str, Any]] = source.daemon(options).ask("history", timeout=_TIMEOUT)["entries"]
     except ControlError:
-        found = [entry.to_dict() for entry in entries(paths.history(paths.state_directory(places)))]
+        file = source.path(options)
+        state = paths.state_directory(file, source.directories(file).state_directory, development=options.dev)
+        found = [entry.to_dict() for entry in entries(paths.history(state), of=str(file))]
         if not found:
             raise
     return found
 
 
 def _rollback(options: argparse.Namespace) -> int:
-    from fusiond import paths
-    from fusiond.supervise.control import ask
-
-    control = paths.control_socket(paths.find_runtime(source.directories(options)))
     generation = "" if options.generation is None else str(options.generation)
-    outcome = ask(control, "rollback", generation, source.asker("fusiond rollback"), timeout=options.timeout)
+    asker = source.asker("fusiond rollback")
+    outcome = source.daemon(options).ask("rollback", generation, asker, timeout=options.timeout)
     if options.json:
         print_json(outcome)
     else:

@@ -15,6 +15,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from fusiond.errors import BadArguments, EnqueueError
+from fusiond.nesting import TOO_DEEP, too_deep
 from fusiond.producer import CHUNK
 
 if TYPE_CHECKING:
@@ -83,14 +84,14 @@ def enqueue(desk: Desk, producer: Producer, lines: Iterable[bytes], common: Opti
                     groups.setdefault(line.kin, []).append(line)
             except EnqueueError as error:
                 yield Answer(number, refusal=str(error))
-            except RecursionError:
-                yield Answer(number, refusal="not JSON: it is nested too deep")
         for group in groups.values():
             yield from _together(desk, producer, group) if len(group) > 1 else _alone(desk, producer, group)
 
 
 def read(number: int, text: bytes, common: Options) -> Line:
-    """The job that a line is. Raises BadArguments, or RecursionError where it is nested too deep."""
+    """The job that a line is. Raises BadArguments."""
+    if too_deep(text):
+        raise BadArguments(f"the line cannot be read: {TOO_DEEP}")
     try:
         said = json.loads(text)
     except ValueError as error:

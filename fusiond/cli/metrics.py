@@ -31,7 +31,7 @@ def exposition(look: Look) -> str:
     if look.daemon is not None:
         families += _daemon(look.daemon)
     if look.queues is not None:
-        families += _queues(look.queues)
+        families += [*_queues(look.queues), _unserved(look)]
     return "".join(families)
 
 
@@ -39,7 +39,9 @@ def _daemon(daemon: Mapping[str, Any]) -> list[str]:
     programs = daemon["programs"]
     return [
         _family("fusiond_uptime_seconds", "gauge", "Since the daemon's start.", [({}, daemon["uptime"])]),
-        _family("fusiond_ready", "gauge", "Whether every program serves as the file says.", [({}, daemon["ready"])]),
+        _family(
+            "fusiond_ready", "gauge", "Whether every group serves and Redis answers, now.", [({}, daemon["ready"])]
+        ),
         _family(
             "fusiond_config_info",
             "gauge",
@@ -63,7 +65,7 @@ def _daemon(daemon: Mapping[str, Any]) -> list[str]:
             "fusiond_program_up",
             "gauge",
             "Whether a program of the daemon serves.",
-            [({"program": program["name"]}, bool(program["pid"] and program["ready"])) for program in programs],
+            [({"program": program["name"]}, program["serves"]) for program in programs],
         ),
     ]
 
@@ -122,6 +124,17 @@ def _queues(queues: Mapping[str, Counts]) -> list[str]:
             ],
         ),
     ]
+
+
+def _unserved(look: Look) -> str:
+    """The one metric that needs the worker groups of all daemons."""
+    jobs = {each.queue: each.jobs for each in look.unserved}
+    return _family(
+        "fusiond_queue_unserved_jobs",
+        "gauge",
+        "Jobs that wait in a queue which no living worker group serves.",
+        [({"queue": name}, jobs.get(name, 0)) for name in look.queues or ()],
+    )
 
 
 def _family(name: str, kind: str, meaning: str, samples: Iterable[Sample]) -> str:

@@ -70,11 +70,18 @@ def row(record: JobRecord, now_ms: float) -> tuple[object, ...]:
         JobStatus.FAILED: record.ended_at,
         JobStatus.CANCELED: record.ended_at,
     }
-    detail = _error(record.error).partition("\n")[0] if record.error else signature(record)
+    # The error of an attempt says nothing about a job that has finished since, or runs again.
+    failed = record.status in (JobStatus.FAILED, JobStatus.SCHEDULED, JobStatus.CANCELED) and record.error
+    detail = _error(record.error).partition("\n")[0] if failed else signature(record)
     if record.broken:
         detail = f"broken: {record.broken}"
     moment = when(moments.get(record.status, record.created_at), now_ms)
     return record.name, record.task, record.status.value, record.attempts, moment, plain(detail, 60)
+
+
+def last_moment(record: JobRecord) -> int:
+    """Epoch ms of the last thing that happened to the job: its end, its start, its enqueue."""
+    return record.ended_at or record.started_at or record.created_at or 0
 
 
 def signature(record: JobRecord) -> str:

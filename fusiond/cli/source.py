@@ -1,18 +1,20 @@
 """
-Where a command finds the file and the broker.
+Where a command finds the file, its daemon and the broker.
 
-The file: -c, $FUSION_CONFIG, ./fusion.yaml, /etc/fusion.yaml. The broker, nearest first: --url, the file of -c,
-$FUSION_URL, the file that is found.
+1. file     -c, $FUSION_CONFIG, ./fusion.yaml, /etc/fusion.yaml
+2. daemon   that of production; that of `fusiond dev` with --dev, or where it alone runs this file
+3. broker   nearest first: --url, the file of -c or --dev, $FUSION_URL, the file that is found
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from fusiond.cli.exits import UsageError
-from fusiond.errors import ConfigError, FusionError
+from fusiond.errors import ConfigError, ControlError, ForeignDaemon, FusionError
 
 if TYPE_CHECKING:
     import argparse
@@ -24,9 +26,10 @@ if TYPE_CHECKING:
     from fusiond.broker.complaints import Spoilt
     from fusiond.broker.connection import Connection
     from fusiond.config import model
+    from fusiond.config.build import Directories
     from fusiond.config.load import Loaded
     from fusiond.config.nodes import Node
-    from fusiond.paths import Directories
+    from fusiond.supervise.locate import Daemons, Located
 
 T = TypeVar("T")
 
@@ -38,12 +41,18 @@ def add_file_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_daemon_options(parser: argparse.ArgumentParser) -> None:
+    """-c FILE, --dev."""
+    add_file_option(parser)
+    parser.add_argument("--dev", action="store_true", help="the daemon of fusiond dev, where both run this file")
+
+
 def add_broker_options(parser: argparse.ArgumentParser) -> None:
-    """--url, --namespace, -c FILE."""
+    """--url, --namespace, -c FILE, --dev."""
     group = parser.add_argument_group("which broker", "nearest first: --url, -c, $FUSION_URL, the file that is found")
     group.add_argument("--url", metavar="URL", help="such as redis://localhost or unix:///run/redis.sock")
     group.add_argument("--namespace", metavar="NAME", help="the head of each key; default: the file's, or fusion")
-    add_file_option(group)  # type: ignore[arg-type]  # a group takes arguments as a parser does
+    add_daemon_options(group)  # type: ignore[arg-type]  # a group takes arguments as a parser does
 
 
 def add_json_option(parser: argparse.ArgumentParser) -> None:
@@ -92,43 +101,143 @@ def read(file: Path | str) -> tuple[Node, model.Config]:
     return loaded.root, loaded.config
 
 
-def directories(options: argparse.Namespace, file: str | None = None) -> Directories | None:
+def directories(file: Path) -> Directories:
+    """What the file says of the daemon's directories, whatever else is wrong with it."""
+    from fusiond.config.build import Directories, directories
+    from fusiond.config.load import load
+
+    root = load(file, environ=os.environ).root
+    return directories(root) if root is not None else Directories()
+
+
+def daemon(options: argparse.Namespace) -> Located:
     """
-    Where the file, or for want of it `file`, puts the daemon, whatever else is wrong with it; None: nowhere.
+    The daemon that runs the file, whatever the file holds at the moment.
 
     Raises:
-        UsageError: the file that is named does not exist. One that cannot be read may be the daemon's all the same.
+        UsageError: no file is named, and there is none; or the one that is named does not exist and nothing runs it.
+        ForeignDaemon: a daemon of another file is in its place.
+        ControlError: none runs it on this host.
     """
-    from fusiond.config.build import directories
-    from fusiond.config.load import load
-    from fusiond.paths import find_config
+    found = _daemons(options)
+    chosen = choose(options, found)
+    if chosen is not None:
+        return chosen
+    if not os.path.lexists(found.file):
+        raise UsageError(f"{found.file} does not exist")
+    if found.refused:
+        raise found.refused[0]
+    how = "fusiond dev" if options.dev else "fusiond run"
+    raise ControlError(f"no daemon listens for {found.file}; start one with {how} -c {found.file}")
 
-    if options.config and not os.path.lexists(options.config):
-        raise UsageError(f"{options.config} does not exist")
-    try:
-        path = find_config(options.config)
-    except ConfigError:
-        if file is None:
-            return None
-        path = find_config(file)
-    loaded = load(path, environ=os.environ)
-    return loaded.config or (directories(loaded.root) if loaded.root is not None else None)
+
+def _daemons(options: argparse.Namespace) -> Daemons:
+    """The daemons of the file; looked for once in each command."""
+    from fusiond.supervise.locate import locate
+
+    if getattr(options, "daemons", None) is None:
+        file = path(options)
+        options.daemons = locate(file, lambda: directories(file).runtime_directory)
+    found: Daemons = options.daemons
+    return found
+
+
+def choose(options: argparse.Namespace, found: Daemons) -> Located | None:
+    """
+    The daemon that the command means; says on standard error where that is not the only one, or is `fusiond dev`.
+
+    systemd gives to ExecReload the process of the unit's own daemon, in $MAINPID: that one is meant, and never a
+    `fusiond dev` beside it.
+    """
+    main = os.environ.get("MAINPID", "")
+    own = [located for located in found.all() if str(located.pid) == main]
+    if own:
+        return own[0]
+    if options.dev:
+        return _only(options, found.file, found.development)
+    if found.production:
+        if found.development:
+            _note(
+                options, f"fusiond dev runs {found.file} as well; this is the production daemon, --dev means the other"
+            )
+        return _only(options, found.file, found.production)
+    if found.development and not main:
+        _note(options, f"only fusiond dev runs {found.file} on this host, and is meant")
+        return _only(options, found.file, found.development)
+    return None
+
+
+def _only(options: argparse.Namespace, file: Path, daemons: Sequence[Located]) -> Located | None:
+    """
+    The first of the daemons; says so where it was given the file by another name.
+
+    Raises ForeignDaemon where they were given it by several other names: which one is meant cannot be known.
+    """
+    names = sorted({located.source for located in daemons})
+    if len(names) > 1:
+        raise ForeignDaemon(f"{file} is run under other names, {' and '.join(names)}; name one of them with -c")
+    if names and names != [str(file)]:
+        _note(options, f"the daemon runs {file} by the name {names[0]}, and is meant")
+    return next(iter(daemons), None)
+
+
+def _note(options: argparse.Namespace, sentence: str) -> None:
+    """Once in each command."""
+    from fusiond.cli.table import legible
+
+    if not getattr(options, "noted", False):
+        options.noted = True
+        print(f"fusiond: note: {legible(sentence)}", file=sys.stderr)
 
 
 def place(options: argparse.Namespace) -> tuple[model.Broker, Path]:
-    """The broker's settings, and the directory of the daemon's sockets."""
+    """The broker's settings, and the directory of the daemon's sockets. Raises FusionError."""
     from dataclasses import replace
 
-    from fusiond import paths
     from fusiond.config import model
 
-    url = options.url or (None if options.config else os.environ.get("FUSION_URL"))
+    if options.url and options.dev:
+        raise UsageError("--url and --dev name two brokers; leave one of them out")
+    url = options.url or (None if options.config or options.dev else os.environ.get("FUSION_URL"))
     if url:
-        settings, runtime = model.Broker(url=url), paths.find_runtime()
+        settings, runtime = _of_url(url)
     else:
-        running = accepted(options)
-        settings, runtime = running.broker, paths.find_runtime(running)
+        chosen = daemon(options) if options.dev else choose(options, _daemons(options))
+        settings = accepted(options).broker
+        if chosen is not None and chosen.development:
+            settings = model.Broker(namespace=settings.namespace)
+        runtime = chosen.runtime if chosen is not None else _runtime(options, settings)
     return replace(settings, namespace=options.namespace or settings.namespace), runtime
+
+
+def _of_url(url: str) -> tuple[model.Broker, Path]:
+    from pathlib import Path
+
+    from fusiond.config import model
+    from fusiond.config.endpoints import BadUrl, split_namespace
+
+    try:
+        bare, namespace = split_namespace(url)
+    except BadUrl as error:
+        raise UsageError(f"{error}; {error.remedy}") from error
+    if bare == "embedded":
+        raise UsageError("`embedded` is a word of the file; name the file with -c")
+    settings = model.Broker(url=bare)
+    return (model.Broker(url=bare, namespace=namespace) if namespace else settings), Path("/")
+
+
+def _runtime(options: argparse.Namespace, settings: model.Broker) -> Path:
+    """Where the sockets of the file's daemon would be. Raises ForeignDaemon where another file's server is there."""
+    from fusiond import paths, pointers
+
+    found = _daemons(options)
+    if found.refused and settings.url == "embedded":
+        raise found.refused[0]
+    runtime = paths.runtime_directory(found.file, directories(found.file).runtime_directory)
+    # Another file's daemon may have been killed, and its server not have ended yet.
+    if settings.url == "embedded" and (other := pointers.other_file(runtime, found.file)):
+        raise ForeignDaemon(f"{runtime} is that of the daemon of {other}, not of {found.file}; use -c {other}")
+    return runtime
 
 
 def accepted(options: argparse.Namespace) -> model.Config:
@@ -137,19 +246,34 @@ def accepted(options: argparse.Namespace) -> model.Config:
 
     Raises UsageError or ConfigError.
     """
-    from fusiond import paths
-    from fusiond.config.snapshot import read_snapshot
-
     try:
         return config(options)
-    except ConfigError:
-        try:
-            snapshot = read_snapshot(paths.current_snapshot(paths.state_directory(directories(options))))
-        except ConfigError:
-            snapshot = None
-        if snapshot is None or snapshot.source != str(paths.find_config(options.config)):
+    except FusionError:
+        running = _running(options)
+        if running is None:
             raise
-        return snapshot.config
+        return running
+
+
+def _running(options: argparse.Namespace) -> model.Config | None:
+    """What the file's daemon runs on, as far as this user may read it; that of a daemon that is away, too."""
+    from pathlib import Path
+
+    from fusiond import paths, pointers
+    from fusiond.config.snapshot import read_snapshot
+
+    found = _daemons(options)
+    chosen = choose(options, found)
+    try:
+        if chosen is not None and chosen.identity is not None:
+            kept = Path(chosen.identity["snapshot"])
+        else:
+            key = directories(found.file).state_directory
+            kept = paths.current_snapshot(paths.state_directory(found.file, key, development=options.dev))
+        snapshot = read_snapshot(kept)
+    except ConfigError:
+        return None
+    return snapshot.config if pointers.same_file(snapshot.source, found.file) else None
 
 
 @contextmanager

@@ -124,10 +124,10 @@ def _load(name: str, options: argparse.Namespace, patience: float | None) -> Loa
     data = sys.stdin.buffer.read() if name == _STDIN else None
     path = "<stdin>" if name == _STDIN else name
     loaded = load(path, environ=os.environ, data=data, elsewhere=options.elsewhere, unit_file=options.unit)
-    return loaded if patience is None else _with_imports(loaded, patience)
+    return loaded if patience is None else with_imports(loaded, patience)
 
 
-def _with_imports(loaded: Loaded, patience: float) -> Loaded:
+def with_imports(loaded: Loaded, patience: float) -> Loaded:
     """The same with what importing found; a file with errors names no task that could be loaded."""
     if loaded.config is None or loaded.root is None:
         return loaded

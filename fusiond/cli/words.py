@@ -18,6 +18,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from fusiond.errors import BadArguments
+from fusiond.nesting import TOO_DEEP, too_deep
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,21 +84,21 @@ def json_object(text: str) -> dict[str, Any]:
 
 
 def _of_type(text: str, kind: type[Any], what: str) -> Any:
+    if too_deep(text.encode(errors="replace")):
+        raise argparse.ArgumentTypeError(f"{text[:_SHOWN]!r}…: {TOO_DEEP}")
     try:
         value = json.loads(text)
     except ValueError:
         value = None
-    except RecursionError:
-        raise argparse.ArgumentTypeError(f"{text[:_SHOWN]!r}… is nested too deep") from None
     if not isinstance(value, kind):
         raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
     return value
 
 
 def _json(name: str, text: str) -> Any:
+    if too_deep(text.encode(errors="replace")):
+        raise BadArguments(f"{name}:={text[:_SHOWN]}…: {TOO_DEEP}; write {name}=… for a string")
     try:
         return json.loads(text)
     except ValueError as error:
         raise BadArguments(f"{name}:={text} is not JSON ({error}); write {name}={text} for a string") from error
-    except RecursionError:
-        raise BadArguments(f"{name}:={text[:_SHOWN]}… is nested too deep; write {name}=… for a string") from None

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from fusiond.config.endpoints import split_namespace
 from fusiond.config.model import (
     DEFAULT_QUEUE,
     HARD_AFTER_SOFT,
@@ -69,7 +70,7 @@ class Directories:
 
 def directories(root: Node) -> Directories:
     """The two directories of a tree that may be wrong elsewhere; one that is wrong itself counts as not said."""
-    readers: _Readers = {key: _path for key in _TOP if root.text(key) is not None}
+    readers: _Readers = {key: _path for key in _DIRECTORIES if root.text(key) is not None}
     return Directories(**_read(readers, root))
 
 
@@ -157,8 +158,9 @@ def _timeout(node: Node) -> Timeout:
 
 # -- sections ---------------------------------------------------------------------------------------------------------
 
-_TOP: Final[_Readers] = {"state_directory": _path, "runtime_directory": _path}
-_LOGGING: Final[_Readers] = {"level": _plain, "format": _plain, "file": _path}
+_DIRECTORIES: Final[_Readers] = {"state_directory": _path, "runtime_directory": _path}
+_TOP: Final[_Readers] = {**_DIRECTORIES, "watch": _plain}
+_LOGGING: Final[_Readers] = {"level": _plain, "format": _plain, "file": _path, "jobs": _plain}
 _CRON: Final[_Readers] = {
     **dict.fromkeys(("task", "schedule", "timezone", "overlap", "missed", "suspended"), _plain),
     **dict.fromkeys(("every", "starting_deadline", "jitter"), _duration),
@@ -173,7 +175,7 @@ _POLICY: Final[_Readers] = {
 _TASK_POLICIES: Final[_Readers] = {
     "timeout": _timeout,
     **dict.fromkeys(("result_ttl", "failure_ttl", "expires"), _duration),
-    **dict.fromkeys(("retry", "log_tag", "pass_job"), _plain),
+    **dict.fromkeys(("retry", "log_tag", "pass_job", "result"), _plain),
 }
 _GROUP: Final[_Readers] = {
     **dict.fromkeys(("isolation", "order", "user"), _plain),
@@ -194,9 +196,14 @@ def _broker(node: Node | None) -> Broker:
     readers: _Readers = {
         **dict.fromkeys(("url", "namespace", "socket_group"), _plain),
         "password_file": _path,
+        "server": _path,
         "tls": lambda tls: Tls(**_read(files, tls)),
     }
-    return Broker(**_read(readers, node))
+    values = _read(readers, node)
+    if "url" in values:
+        values["url"], namespace = split_namespace(values["url"])
+        values |= {"namespace": namespace} if namespace else {}
+    return Broker(**values)
 
 
 def _policy(node: Node) -> RetryPolicy:

@@ -4,8 +4,8 @@ which stops short of one: `… FILE --against SNAPSHOT`. With `--dev` the file i
 
 1. load   the file, as strictly as this machine needs
 2. write  the candidate snapshot, if there is no error; or compare with what runs
-3. print  {"hash", "problems", "files", "stats", "state_directory", "effects"} as JSON: the files are patterns of what
-          to watch, the stats what each was when it was read
+3. print  {"hash", "problems", "files", "stats", "state_directory", "effects", "environment_files"} as JSON: the files
+          are patterns of what to watch, the stats what each was when it was read, the last a digest for each group
 
 Reading a file may take long (a slow disk, a hostile file), and the supervisor's loop must not wait for it.
 Exit status: 0 usable, 1 problems with errors, 2 the file cannot be read or the snapshot not be written.
@@ -14,6 +14,7 @@ Exit status: 0 usable, 1 problems with errors, 2 the file cannot be read or the 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import glob
 import json
 import os
@@ -22,6 +23,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fusiond.config import environment_files
 from fusiond.config.build import directories
 from fusiond.config.development import development
 from fusiond.config.effects import effects
@@ -65,6 +67,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             "stats": {str(path): tell_apart(found) for path, found in loaded.stats.items()},
             "state_directory": _state_directory(loaded),
             "effects": found,
+            "environment_files": _environment_files(loaded),
+            "runs": _runs(loaded),
         },
         sys.stdout,
     )
@@ -87,6 +91,23 @@ def _write(loaded: Loaded, file: Path, out: Path, generation: int) -> tuple[str 
 def _state_directory(loaded: Loaded) -> str | None:
     """Where the file puts it, whatever else is wrong with it."""
     return directories(loaded.root).state_directory if loaded.root is not None else None
+
+
+def _environment_files(loaded: Loaded) -> dict[str, str]:
+    """Group → digest of its environment files as they are now; without those that cannot be read now."""
+    found = {}
+    for name, group in loaded.config.workers.items() if loaded.config else ():
+        with contextlib.suppress(OSError):
+            found[name] = environment_files.digest(environment_files.read(group.environment_file))
+    return found
+
+
+def _runs(loaded: Loaded) -> dict[str, tuple[str, int, int]]:
+    """Task → file, line and column of its `run`."""
+    if loaded.root is None or loaded.config is None:
+        return {}
+    places = {name: loaded.root.nearest("tasks", name, "run") for name in loaded.config.tasks}
+    return {name: (place.source.name, place.line, place.column) for name, place in places.items()}
 
 
 def _compare(loaded: Loaded, running: Path) -> tuple[str | None, dict[str, Any] | None]:

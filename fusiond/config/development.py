@@ -14,7 +14,7 @@ _NO_BYTECODE = {"PYTHONDONTWRITEBYTECODE": "1"}
 
 def development(config: Config, *, root: bool) -> Config:
     """
-    Every group with one child, the embedded broker, text logs on standard output.
+    Every group with one child, the embedded broker, text logs on standard output, a saved file taken by itself.
 
     Args:
         config: what the file says.
@@ -24,7 +24,8 @@ def development(config: Config, *, root: bool) -> Config:
         config,
         broker=Broker(namespace=config.broker.namespace),
         workers={name: _small(group, root=root) for name, group in config.workers.items()},
-        logging=Logging(level=config.logging.level),
+        logging=Logging(level=config.logging.level, jobs=config.logging.jobs),
+        watch=True,
     )
 
 

@@ -31,9 +31,9 @@ IN_PLACE: Final = frozenset({"processes", "queues", "order", "weights", "max_job
 #: sections whose names come and go under running programs
 _SECTIONS: Final = ("priorities", "retry_policies", "queues", "tasks", "cron")
 #: what is opened once, at start
-_AT_START: Final = ("broker", "control", "logging", "state_directory", "runtime_directory")
-#: what of it can be told to a running program
-_TOLD: Final = frozenset({"logging.level"})
+_AT_START: Final = ("broker", "control", "logging", "state_directory", "runtime_directory", "watch")
+#: what of it changes in place
+_TOLD: Final = frozenset({"logging.level", "logging.jobs", "watch"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +47,10 @@ class GroupChange:
     #: before and after, where `processes` is the one key that changes
     resized: tuple[int, int] | None = None
 
-    def with_code(self) -> GroupChange:
+    def replaced_for(self, cause: str) -> GroupChange:
         """Replaced, where it would not be already."""
         stays = self.action in ("kept", "changed")
-        return GroupChange(self.name, "replaced", (*self.because, "code")) if stays else self
+        return GroupChange(self.name, "replaced", (*self.because, cause)) if stays else self
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,15 @@ class Plan:
 
     def with_code(self, names: Container[str]) -> Plan:
         """The same, and these groups replaced: the code behind their paths has changed, which no key tells."""
-        return dataclasses.replace(self, groups=tuple(g.with_code() if g.name in names else g for g in self.groups))
+        return self._replacing(names, "code")
+
+    def with_environment(self, names: Container[str]) -> Plan:
+        """The same, and these groups replaced: the files that `environment_file` names have changed."""
+        return self._replacing(names, "environment_file")
+
+    def _replacing(self, names: Container[str], cause: str) -> Plan:
+        groups = tuple(group.replaced_for(cause) if group.name in names else group for group in self.groups)
+        return dataclasses.replace(self, groups=groups)
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as plain data."""

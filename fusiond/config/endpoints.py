@@ -5,6 +5,8 @@ What a broker's URL is made of.
     redis+sentinel://host:26379,host:26379/service/0      rediss+sentinel:// with TLS
     redis+cluster://host:6379,host:6379                   rediss+cluster:// with TLS
 
+Each may carry the namespace, which is no option of a connection: redis://host:6379/0?namespace=shop
+
 Pure: the checks of the file and the broker read the same.
 """
 
@@ -58,6 +60,24 @@ class BadUrl(ValueError):  # noqa: N818 - what it is about
     def __init__(self, problem: str, remedy: str) -> None:
         super().__init__(problem)
         self.remedy = remedy
+
+
+def split_namespace(url: str) -> tuple[str, str]:
+    """The URL without `namespace=NAME` of its query, and NAME; "" where it has none. Raises BadUrl."""
+    head, mark, query = url.partition("?")
+    options = query.split("&") if mark else []
+    given = [option.partition("=")[2] for option in options if option.partition("=")[0] == "namespace"]
+    if len(given) > 1:
+        raise BadUrl("the URL has several namespaces", "write ?namespace=NAME once")
+    if given and not given[0]:
+        raise BadUrl("the URL's namespace is empty", "write ?namespace=NAME, or leave it out")
+    others = "&".join(option for option in options if option.partition("=")[0] != "namespace")
+    return head + (f"?{others}" if others else ""), given[0] if given else ""
+
+
+def with_namespace(url: str, namespace: str) -> str:
+    """The URL with the namespace in its query."""
+    return f"{url}{'&' if '?' in url else '?'}namespace={namespace}"
 
 
 def endpoints(url: str) -> Endpoints:

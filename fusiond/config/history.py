@@ -97,15 +97,24 @@ def record(
         _file(directory, generation).unlink(missing_ok=True)
 
 
-def entries(directory: Path) -> list[Entry]:
-    """What is kept, oldest first; nothing where there is no history, or none that this user may read."""
+def entries(directory: Path, of: str = "") -> list[Entry]:
+    """
+    What is kept, oldest first; nothing where there is no history, or none that this user may read.
+
+    Args:
+        directory: the history.
+        of: the file whose generations are meant, as it was named; "": every file's. A directory may have been
+            another file's before, whose generations are nothing to go back to.
+    """
     found = []
     for generation in _generations(directory):
         with (
             contextlib.suppress(*_UNUSABLE),
             _file(directory, generation).open(encoding="utf-8") as file,
         ):
-            found.append(Entry.from_dict(json.loads(file.readline())))
+            entry = Entry.from_dict(json.loads(file.readline()))
+            if not of or entry.source == of:
+                found.append(entry)
     return found
 
 

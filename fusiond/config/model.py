@@ -51,6 +51,8 @@ class Broker:
     namespace: str = "fusion"
     #: a file that holds the password, read at each connection
     password_file: str | None = None
+    #: embedded: absolute path of the redis-server or valkey-server to run; None: one that reads the data
+    server: str | None = None
     #: embedded: the system group that may enqueue
     socket_group: str | None = None
     tls: Tls = Tls()
@@ -88,6 +90,11 @@ class RetryPolicy:
     #: a job whose child crashed more often than this has failed
     max_crashes: int = 2
 
+    @property
+    def at_most_once(self) -> bool:
+        """Whether a job may begin once only, whatever befalls it: one attempt, and no crash is forgiven."""
+        return self.max_attempts == 1 and self.max_crashes == 0
+
 
 #: connection and time-out errors of the standard library and of the clients that most tasks use
 TRANSIENT = (
@@ -99,7 +106,7 @@ TRANSIENT = (
     "aiohttp.ClientConnectionError",
 )
 RETRY_POLICIES: Mapping[str, RetryPolicy] = {
-    "none": RetryPolicy(max_attempts=1, backoff="fixed", delay=0.0, jitter_share=0.0),
+    "none": RetryPolicy(max_attempts=1, backoff="fixed", delay=0.0, jitter_share=0.0, max_crashes=0),
     "standard": RetryPolicy(retry_on=TRANSIENT),
 }
 
@@ -139,6 +146,8 @@ class Task:
     description: str | None = None
     #: the keyword under which the function is handed a dict about its job
     pass_job: str | None = None
+    #: whether the value that the function returns is stored
+    result: Literal["keep", "ignore"] = "keep"
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +204,7 @@ class WorkerGroup:
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """Who may speak to the daemon: its own user, and this system group."""
+    """Who may use the control socket: the daemon's own user, and this system group."""
 
     group: str | None = None
 
@@ -208,6 +217,8 @@ class Logging:
     format: Literal["text", "json"] = "text"
     #: absolute; None: standard output
     file: str | None = None
+    #: a line at the end of each job that succeeded or was canceled; one that failed always has its line
+    jobs: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,9 +234,11 @@ class Config:
     workers: Mapping[str, WorkerGroup] = field(default_factory=dict)
     control: Control = Control()
     logging: Logging = Logging()
-    #: absolute; None: systemd's, else the user's own
+    #: absolute; None: systemd's, else the file's own: `fusiond/paths.py`
     state_directory: str | None = None
     runtime_directory: str | None = None
+    #: whether a saved file is taken by itself; else by a reload that somebody asks for
+    watch: bool = True
 
     def to_json(self) -> str:
         """The snapshot's text: the same Config gives the same text, so that it can be hashed."""

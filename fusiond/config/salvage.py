@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _SECTIONS: Final = frozenset({"retry_policies", "queues", "tasks", "cron", "workers"})
 #: sections that say nothing about others
 _APART: Final = frozenset(
-    {"version", "include", "broker", "control", "logging", "state_directory", "runtime_directory"}
+    {"version", "include", "broker", "control", "logging", "state_directory", "runtime_directory", "watch"}
 )
 
 _Spot = tuple[str, int, int]

@@ -1,4 +1,8 @@
-"""The scheduler's program: `python -m fusiond.schedule --snapshot PATH`."""
+"""
+The scheduler's program: `python -m fusiond.schedule --snapshot PATH --runtime PATH`.
+
+With `--publish-only` it is the publisher's.
+"""
 
 from __future__ import annotations
 
@@ -10,26 +14,28 @@ from pathlib import Path
 from fusiond import logs
 from fusiond.config.snapshot import read_snapshot
 from fusiond.errors import FusionError
-from fusiond.program import Link
+from fusiond.program import EX_CONFIG, EX_SOFTWARE, Link, tell_failure
 from fusiond.schedule.scheduler import run
-
-#: the exit status after which nobody should try again: the configuration is wrong (sysexits.h)
-EX_CONFIG = 78
 
 
 def main() -> int:
     """Run the scheduler; returns the exit status."""
     parser = argparse.ArgumentParser(prog="fusiond.schedule")
     parser.add_argument("--snapshot", type=Path, required=True)
+    parser.add_argument("--runtime", type=Path, required=True)
+    parser.add_argument("--publish-only", action="store_true")
     arguments = parser.parse_args()
     link = Link.from_environment()
     try:
         logs.setup(read_snapshot(arguments.snapshot).config.logging, link.name or "scheduler", link.tail)
-        asyncio.run(run(arguments.snapshot, link))
+        asyncio.run(run(arguments.snapshot, link, arguments.runtime, ticks=not arguments.publish_only))
     except FusionError as error:
         link.say(**{"is": "failed", "reason": str(error)})
         print(error, file=sys.stderr)
         return EX_CONFIG
+    except Exception as error:  # noqa: BLE001 - told, and tried again by the supervisor
+        tell_failure(link, error)
+        return EX_SOFTWARE
     finally:
         logs.stop()
     return 0

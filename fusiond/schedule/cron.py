@@ -116,8 +116,8 @@ def due(entry: CronEntry, last_tick: int | None, first_seen: int, now: int, limi
     newest = latest_tick(entry, since, now)
     if newest is None:
         return Due()
-    patience = _patience(entry)
-    early = since if patience is None else max(since, now - patience - 1)
+    late_by = patience(entry)
+    early = since if late_by is None else max(since, now - late_by - 1)
     late = ticks(entry, early, now, limit) if entry.missed == "all" else [newest]
     run = tuple(tick for tick in late if tick > early)
     return Due(run, latest_tick(entry, since, run[0] - 1) if run else newest)
@@ -154,7 +154,7 @@ def _interval(entry: CronEntry) -> int:
     return max(1, round((entry.every or 0) * 1000))
 
 
-def _patience(entry: CronEntry) -> int | None:
+def patience(entry: CronEntry) -> int | None:
     """The ms by which a tick may be late and still run; None: any time."""
     if entry.starting_deadline is not None:
         return round(entry.starting_deadline * 1000)

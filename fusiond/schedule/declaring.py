@@ -1,5 +1,5 @@
 """
-What a daemon tells the others through Redis: pure, (snapshot, host) → Calls.
+What a daemon tells the others through Redis: pure, (snapshot, daemon's id) → Calls.
 
 1. the catalogue   which tasks and queues there are: producers need nothing but the URL
 2. configuration   what enqueue and claim must know of a queue: its length, suspension, defaults for the inbox
@@ -9,23 +9,39 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from fusiond.schedule import drift
+
 if TYPE_CHECKING:
     from fusiond.broker.broker import Broker
     from fusiond.broker.call import Call, Plan
+    from fusiond.broker.fleet import Published
     from fusiond.config.model import Config, Task
     from fusiond.config.snapshot import Snapshot
 
 
-def catalogue(broker: Broker, snapshot: Snapshot, host: str) -> Plan[int]:
-    """Publish what may be enqueued; the plan returns the generation, by which hosts are ordered."""
+def catalogue(
+    broker: Broker, snapshot: Snapshot, daemon: str, *, before: str | None = None, ticks: bool = True
+) -> Plan[Published]:
+    """
+    Publish what may be enqueued, and which cron entries tick.
+
+    Args:
+        broker: the verbs.
+        snapshot: the configuration.
+        daemon: the daemon's id.
+        before: the hash that this process has published last.
+        ticks: whether the daemon ticks the entries of its file.
+    """
     config = snapshot.config
+    entries = config.cron if ticks else {}
     return broker.publish_catalogue(
-        # stays over restarts, so that a daemon replaces what it said before
-        f"{host}:{snapshot.source or snapshot.path}",
+        daemon,
         snapshot.hash,
         {name: _declared(task) for name, task in config.tasks.items()},
         priorities=config.priorities,
         queues=config.queues,
+        cron={name: drift.declaration(entry, config.tasks[entry.task]) for name, entry in entries.items()},
+        before=before,
     )
 
 
@@ -45,6 +61,7 @@ def _declared(task: Task) -> dict[str, object]:
         "priority": task.priority,
         "expires": task.expires,
         "run": task.run,
+        "log_tag": task.log_tag,
         "description": task.description,
     }
     return {name: value for name, value in fields.items() if value is not None}

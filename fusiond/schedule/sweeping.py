@@ -2,7 +2,9 @@
 Sweep: the housekeeping that no verb on the way of a job does.
 
 1. now and then, at a moment of its own in each daemon, list the queues
-2. in each, do a bounded number of steps, one round trip at a time; where they left off, the next sweep goes on
+2. in each, move on the jobs whose move to another queue was broken off
+3. take back the leases that had expired a sweep ago already: no dispatcher claims from the queue, or it would have
+4. and do a bounded number of steps, one round trip at a time; where they left off, the next sweep goes on
 
 Everyone sweeps: a step that another daemon has done is done.
 """
@@ -10,6 +12,7 @@ Everyone sweeps: a step that another daemon has done is done.
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections import deque
 from typing import TYPE_CHECKING
@@ -30,6 +33,8 @@ PERIOD = 60.0
 STEPS = 10
 #: ended jobs that one step drops, of each registry
 LIMIT = 500
+#: expired leases that one claim takes back (claim.lua)
+RESCUED = 100
 
 
 class Sweeper:
@@ -41,6 +46,8 @@ class Sweeper:
         #: queue and steps left in this sweep
         self._todo: deque[tuple[str, int]] = deque()
         self._cursors: dict[str, int] = {}
+        #: queues in which the last sweep has seen expired leases
+        self._expired: set[str] = set()
 
     def until_next(self) -> float:
         """Seconds to the next step."""
@@ -60,10 +67,33 @@ class Sweeper:
             log.error("a sweep failed: %s", error)  # noqa: TRY400 - one sentence
 
     async def _step(self, queue: str, steps: int) -> None:
+        if steps == STEPS:
+            await self._finish_moves(queue)
         cursor = self._cursors.get(queue, 0)
         swept = await self._connection.run(self._broker.sweep(queue, cursor=cursor, limit=LIMIT))
         if swept.adopted:
             log.warning("queue '%s': %d jobs were in no list and are in one again", queue, swept.adopted)
+        if steps == STEPS:
+            await self._rescue(queue, swept.expired)
         self._cursors[queue] = swept.cursor
         if steps > 1 and (swept.cursor or swept.trimmed >= LIMIT):
             self._todo.append((queue, steps - 1))
+
+    async def _rescue(self, queue: str, expired: int) -> None:
+        """Not at the first sight: a host that has just woken up renews its own leases first."""
+        if not expired:
+            self._expired.discard(queue)
+        elif queue not in self._expired:
+            self._expired.add(queue)
+        else:
+            for _ in range(min(STEPS, math.ceil(expired / RESCUED))):
+                await self._connection.run(self._broker.rescue(queue))
+            log.warning("queue '%s': %d leases had expired, and no dispatcher has rescued their jobs", queue, expired)
+
+    async def _finish_moves(self, queue: str) -> None:
+        moved, taken = await self._connection.run(self._broker.finish_moves(queue))
+        arrived = await self._connection.run(self._broker.finish_arrivals(queue))
+        if moved or arrived:
+            log.warning("queue '%s': %d jobs were on their way to another queue, and are there", queue, moved + arrived)
+        if taken:
+            log.warning("queue '%s': %d jobs stay, as the other queue has other jobs of their ids", queue, len(taken))

@@ -14,15 +14,31 @@ from typing import TYPE_CHECKING, Any
 from xml.parsers.expat import ExpatError
 
 from fusiond.errors import ControlError
+from fusiond.pointers import peer_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+    from fusiond.pointers import Peer
 
 #: seconds; a reload waits for programs to import their tasks
 TIMEOUT = 120.0
+#: verbs that change nothing: where the daemon hangs up, as it does on one of too many connections, they are asked again
+_LOOKS = frozenset({"identity", "status"})
 
 
-def ask(control: Path, verb: str, *arguments: str, timeout: float = TIMEOUT) -> dict[str, Any]:
+class _HungUp(ControlError):  # noqa: N818 - what the daemon did
+    """The connection ended before the answer had come."""
+
+
+def ask(
+    control: Path,
+    verb: str,
+    *arguments: str,
+    timeout: float = TIMEOUT,
+    check: Callable[[Peer], None] | None = None,
+) -> dict[str, Any]:
     """
     What the daemon answers to a verb: `status`, `reload`.
 
@@ -31,12 +47,24 @@ def ask(control: Path, verb: str, *arguments: str, timeout: float = TIMEOUT) -> 
         arguments: the verb's.
         control: its socket, `paths.control_socket(runtime)`.
         timeout: seconds for the whole of it.
+        check: is called with the process that listens, before anything is said to it; raises ControlError to refuse.
 
     Raises:
         ControlError: nobody listens there, the caller may not, or the answer did not come in time.
     """
+    try:
+        return _ask(control, verb, arguments, timeout, check)
+    except _HungUp:
+        if verb not in _LOOKS:
+            raise
+        return _ask(control, verb, arguments, timeout, check)
+
+
+def _ask(
+    control: Path, verb: str, arguments: tuple[str, ...], timeout: float, check: Callable[[Peer], None] | None
+) -> dict[str, Any]:
     body = xmlrpc.client.dumps(arguments, f"fusion.{verb}")
-    connection = _Connection(control, timeout)
+    connection = _Connection(control, timeout, check)
     try:
         connection.request("POST", "/RPC2", body, {"Content-Type": "text/xml"})
         answer = connection.getresponse().read()
@@ -53,7 +81,7 @@ def ask(control: Path, verb: str, *arguments: str, timeout: float = TIMEOUT) -> 
     except xmlrpc.client.Fault as fault:
         raise ControlError(f"the daemon refused {verb}: {fault.faultString}") from fault
     except (OSError, http.client.HTTPException, xmlrpc.client.Error, ExpatError, ValueError) as error:
-        raise ControlError(f"{control}: the daemon hung up in the middle of {verb} ({error!r})") from error
+        raise _HungUp(f"{control}: the daemon hung up in the middle of {verb} ({error!r})") from error
     finally:
         connection.close()
     return found
@@ -62,11 +90,13 @@ def ask(control: Path, verb: str, *arguments: str, timeout: float = TIMEOUT) -> 
 class _Connection(http.client.HTTPConnection):
     """HTTP over a unix socket."""
 
-    def __init__(self, control: Path, timeout: float) -> None:
+    def __init__(self, control: Path, timeout: float, check: Callable[[Peer], None] | None) -> None:
         super().__init__("localhost", timeout=timeout)
-        self._control = control
+        self._control, self._check = control, check
 
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(self.timeout)
         self.sock.connect(str(self._control))
+        if self._check is not None:
+            self._check(peer_of(self.sock))

@@ -7,7 +7,7 @@ Each turn of the loop, in supervisor's order:
 2. transition  start what is due, kill what overran
 3. reap        what ended
 4. signals     TERM, INT, QUIT end the daemon, a second one at once; HUP asks for a reload
-5. tick        the reload's next step, then reconcile
+5. tick        ask the programs for signs of life, the reload's next step, then reconcile
 
 Knows processes and the accepted snapshot. No Redis, no task code, no YAML.
 """
@@ -29,9 +29,10 @@ from supervisor.supervisord import Supervisor
 from fusiond import logs
 from fusiond.supervise.code import CODE_WATCHER, Code
 from fusiond.supervise.fleet import Fleet
+from fusiond.supervise.liveness import Liveness
 from fusiond.supervise.options import LONGEST_SLEEP, Options
 from fusiond.supervise.process import GroupConfig
-from fusiond.supervise.programs import REDIS, SCHEDULER, WORKER, Places
+from fusiond.supervise.programs import PUBLISHER, REDIS, SCHEDULER, WORKER, Places
 from fusiond.supervise.rehearsal import Rehearsals
 from fusiond.supervise.reload import Reloads
 from fusiond.supervise.rpc import DaemonFace, FusionFace
@@ -54,9 +55,12 @@ class Daemon(Supervisor):  # type: ignore[misc] # supervisor has no types
     def __init__(self, options: Options, accepted: Snapshot, places: Places, notify: Notify) -> None:
         super().__init__(options)
         self.notify = notify
+        self.places = places
         self.started = time.monotonic()
         self._announced = self._ending_said = False
+        self._status = ""
         self.fleet = Fleet(options, lambda: self.process_groups, accepted, places)
+        self.liveness = Liveness(self.fleet)
         self.reloads = Reloads(
             self.fleet,
             state=places.state,
@@ -65,16 +69,17 @@ class Daemon(Supervisor):  # type: ignore[misc] # supervisor has no types
             standby=options.standby,
             on_accepted=self._on_accepted,
         )
-        self.rehearsals = Rehearsals(self.fleet, options.foreign)
+        self.rehearsals = Rehearsals(self.fleet, options.foreign, lambda: self.reloads.taken)
         self.watcher = Watcher(directories, options.waker.wake, options.get_socket_map())
         self.code = Code(options.waker.wake, options.get_socket_map()) if places.development else None
-        options.process_group_configs = [GroupConfig(options, name) for name in (REDIS, SCHEDULER, WORKER)]
+        options.process_group_configs = [GroupConfig(options, name) for name in (REDIS, SCHEDULER, PUBLISHER, WORKER)]
         options.idle_for = self._idle_for
         fusion = FusionFace(
             self.fleet,
             self.reloads,
             self.rehearsals,
-            state=places.state,
+            self.liveness,
+            places=places,
             started=self.started,
             ending=lambda: self.ending,
         )
@@ -107,10 +112,11 @@ class Daemon(Supervisor):  # type: ignore[misc] # supervisor has no types
         """After events, transitions, reaping and signals of a turn."""
         super().tick(now)
         self.notify.tick(time.monotonic())
+        self.liveness.tick()
         if self.ending:
             self._say_ending()
             return
-        if self.watcher.fired():
+        if self.watcher.fired() and self.fleet.accepted.config.watch:
             self.reloads.look()
         if self.code and (groups := self.code.changed(self.fleet.accepted.config.workers)):
             self.reloads.ask(CODE_WATCHER, groups)
@@ -119,6 +125,7 @@ class Daemon(Supervisor):  # type: ignore[misc] # supervisor has no types
         self.watcher.watch(self.reloads.files)
         self.fleet.reconcile()
         self._announce()
+        self._tell_status()
 
     def handle_signal(self) -> None:
         """Stock takes one signal a turn, and restarts everything on SIGHUP."""
@@ -177,10 +184,16 @@ class Daemon(Supervisor):  # type: ignore[misc] # supervisor has no types
             )
             self.notify.ready(self.fleet.describe())
 
+    def _tell_status(self) -> None:
+        """Keep the line that `systemctl status` shows true."""
+        if self._announced and (status := self.fleet.describe()) != self._status:
+            self._status = status
+            self.notify.status(status)
+
     def _idle_for(self) -> float:
         """Seconds until the loop has something to do by itself."""
         now = time.monotonic()
-        waits = [self.notify.due(now), *(process.wait(time.time()) for process in self.fleet)]
+        waits = [self.notify.due(now), self.liveness.due(now), *(process.wait(time.time()) for process in self.fleet)]
         waits += [channel.delay for channel in self.options.get_socket_map().values() if getattr(channel, "delay", 0)]
         if not self.ending:
             waits += [self.reloads.due(now), self.rehearsals.due(now), self.watcher.due(now)]

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from supervisor.states import ProcessStates as State
 
-from fusiond.supervise.process import Config, Process, forget_tail
+from fusiond.supervise.process import Config, Process
 from fusiond.supervise.programs import REDIS, Places, Program, part_of, programs
+from fusiond.supervise.tails import forget_tail
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -121,6 +122,28 @@ class Fleet:
         present = {process.program.name: process for process in self}
         return all(name in present and (present[name].ready or present[name].ended) for name in self.wanted)
 
+    def ready(self) -> bool:
+        """Whether each wanted program serves now."""
+        return not self._not_serving()
+
+    def unready(self) -> dict[str, str]:
+        """The wanted programs that do not serve now, and why."""
+        return {name: _why(process) for name, process in self._not_serving().items()}
+
+    def with_other_environment(self, digests: Mapping[str, str]) -> frozenset[str]:
+        """
+        The groups whose environment files say something else than what the group has loaded.
+
+        Args:
+            digests: group → digest of its environment files as they are now.
+        """
+        serving = {name: self.serving(part_of(name)) for name in digests}
+        return frozenset(
+            name
+            for name, process in serving.items()
+            if process is not None and process.environment and process.environment != digests[name]
+        )
+
     def unacknowledged(self) -> list[Process]:
         """Programs that serve, were told of the newest snapshot and have not said that they read it."""
         newest = self.accepted.generation
@@ -128,11 +151,14 @@ class Fleet:
 
     def describe(self) -> str:
         """One line: how many of the wanted programs are ready, and why each other one is not."""
-        present = {process.program.name: process for process in self}
-        absent = [
-            f"{name} {_why(present.get(name))}" for name in self.wanted if not (name in present and present[name].ready)
-        ]
+        absent = [f"{name} {why}" for name, why in self.unready().items()]
         return "; ".join([f"{len(self.wanted) - len(absent)} of {len(self.wanted)} programs ready", *absent])
+
+    def _not_serving(self) -> dict[str, Process | None]:
+        """The wanted programs that do not serve now; None: there is no process yet."""
+        present = {process.program.name: process for process in self}
+        found = {name: present.get(name) for name in self.wanted}
+        return {name: process for name, process in found.items() if process is None or not process.serves}
 
     def _retire(self, process: Process) -> None:
         if process.state == State.BACKOFF:
@@ -144,9 +170,8 @@ class Fleet:
         elif not process.ready and not process.draining:
             # It has no job, and may be stuck in an import where it hears nothing.
             process.condemn()
-        elif not process.draining:
-            process.draining = True
-            process.say(do="drain")
+        else:
+            process.tell_drain()
 
     def _gate(self) -> None:
         """Redis comes first; it is there at once where the broker is not ours."""
@@ -179,4 +204,4 @@ class Fleet:
 def _why(process: Process | None) -> str:
     if process is None:
         return "not started"
-    return process.spawnerr or process.failure or process.state_name.lower()
+    return process.why_not()

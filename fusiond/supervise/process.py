@@ -1,5 +1,5 @@
 """
-One program as a process: started, ready, told, ended, started again.
+One program as a process: started, ready, told, asked, ended, started again.
 
 Supervisor's states, as they are meant here:
 
@@ -7,12 +7,14 @@ Supervisor's states, as they are meant here:
     STARTING -> RUNNING    it said {"is": "ready"}
     RUNNING  -> BACKOFF    it ended by itself; started again after a delay that grows, capped, and never given up
     RUNNING  -> EXITED     it ended while draining, or on trial: not started again
-    any      -> FATAL      it ended with EX_CONFIG: only a reload, or an operator, starts it again
+    any      -> FATAL      it ended with EX_CONFIG before it was ready for the first time: only a reload, or an
+                           operator, starts it again. What was ready once can be so again: it is tried for ever
     any      -> STOPPING -> STOPPED   asked to by an operator or the daemon's end
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import os
@@ -26,18 +28,16 @@ from supervisor.process import ProcessGroup, Subprocess
 from supervisor.states import ProcessStates as State
 from supervisor.states import getProcessStateDescription
 
-from fusiond.program import LINK, NAME, TAIL
+from fusiond.program import EX_CONFIG, LINK, NAME, TAIL
+from fusiond.supervise import tree
 from fusiond.supervise.link import Link
 from fusiond.supervise.programs import REDIS, Program
 from fusiond.supervise.standby import Launch
+from fusiond.supervise.tails import last_words
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from fusiond.supervise.options import Options
 
-#: sysexits.h: what the program was told to do cannot be done; trying again changes nothing
-EX_CONFIG = 78
 #: seconds: the first restart is at once, the second after FIRST, each further one after twice as long, to LONGEST
 FIRST_DELAY, LONGEST_DELAY = 0.5, 30.0
 #: seconds ready, after which earlier deaths are forgotten
@@ -46,6 +46,8 @@ STEADY = 60.0
 NEVER = 2**31
 #: seconds from SIGTERM to SIGKILL of a process that has done nothing yet
 CONDEMNED = 5.0
+#: seconds after a question from which on a program that has not answered does not count as serving
+UNANSWERED = 1.5
 log = logging.getLogger(__name__)
 
 
@@ -65,20 +67,41 @@ class Process(Subprocess):  # type: ignore[misc] # supervisor has no types
         #: exit status, or minus the signal
         self.last_exit: int | None = None
         self.deaths = 0
+        #: whether it was ready at least once: its configuration is good, so whatever ends it may pass
+        self.proved = False
+        #: the last lines of its log, when it has ended by itself
+        self.last_words: tuple[str, ...] = ()
+        #: why it ended by itself the last time
+        self.last_reason = ""
         self._begin()
 
     def _begin(self) -> None:
         """A new life: nothing said, nothing told."""
         self.ready = False
         self.ready_at = 0.0
-        #: why it ends with EX_CONFIG, in its own words
+        #: why it ends, in its own words
         self.failure = ""
+        #: tasks that it ends for, since they do not load
+        self.unloadable: tuple[str, ...] = ()
+        #: numbers of the last question, of the last one that it answered, and of the last one after which it said
+        #: whether it can serve
+        self.asked = self.answered = self.checked = 0
+        #: monotonic s of the first question since its last answer; infinite: it owes none
+        self._owes_since = math.inf
+        #: why it cannot serve just now though it is ready, in its own words
+        self.trouble = ""
+        #: whether it was told to drain
+        self._drain_told = False
+        #: which of its tasks do not load, and why
+        self.unloaded = ""
         #: jobs that still run; None: it has not said
         self.busy: int | None = None
         #: whether it awaits {"do": "go"}
         self.held = self.trial and self.program.holdable
         #: generation of the snapshot that it was told to read, and that it has read
         self.told = self.applied = self.program.reads
+        #: digest of the variables that it got from environment files; empty: it has not said
+        self.environment = ""
         #: slots that it was told to leave to its predecessor
         self.left = 0
 
@@ -86,6 +109,11 @@ class Process(Subprocess):  # type: ignore[misc] # supervisor has no types
     def alive(self) -> bool:
         """Whether there is a process."""
         return bool(self.pid)
+
+    @property
+    def serves(self) -> bool:
+        """Whether it is ready, has said that it can serve, and has not left that question unanswered since."""
+        return self.ready and not self.trouble and time.monotonic() - self._owes_since < UNANSWERED
 
     @property
     def ended(self) -> bool:
@@ -114,6 +142,21 @@ class Process(Subprocess):  # type: ignore[misc] # supervisor has no types
         """As `supervisorctl status` shows it."""
         return str(getProcessStateDescription(self.state))
 
+    @property
+    def reason(self) -> str:
+        """What is wrong with it, or was when it ended the last time; "" where nothing is."""
+        return str(self.trouble or self.failure or self.spawnerr or ("" if self.ready else self.last_reason))
+
+    def why_not(self) -> str:
+        """Why it does not serve, in a few words; "" where it does."""
+        if self.serves:
+            return ""
+        if self.stopped_by_operator:
+            return "stopped by the operator"
+        if not self.ready:
+            return self.reason or self.state_name.lower()
+        return self.trouble or f"has not answered for {self.silent_for(time.monotonic()):.0f} s"
+
     def wait(self, now: float) -> float:
         """
         Seconds until the loop has to look at it.
@@ -126,6 +169,10 @@ class Process(Subprocess):  # type: ignore[misc] # supervisor has no types
         at_once = (self.due and self.may_start) or (self.state == State.STARTING and self.ready)
         return 0.0 if at_once else math.inf
 
+    def retry_in(self) -> float | None:
+        """Seconds until it is started again; None: it is not waiting for that."""
+        return max(0.0, self.delay - time.time()) if self.state == State.BACKOFF else None
+
     def command(self) -> list[str]:
         """What is executed."""
         return [*self.program.argv, *(["--held"] if self.held else [])]
@@ -133,6 +180,37 @@ class Process(Subprocess):  # type: ignore[misc] # supervisor has no types
     def say(self, **command: Any) -> bool:
         """Send one command over the link; whether it went."""
         return bool(self.pipes) and self.pipes["link"].say(**command)
+
+    def tell_drain(self) -> None:
+        """Have it end when its last job ends. Where the link takes no more just now, it is told at a later turn."""
+        self.draining = True
+        self._drain_told = self._drain_told or self.say(do="drain")
+
+    def ask(self, now: float) -> None:
+        """Ask whether it is alive; at monotonic seconds `now`."""
+        if self.alive and self.pipes:
+            self.asked += 1
+            self._owes_since = min(self._owes_since, now)
+            self.say(do="answer", n=self.asked)
+
+    def ask_anew(self, now: float) -> None:
+        """Ask again, and count its silence from now on: what it owed until now may be the asker's own fault."""
+        self._owes_since = math.inf
+        self.ask(now)
+
+    def silent_for(self, now: float) -> float:
+        """Seconds since the first question that it has not answered; 0 where it owes no answer."""
+        return max(0.0, now - self._owes_since) if self.alive else 0.0
+
+    def end_silent(self, now: float) -> frozenset[tree.Member]:
+        """Kill it, since it gives no sign of life; returns the processes that were below it."""
+        self.failure = f"gave no sign of life for {self.silent_for(now):.0f} s and was killed"
+        log.error("%s %s", self.program.name, self.failure)
+        members = tree.below(self.pid)
+        self._owes_since = math.inf
+        with contextlib.suppress(ProcessLookupError):
+            self.config.options.kill(-self.pid, signal.SIGKILL)
+        return members
 
     def adopt(self, program: Program) -> None:
         """Go by an accepted configuration from here on: its snapshot at the next start, its drain_timeout at a stop."""
@@ -148,10 +226,12 @@ class Process(Subprocess):  # type: ignore[misc] # supervisor has no types
             self.stop()
 
     def try_again(self) -> None:
-        """Start what had given up."""
+        """Start now what had given up, or waits for its next try."""
         if self.state == State.FATAL:
             self.deaths = 0
             self.spawn()
+        elif self.state == State.BACKOFF:
+            self.deaths, self.delay = 0, 0.0
 
     # ---- what supervisor calls
 
@@ -200,15 +280,16 @@ class Process(Subprocess):  # type: ignore[misc] # supervisor has no types
         if asked or self.draining:
             log.info("%s ended with %s", self.program.name, describe_exit(self.last_exit))
         if not asked:
+            self.last_words = last_words(self.program.tail)
             self._judge()
 
     def _judge(self) -> None:
         """It ended by itself: again, later, or never."""
-        self.spawnerr = self.failure or f"ended with {describe_exit(self.last_exit)}"
-        if self.last_exit == EX_CONFIG:
+        self.spawnerr = self.last_reason = self.failure or f"ended with {describe_exit(self.last_exit)}"
+        if self.last_exit == EX_CONFIG and not self.proved:
             # EXITED -> FATAL
             self.change_state(State.FATAL)
-            log.error("%s cannot run: %s", self.program.name, self.spawnerr)
+            log.error("%s cannot run: %s; it is tried again at the next reload", self.program.name, self.spawnerr)
         elif not (self.draining or self.trial):
             # EXITED -> BACKOFF
             self.change_state(State.BACKOFF)
@@ -221,16 +302,35 @@ class Process(Subprocess):  # type: ignore[misc] # supervisor has no types
         """Keep what a packet says; an unknown one is of another version and passed over."""
         match message:
             case {"is": "ready"}:
-                self.ready, self.ready_at = True, time.monotonic()
+                self.ready, self.ready_at, self.proved = True, time.monotonic(), True
                 log.info("%s is ready after %.2f s", self.program.name, time.time() - self.laststart)
             case {"is": "failed", "reason": str(reason)}:
-                self.failure = reason
+                self.failure, self.unloadable = reason, tuple(message.get("tasks", ()))
             case {"is": "applied", "generation": int(generation)}:
                 self.applied = max(self.applied, generation)
+            case {"is": "unloaded", "reason": str(reason)}:
+                self.unloaded = reason
+            case {"is": "environment", "digest": str(digest)}:
+                self.environment = digest
             case {"is": "busy", "slots": int(slots)}:
                 self.busy = slots
+            case {"is": "alive", "n": int(number)}:
+                self.answered = max(self.answered, number)
+                if self.answered >= self.asked:
+                    self._owes_since = math.inf
+            case {"is": "checked", "n": int(number), "trouble": str(trouble)}:
+                self._note_trouble(trouble)
+                self.checked = max(self.checked, number)
             case _:
                 log.debug("%s said %s", self.program.name, message)
+
+    def _note_trouble(self, trouble: str) -> None:
+        """Log each change."""
+        if trouble and not self.trouble and self.ready:
+            log.warning("%s cannot serve: %s", self.program.name, trouble)
+        elif self.trouble and not trouble:
+            log.info("%s can serve again", self.program.name)
+        self.trouble = trouble
 
 
 class Config(ProcessConfig):  # type: ignore[misc]
@@ -296,9 +396,3 @@ def describe_exit(code: int | None) -> str:
         return signal.Signals(-code).name
     except ValueError:
         return f"signal {-code}"
-
-
-def forget_tail(tail: Path | None) -> None:
-    """A program that is gone for good leaves no file."""
-    if tail is not None:
-        tail.unlink(missing_ok=True)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fusiond.config.model import WorkerGroup
     from fusiond.config.snapshot import Snapshot
 
-REDIS, SCHEDULER, WORKER = "redis", "scheduler", "worker"
+REDIS, SCHEDULER, PUBLISHER, WORKER = "redis", "scheduler", "publisher", "worker"
 SCHEDULER_MODULE, WORKER_MODULE = "fusiond.schedule", "fusiond.worker"
 #: seconds after `drain_timeout` that a dispatcher has to kill what still runs, and to settle it
 SETTLE = 15.0
@@ -88,8 +88,7 @@ def programs(snapshot: Snapshot, births: Mapping[str, int], places: Places) -> d
     found = []
     if config.broker.url == "embedded":
         found.append(_redis(snapshot, places))
-    if places.runs(SCHEDULER):
-        found.append(_scheduler(snapshot, places))
+    found.append(_scheduler(snapshot, places) if places.runs(SCHEDULER) else _publisher(snapshot, places))
     found += [
         _worker(snapshot, group, births[part_of(group.name)], places)
         for group in config.workers.values()
@@ -103,9 +102,10 @@ def _redis(snapshot: Snapshot, places: Places) -> Program:
     state, socket = paths.redis_state(places.state), paths.redis_socket(places.runtime)
     socket_group = snapshot.config.broker.socket_group
     group = ("--group", socket_group) if socket_group else ()
+    log = ("--json",) if snapshot.config.logging.format == "json" else ()
     # fmt: off
     argv = (
-        sys.executable, "-I", "-S", str(script), "--state", str(state), "--socket", str(socket), *group,
+        sys.executable, "-I", "-S", str(script), "--state", str(state), "--socket", str(socket), *group, *log,
         "--server", places.server,
     )
     # fmt: on
@@ -115,17 +115,27 @@ def _redis(snapshot: Snapshot, places: Places) -> Program:
 
 
 def _scheduler(snapshot: Snapshot, places: Places) -> Program:
-    argv = (*_python(SCHEDULER_MODULE), "--snapshot", str(snapshot.path))
-    return Program(SCHEDULER, SCHEDULER, argv, snapshot.generation, tail=paths.tail_file(places.state, SCHEDULER))
+    return _of_the_schedule(SCHEDULER, snapshot, places)
+
+
+def _publisher(snapshot: Snapshot, places: Places) -> Program:
+    """Producers must know the tasks of a host whose cron entries another host ticks."""
+    return _of_the_schedule(PUBLISHER, snapshot, places, "--publish-only")
+
+
+def _of_the_schedule(name: str, snapshot: Snapshot, places: Places, *options: str) -> Program:
+    argv = (*_python(SCHEDULER_MODULE), "--snapshot", str(snapshot.path), "--runtime", str(places.runtime), *options)
+    return Program(name, name, argv, snapshot.generation, tail=paths.tail_file(places.state, name))
 
 
 def _worker(snapshot: Snapshot, group: WorkerGroup, generation: int, places: Places) -> Program:
     part = part_of(group.name)
     name = f"{part}@{generation}"
+    where = ("--snapshot", str(snapshot.path), "--runtime", str(places.runtime))
     return Program(
         name,
         part,
-        (*_python(WORKER_MODULE), "--snapshot", str(snapshot.path), "--group", group.name),
+        (*_python(WORKER_MODULE), *where, "--group", group.name),
         snapshot.generation,
         holdable=True,
         slots=group.processes,

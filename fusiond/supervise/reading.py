@@ -42,6 +42,10 @@ class Result:
     stats: Mapping[str, Sequence[int]] = field(default_factory=dict)
     #: where the file puts it, if it says so, whatever else is wrong with it
     state_directory: str | None = None
+    #: group → digest of its environment files
+    environment_files: Mapping[str, str] = field(default_factory=dict)
+    #: task → file, line and column of its `run`
+    runs: Mapping[str, tuple[str, int, int]] = field(default_factory=dict)
     #: of a plan: what its reload would mean, as `config.effects` says it
     effects: dict[str, Any] | None = None
 
@@ -107,6 +111,8 @@ class Reading:
                 files=_strings(said.get("files")),
                 stats=said.get("stats") or {},
                 state_directory=said.get("state_directory"),
+                environment_files=said.get("environment_files") or {},
+                runs={name: tuple(place) for name, place in (said.get("runs") or {}).items()},
                 effects=said.get("effects"),
             )
         except (ValueError, KeyError, TypeError):

@@ -10,34 +10,49 @@ Touches no process and writes no file.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fusiond.config.effects import Effects
 from fusiond.supervise.reading import Reading, for_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fusiond.supervise.fleet import Fleet
+    from fusiond.supervise.outcome import Outcome
+    from fusiond.supervise.reading import Result
 
 #: seconds for the helper
 DEADLINE = 30.0
 
 
 class Answer:
-    """Held by who asked; filled when the file was read."""
+    """The answer to one request; `content` is set once the file has been read."""
 
     def __init__(self) -> None:
         self.content: dict[str, Any] | None = None
 
 
 class Rehearsals:
-    """The plans that are asked of one daemon; at most one helper process at a time."""
+    """
+    The plans that are asked of one daemon; at most one helper process at a time.
 
-    def __init__(self, fleet: Fleet, foreign: set[int], clock: Callable[[], float] = time.monotonic) -> None:
-        self._fleet, self._foreign, self._clock = fleet, foreign, clock
+    Args:
+        taken: the last reload that changed something since the daemon's start.
+    """
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        foreign: set[int],
+        taken: Callable[[], Outcome | None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._fleet, self._foreign, self._taken, self._clock = fleet, foreign, taken, clock
         self._asked: list[Answer] = []
         self._serving: list[Answer] = []
         self._reading: Reading | None = None
@@ -84,11 +99,19 @@ class Rehearsals:
         if result is not None:
             self._finish(
                 problems=result.plain,
-                effects=result.effects if result.usable else None,
+                effects=self._effects(result) if result.usable else None,
                 reason="" if result.usable else result.text,
             )
         elif self._clock() > self._deadline:
             self._finish(reason=f"the file was not validated within {DEADLINE:.0f} s")
+
+    def _effects(self, result: Result) -> dict[str, Any] | None:
+        """What the helper said the file would mean, and what has changed in the files that it names."""
+        if result.effects is None:
+            return None
+        found = Effects.from_dict(result.effects)
+        rotated = self._fleet.with_other_environment(result.environment_files)
+        return dataclasses.replace(found, plan=found.plan.with_environment(rotated)).to_dict()
 
     def _finish(self, **said: Any) -> None:
         if self._reading is not None:
@@ -102,4 +125,5 @@ class Rehearsals:
     def _content(self, **said: Any) -> dict[str, Any]:
         accepted = self._fleet.accepted
         what = {"generation": accepted.generation, "hash": accepted.hash, "source": accepted.source}
-        return {**what, "problems": [], "effects": None, "reason": "", **said}
+        taken = self._taken()
+        return {**what, "taken": taken and taken.to_dict(), "problems": [], "effects": None, "reason": "", **said}

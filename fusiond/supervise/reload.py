@@ -41,6 +41,7 @@ class Reloads:
         files: files and globs whose change means a reload.
         file_hash: of what they said when they were read last; "" where that was of no use.
         last: the outcome of the last one, or None.
+        taken: the outcome of the last one that changed something, or None.
         counts: result → how many ended so since the daemon's start.
     """
 
@@ -66,6 +67,7 @@ class Reloads:
         self.file_hash = fleet.accepted.hash
         self._seen: Print = ()
         self.last: Outcome | None = None
+        self.taken: Outcome | None = None
         self.counts: Counter[str] = Counter()
 
     def ask(self, who: str, code: frozenset[str] = frozenset()) -> Ticket:
@@ -180,6 +182,7 @@ class Reloads:
         if done and done.seen:
             self.remember(done.files, done.seen, done.file_hash)
         if applied:
+            self.taken = self.last
             self._on_accepted()
         self._report(self.last)
         for request in served:

@@ -1,7 +1,7 @@
 """
 What the control socket answers: two namespaces, each a fixed table of verbs.
 
-    fusion      reload, rollback, plan, history, status
+    fusion      reload, rollback, plan, history, identity, status
     supervisor  what `supervisorctl -s unix://…` needs for status, start, stop, restart, tail, shutdown, pid
 
 Nothing that changes which programs there are: that is the file's.
@@ -18,16 +18,17 @@ from supervisor.http import NOT_DONE_YET
 from supervisor.rpcinterface import SupervisorNamespaceRPCInterface
 from supervisor.xmlrpc import Faults, RPCError
 
-from fusiond import paths
+from fusiond import paths, redis_server
 from fusiond.config.history import entries
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from fusiond.supervise.fleet import Fleet
+    from fusiond.supervise.liveness import Liveness
     from fusiond.supervise.outcome import Ticket
     from fusiond.supervise.process import Process
+    from fusiond.supervise.programs import Places
     from fusiond.supervise.rehearsal import Rehearsals
     from fusiond.supervise.reload import Reloads
 
@@ -59,7 +60,7 @@ class FusionFace:
     Our namespace. Answers are JSON texts, since XML-RPC has no null and no long integers.
 
     Args:
-        state: the state directory.
+        places: its directories.
         started: monotonic seconds of the daemon's start.
         ending: whether it was asked to end.
     """
@@ -69,13 +70,14 @@ class FusionFace:
         fleet: Fleet,
         reloads: Reloads,
         rehearsals: Rehearsals,
+        liveness: Liveness,
         *,
-        state: Path,
+        places: Places,
         started: float,
         ending: Callable[[], bool],
     ) -> None:
-        self._fleet, self._reloads, self._rehearsals = fleet, reloads, rehearsals
-        self._state, self._started, self._ending = state, started, ending
+        self._fleet, self._reloads, self._rehearsals, self._liveness = fleet, reloads, rehearsals, liveness
+        self._places, self._started, self._ending = places, started, ending
 
     def reload(self, who: str = "fusiond reload", code: str = "") -> Callable[[], Any]:
         """Reload the file, and the code of groups; answered when it has ended.
@@ -113,31 +115,61 @@ class FusionFace:
 
         @return string entries  JSON: entries: generation, hash, accepted_at, asked_by, changes, …
         """
-        return json.dumps({"entries": [entry.to_dict() for entry in entries(paths.history(self._state))]})
+        kept = entries(paths.history(self._places.state), of=self._fleet.accepted.source)
+        return json.dumps({"entries": [entry.to_dict() for entry in kept]})
 
-    def status(self) -> str:
-        """How the daemon is.
+    def identity(self) -> str:
+        """Whose daemon this is; answered at once, whatever its programs do.
 
-        @return string status   JSON: pid, generation, hash, programs, reload, …
+        @return string identity  JSON: pid, source, development, state_directory, runtime_directory, snapshot
         """
+        return json.dumps(self._identity())
+
+    def _identity(self) -> dict[str, Any]:
+        accepted = self._fleet.accepted
+        return {
+            "pid": os.getpid(),
+            "source": accepted.source,
+            "development": self._places.development,
+            "state_directory": str(self._places.state),
+            "runtime_directory": str(self._places.runtime),
+            "snapshot": str(accepted.path),
+        }
+
+    def status(self) -> Callable[[], Any]:
+        """How the daemon is; answered when each program has said whether it serves, or has had time to.
+
+        @return string status   JSON: pid, ready, generation, hash, programs, reload, …
+        """
+        asked_at = time.monotonic()
+        self._liveness.ask()
+        return self._deferred(lambda: self._status() if self._liveness.heard(asked_at) else None)
+
+    def _status(self) -> dict[str, Any]:
         accepted, last = self._fleet.accepted, self._reloads.last
-        return json.dumps(
-            {
-                "pid": os.getpid(),
-                "uptime": time.monotonic() - self._started,
-                "ready": self._fleet.settled(),
-                "ending": self._ending(),
-                "generation": accepted.generation,
-                "hash": accepted.hash,
-                "source": accepted.source,
-                "snapshot": str(accepted.path),
-                "restores": accepted.restores,
-                "file_differs": self._reloads.file_differs,
-                "reload": last.to_dict() if last else None,
-                "reloads": dict(self._reloads.counts),
-                "programs": [_describe(process, process.program.name in self._fleet.wanted) for process in self._fleet],
-            }
-        )
+        return {
+            **self._identity(),
+            "uptime": time.monotonic() - self._started,
+            "ready": self._fleet.ready() and not self._ending(),
+            "unready": self._fleet.unready(),
+            "settled": self._fleet.settled(),
+            "ending": self._ending(),
+            "generation": accepted.generation,
+            "hash": accepted.hash,
+            "restores": accepted.restores,
+            "server": self._server(),
+            "file_differs": self._reloads.file_differs,
+            "reload": last.to_dict() if last else None,
+            "reloads": dict(self._reloads.counts),
+            "programs": [_describe(process, process.program.name in self._fleet.wanted) for process in self._fleet],
+        }
+
+    def _server(self) -> dict[str, Any] | None:
+        """The embedded server that wrote the data last; None where the broker is another, or it was never ready."""
+        if not self._places.server:
+            return None
+        found = redis_server.writer(paths.redis_state(self._places.state))
+        return found and {"name": found.name, "version": ".".join(map(str, found.version)), "path": found.path}
 
     def _refuse_at_the_end(self) -> None:
         """Running jobs may take an hour to their end, and nothing is taken in any more."""
@@ -172,6 +204,7 @@ def _describe(process: Process, wanted: bool) -> dict[str, Any]:
         "part": process.program.part,
         "state": process.state_name,
         "ready": process.ready,
+        "serves": process.serves,
         "draining": process.draining,
         "trial": process.trial,
         "wanted": wanted,
@@ -182,5 +215,8 @@ def _describe(process: Process, wanted: bool) -> dict[str, Any]:
         "deaths": process.deaths,
         "busy": process.busy,
         "generation": process.applied,
-        "reason": process.failure or process.spawnerr or "",
+        "retry_in": process.retry_in(),
+        "unloaded": process.unloaded,
+        "reason": process.reason,
+        "last_words": () if process.ready else process.last_words,
     }

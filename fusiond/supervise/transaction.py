@@ -25,7 +25,9 @@ from supervisor.states import ProcessStates as State
 
 from fusiond import paths
 from fusiond.config import diff, history
+from fusiond.config.problems import Problem
 from fusiond.config.snapshot import Snapshot, promote, read_snapshot, write
+from fusiond.supervise.code import CODE_WATCHER
 from fusiond.supervise.outcome import ALL, Refused, Request
 from fusiond.supervise.process import Process, describe_exit
 from fusiond.supervise.programs import part_of
@@ -80,6 +82,10 @@ class Transaction:
         #: None until there is something to do
         self.plan: diff.Plan | None = None
         self.warnings: tuple[str, ...] = ()
+        #: group → digest of its environment files, as they were when the file was read
+        self._environment_files: Mapping[str, str] = {}
+        #: task → file, line and column of its `run`, where the file was read
+        self._runs: Mapping[str, tuple[str, int, int]] = {}
 
     def steps(self) -> Steps:
         """The transaction. Closing the generator takes back what is not committed."""
@@ -89,10 +95,11 @@ class Transaction:
             digest = yield from self._take(candidate)
             self._fleet.try_again()
             code = frozenset[str]().union(*(request.code for request in self._requests))
-            if not code and (digest == accepted.hash or self._stands(digest)):
+            rotated = self._rotated()
+            if not (code or rotated) and (digest == accepted.hash or self._stands(digest)):
                 return
             snapshot = read_snapshot(candidate)
-            births = self._plan(snapshot, code)
+            births = self._plan(snapshot, code, rotated)
             try:
                 yield from self._try(snapshot, births)
                 self._commit(snapshot, births)
@@ -108,12 +115,20 @@ class Transaction:
         if self._requests[0].generation is not None:
             return self._restore(candidate, self._requests[0].generation)
         self.file_hash = ""
-        self.file_hash = (yield from self._read(candidate)).hash
+        result = yield from self._read(candidate)
+        self.file_hash, self._environment_files = result.hash, result.environment_files
+        self._runs = result.runs
         return self.file_hash
+
+    def _rotated(self) -> frozenset[str]:
+        """The groups whose environment files have changed; they count only where somebody has asked for a reload."""
+        if {request.who for request in self._requests} <= {WATCHER, CODE_WATCHER}:
+            return frozenset()
+        return self._fleet.with_other_environment(self._environment_files)
 
     def _restore(self, candidate: Path, generation: int) -> str:
         accepted, kept = self._fleet.accepted, paths.history(self._state)
-        entry = history.target(history.entries(kept), accepted, generation)
+        entry = history.target(history.entries(kept, of=accepted.source), accepted, generation)
         restored = write(
             candidate,
             history.config_of(kept, entry.generation),
@@ -165,12 +180,13 @@ class Transaction:
             self.files, self.seen = files, as_read(fingerprint(files), result.stats)
         return result
 
-    def _plan(self, snapshot: Snapshot, code: frozenset[str]) -> dict[str, int]:
+    def _plan(self, snapshot: Snapshot, code: frozenset[str], rotated: frozenset[str]) -> dict[str, int]:
         """Part → birth under the candidate. Raises Refused."""
         accepted, groups = self._fleet.accepted, snapshot.config.workers
         if unknown := sorted(code - {ALL, *groups}):
             raise Refused(f"there is no group '{unknown[0]}'; there are {', '.join(groups)}")
         plan = diff.plan(accepted.config, snapshot.config).with_code(groups if ALL in code else code)
+        plan = plan.with_environment(rotated)
         if plan.refused:
             raise Refused(str(plan))
         self.plan = plan
@@ -188,9 +204,29 @@ class Transaction:
             _check_patience(ending, self._clock() > deadline)
             yield deadline
         trial = [self._fleet.try_out(program) for program in anew.values()]
-        while waiting := [process for process in trial if not _may_serve(process)]:
+        while waiting := [process for process in trial if not self._may_serve(process)]:
             _check_patience(waiting, self._clock() > deadline)
             yield deadline
+
+    def _may_serve(self, process: Process) -> bool:
+        """
+        Whether the process on trial is ready, or an operator wants it stopped anyway.
+
+        Raises Refused if it failed; for tasks that do not load, with their places in the file.
+        """
+        if process.ready or process.stopped_by_operator:
+            return True
+        if process.ended or process.state == State.BACKOFF:
+            why = process.failure or process.spawnerr or f"ended with {describe_exit(process.last_exit)}; see its log"
+            problems = [
+                Problem(*self._runs[task], "error", "broken-module", f"task '{task}' does not load, see above")
+                for task in process.unloadable
+                if task in self._runs
+            ]
+            places = [f"{problem.place}: {problem.message}" for problem in problems]
+            plain = [problem.to_dict() for problem in problems]
+            raise Refused("\n".join([f"{process.program.part}: {why}", *places]), plain)
+        return False
 
     def _commit(self, snapshot: Snapshot, births: dict[str, int]) -> None:
         current = paths.current_snapshot(self._state)
@@ -224,13 +260,3 @@ def _check_patience(waiting: list[Process], ended: bool) -> None:
     if ended:
         names = ", ".join(process.program.part for process in waiting)
         raise Refused(f"{names}: not ready within {TRIAL:.0f} s; see its log")
-
-
-def _may_serve(process: Process) -> bool:
-    """Whether the process on trial is ready, or an operator wants it stopped anyway. Raises Refused if it failed."""
-    if process.ready or process.stopped_by_operator:
-        return True
-    if process.ended or process.state == State.BACKOFF:
-        why = process.failure or process.spawnerr or f"ended with {describe_exit(process.last_exit)}; see its log"
-        raise Refused(f"{process.program.part}: {why}")
-    return False

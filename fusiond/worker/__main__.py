@@ -1,5 +1,5 @@
 """
-A worker group's program: `python -m fusiond.worker --snapshot PATH --group NAME [--held]`.
+A worker group's program: `python -m fusiond.worker --snapshot PATH --runtime PATH --group NAME [--held]`.
 
 1. launch   the fork server, which loads the tasks in a process of its own
 2. load     what speaks to Redis, meanwhile: it takes as long
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from fusiond import logs
 from fusiond.config.snapshot import read_snapshot
 from fusiond.errors import FusionError
-from fusiond.program import EX_CONFIG, LINK, Link
+from fusiond.program import EX_CONFIG, EX_SOFTWARE, LINK, Link, tell_failure
 from fusiond.worker.launch import launch
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ class _Begun(NamedTuple):
     """A group whose fork server loads the tasks."""
 
     snapshot: Snapshot
+    runtime: Path
     group: str
     held: bool
     launched: Launched | None
@@ -63,11 +64,15 @@ def _run(link: Link, begin: Callable[[], _Begun]) -> int:
 
         from fusiond.worker.group import run
 
-        return asyncio.run(run(begun.snapshot, begun.group, link, begun.launched, held=begun.held))
+        program = run(begun.snapshot, begun.group, link, begun.launched, runtime=begun.runtime, held=begun.held)
+        return asyncio.run(program)
     except FusionError as error:
         link.say(**{"is": "failed", "reason": str(error)})
         print(error, file=sys.stderr)
         return EX_CONFIG
+    except Exception as error:  # noqa: BLE001 - told, and tried again by the supervisor
+        tell_failure(link, error)
+        return EX_SOFTWARE
     finally:
         logs.stop()
 
@@ -76,12 +81,13 @@ def _begin(words: list[str], link: Link) -> _Begun:
     """Launch what the command line says. Raises ConfigError."""
     parser = argparse.ArgumentParser(prog="fusiond.worker")
     parser.add_argument("--snapshot", type=Path, required=True)
+    parser.add_argument("--runtime", type=Path, required=True)
     parser.add_argument("--group", required=True)
     parser.add_argument("--held", action="store_true")
     arguments = parser.parse_args(words)
     snapshot = read_snapshot(arguments.snapshot)
     logs.setup(snapshot.config.logging, link.name or f"worker:{arguments.group}", link.tail)
-    return _Begun(snapshot, arguments.group, arguments.held, _launch(snapshot, arguments.group))
+    return _Begun(snapshot, arguments.runtime, arguments.group, arguments.held, _launch(snapshot, arguments.group))
 
 
 def _launch(snapshot: Snapshot, group: str) -> Launched | None:

@@ -18,7 +18,7 @@ import os
 import signal
 import time
 
-from . import run, wire
+from . import run, tasklog, wire
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,16 +33,9 @@ _NEAR = 0.001
 class Child:
     """One child, from its first job to its last; made before the fork, alive after it."""
 
-    def __init__(self, out: int, page: wire.Page, tasks: task.Tasks) -> None:
-        """
-        A child that has not begun.
-
-        Args:
-            out: descriptor of the output pipe, for the marks; task code has the same pipe as 1 and 2.
-            page: the slot's.
-            tasks: the table.
-        """
-        self.out, self._page, self._tasks = out, page, tasks
+    def __init__(self, page: wire.Page, tasks: task.Tasks) -> None:
+        """A child that has not begun; `page`: where its slot's will be mapped."""
+        self._page, self._tasks = page, tasks
         self._outcomes: list[wire.OutcomeMessage] = []
         self._oldest = 0.0
         self._deadline: float | None = None
@@ -51,14 +44,16 @@ class Child:
         #: tasks whose last job was short and left alone what belongs to the next one as well
         self._quick: set[bytes] = set()
 
-    def close(self) -> None:
-        """Give back pipe and page, in the fork server."""
-        os.close(self.out)
-        self._page.close()
+    def serve(self, fd: int, out: int) -> None:
+        """
+        Run jobs until the dispatcher closes the socket, or this child has done its share.
 
-    def serve(self, fd: int) -> None:
-        """Run jobs from the socket until the dispatcher closes it, or this child has done its share."""
-        self._fd, self._pid, run.serving = fd, os.getpid(), self
+        Args:
+            fd: the socket that they come on.
+            out: descriptor of the output pipe, for the marks; task code has the same pipe as 1 and 2.
+        """
+        self._fd, self.out, self._pid, run.serving = fd, out, os.getpid(), self
+        self._page.pid = self._pid
         buffer = b""
         while data := os.read(fd, 1 << 16):
             buffer = buffer + data if buffer else data
@@ -67,6 +62,7 @@ class Child:
                 kind, start, at = found
                 if kind == wire.TABLE:
                     self._tasks.replace(buffer[start:at])
+                    tasklog.set_level(self._tasks.level)
                 elif start == at:
                     run.write_all(fd, wire.outcomes_frame(()))
                 elif not self._batch(buffer[start:at]):

@@ -1,44 +1,50 @@
 """
 The dispatcher's hold on its fork server: ask for children, hear of their deaths, survive the server's own.
 
-Commands and reports are those of forkserver.py. When the server dies, its children are ours, since this process is a
-subreaper: they are killed and reaped before anything is said of their jobs.
+1. request  children and kills, and ask whether it still answers (answers.py)
+2. report   what it says
+3. end      it where it hangs. When it is dead its children are ours, since this process is a subreaper: they are killed
+            and reaped before anything is said of their jobs, and those that cannot be are named
+
+Commands and reports are those of forkserver.py.
 """
 
 from __future__ import annotations
 
 import asyncio
-import ctypes
+import contextlib
 import errno
 import json
 import logging
 import os
 import signal
 import socket
-import time
 from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
+from fusiond.worker.answers import Answers
 from fusiond.worker.forkserver import AT_ONCE
 from fusiond.worker.launch import Launched, memory_file
+from fusiond.worker.orphans import REAP_WITHIN, be_subreaper, kill_all_children, kill_children, spared, wait
+from fusiond.worker.output import logged
 
 if TYPE_CHECKING:
     import _socket
-    from collections.abc import Callable
 
 log = logging.getLogger("fusiond.job")
 
 _PACKET = 1 << 16
-_PR_SET_CHILD_SUBREAPER = 36
-#: s; for the kernel to hand over and end what was killed
-_REAP_WITHIN = 5.0
+#: s; for a fork server that has closed its socket to end by itself, so that it can be told how
+_BY_ITSELF = 1.0
+#: s; between two looks whether what was killed has ended, at first and at most
+_FIRST_LOOK, _LAST_LOOK = 0.002, 0.2
 
 
 class Reports(Protocol):
     """Who hears what the fork server reports."""
 
-    def on_ready(self, problems: dict[str, list[str]]) -> None:
-        """Every path was tried; task → [code, message] of those that cannot run."""
+    def on_ready(self, problems: dict[str, list[str]], loaded: int) -> None:
+        """Every path was tried; task → [code, message] of those that do not load, and how many do."""
 
     def on_unforked(self, slot: int, reason: str) -> None:
         """The kernel gave no process."""
@@ -46,8 +52,24 @@ class Reports(Protocol):
     def on_died(self, slot: int, status: int) -> None:
         """The slot's child is dead and reaped; `status` as os.waitstatus_to_exitcode gives it."""
 
-    def on_server_died(self, reason: str, *, killed: bool) -> None:
-        """The fork server and every child are dead and reaped; `killed`: by SIGKILL, so not by a fault of its own."""
+    def on_server_silent(self, silent: bool, /) -> None:
+        """It has not answered for a moment, or answers again."""
+
+    def on_server_lost(self, *, hung: bool) -> None:
+        """The fork server takes no requests any more; its death follows. `hung`: it is killed, since it is silent."""
+
+    def on_server_unkilled(self) -> None:
+        """It was killed some time ago, and the kernel has not ended it."""
+
+    def on_server_died(self, reason: str, *, killed: bool, survivors: set[int]) -> None:
+        """
+        The fork server is dead and reaped.
+
+        Args:
+            reason: how, in words.
+            killed: by SIGKILL, so not by a fault of its own.
+            survivors: pids below it that were killed and have not ended; all others have.
+        """
 
 
 class ForkServer:
@@ -57,10 +79,17 @@ class ForkServer:
         self._launched, self._reports = launched, reports
         self._loop = asyncio.get_running_loop()
         self._printed: list[str] = []
+        self._problems: dict[str, list[str]] = {}
         self._unsent: deque[tuple[bytes, tuple[int, ...]]] = deque()
-        self._to_fork: dict[int, _socket.socket] = {}
+        self._to_fork: dict[int, tuple[_socket.socket, int, int]] = {}
+        #: it takes no requests any more, and why it was killed, if it was
+        self.lost, self._hung = False, ""
+        self._was_killed = False
+        self._ending: asyncio.TimerHandle | None = None
+        self._answers = Answers(lambda number: self._send(f"ask {number}"), self._on_silent, self._on_hung)
         self._loop.add_reader(launched.control, self._hear)
         self._loop.add_reader(launched.output, self._read_output)
+        spared.add(launched.process.pid)
 
     @classmethod
     def start(cls, launched: Launched, reports: Reports) -> ForkServer:
@@ -68,37 +97,48 @@ class ForkServer:
         be_subreaper()
         return cls(launched, reports)
 
+    def report_to(self, reports: Reports) -> None:
+        """Have another one hear what this server reports from now on."""
+        self._reports = reports
+
     @property
     def pid(self) -> int:
         """The server's process."""
         return self._launched.process.pid
 
-    def add_slot(self, slot: int, output: int, page: int) -> None:
-        """Make a slot known, by its output pipe and page."""
-        self._send(f"slot {slot}", output, page)
+    @property
+    def environment(self) -> str:
+        """Digest of the environment files that it got."""
+        return self._launched.environment
 
-    def drop_slot(self, slot: int) -> None:
-        """Forget a slot that has no child."""
-        self._fork_all()
-        self._send(f"drop {slot}")
+    def fork(self, slot: int, sock: _socket.socket, output: int, page: int) -> None:
+        """
+        Ask for a child.
 
-    def fork(self, slot: int, sock: _socket.socket) -> None:
-        """Ask for a child at this end of a socket, which is taken over; what is sent at the other waits for it."""
+        Args:
+            slot: its number.
+            sock: its end of a socket, which is taken over; what is sent at the other end waits for the child.
+            output: descriptor of the slot's pipe.
+            page: of its page.
+        """
         if not self._to_fork:
             self._loop.call_soon(self._fork_all)
-        self._to_fork[slot] = sock
+        self._to_fork[slot] = sock, output, page
 
     def _fork_all(self) -> None:
         """Ask for what was wanted since, side by side: that costs the fork server less than one after the other."""
         slots, self._to_fork = list(self._to_fork.items()), {}
         for at in range(0, len(slots), AT_ONCE):
             some = slots[at : at + AT_ONCE]
-            self._send(" ".join(["fork", *(str(slot) for slot, _ in some)]), *(sock.fileno() for _, sock in some))
-            for _, sock in some:
+            self._answers.request()
+            lent = [fd for _, (sock, output, page) in some for fd in (sock.fileno(), output, page)]
+            self._send(" ".join(["fork", *(str(slot) for slot, _ in some)]), *lent)
+            for _, (sock, _, _) in some:
                 sock.close()
 
     def kill(self, slot: int) -> None:
         """Kill the slot's child and its process group; on_died follows."""
+        self._answers.request()
         self._fork_all()
         self._send(f"kill {slot}")
 
@@ -111,12 +151,19 @@ class ForkServer:
             os.close(fd)
 
     def close(self) -> None:
-        """Let the server end, children included, and wait for it; nothing is reported any more."""
+        """Let the server end, children included, and wait for it, for a time; nothing is reported any more."""
+        spared.discard(self.pid)
         self._fork_all()
+        if self._ending:
+            self._ending.cancel()
         # Closed: the server has died, and what was to be done about it has failed.
         if self._launched.control.fileno() >= 0:
             self._forget()
-        self._reap_all()
+        process = self._launched.process
+        wait(lambda: process.poll() is not None, _BY_ITSELF)
+        self._kill_server()
+        if not (wait(lambda: process.poll() is not None, REAP_WITHIN) and kill_all_children()):
+            log.error("processes that were killed have not ended, and are left")
 
     def _send(self, text: str, *fds: int) -> None:
         """Send a command with copies of the descriptors; what the socket has no room for follows in its order."""
@@ -143,6 +190,8 @@ class ForkServer:
 
     def _hear(self) -> None:
         for _ in range(64):
+            if self._launched.control.fileno() < 0:  # a report has had it closed
+                return
             try:
                 packet = self._launched.control.recv(_PACKET)
             except BlockingIOError:
@@ -150,16 +199,21 @@ class ForkServer:
             except OSError:
                 packet = b""
             if not packet:
-                self._forget()
-                status = self._reap_all()
-                self._reports.on_server_died(self._reason(), killed=status == -signal.SIGKILL)
+                self._lose()
                 return
             self._report(packet)
 
     def _report(self, packet: bytes) -> None:
         verb, _, rest = packet.partition(b" ")
-        if verb == b"ready":
-            self._reports.on_ready(json.loads(rest))
+        if verb == b"answer":
+            self._answers.answer(int(rest))
+        elif verb == b"loading":
+            self._answers.loading()
+        elif verb == b"unloaded":
+            self._problems.update(json.loads(rest))
+        elif verb == b"ready":
+            self._answers.ready()
+            self._reports.on_ready(self._problems, int(rest))
         elif verb == b"unforked":
             slot, _, reason = rest.decode().partition(" ")
             self._reports.on_unforked(int(slot), reason)
@@ -176,16 +230,86 @@ class ForkServer:
             return
         if not data:
             self._loop.remove_reader(self._launched.output)
-        for line in data.decode(errors="backslashreplace").splitlines():
+        for raw in data.splitlines():
+            line, level = logged(raw)
             self._printed = [*self._printed[-19:], line]
-            log.info(line)
+            log.log(level, "%s", line)
+
+    # -- its end ------------------------------------------------------------------------------------------------------
+
+    def _on_silent(self, silent: bool, /) -> None:
+        self._reports.on_server_silent(silent)
+
+    def _on_hung(self, what: str) -> None:
+        self._hung = f"the fork server {what}, and was killed with all that is below it"
+        self._lose()
+
+    def _lose(self) -> None:
+        """It is dead, or hangs, or has closed its socket: end it, and what it leaves to us, beside the loop's work."""
+        spared.discard(self.pid)
+        self._forget()
+        self.lost = True
+        self._reports.on_server_lost(hung=bool(self._hung))
+        self._pause, self._is_told = _FIRST_LOOK, False
+        self._kill_at = self._loop.time() + (0.0 if self._hung else _BY_ITSELF)
+        self._give_up_at = self._kill_at + REAP_WITHIN
+        self._end()
+
+    def _end(self) -> None:
+        """One look; the last one reports."""
+        now = self._loop.time()
+        if self._launched.process.poll() is None:
+            if now >= self._kill_at:
+                self._kill_server()
+            # Below it nothing is ours yet. A job there may run on, and its lease must be kept.
+            self._tell_of_server(now)
+            self._give_up_at = now + REAP_WITHIN
+        else:
+            left = self._left()
+            if not left or now >= self._give_up_at:
+                self._report_death(left or set())
+                return
+        self._pause = min(2 * self._pause, _LAST_LOOK)
+        self._ending = self._loop.call_later(self._pause, self._end)
+
+    def _left(self) -> set[int]:
+        """Pids of what it has left to us, all of it killed; of those that were reaped too: they may leave others."""
+        try:
+            left, reaped = kill_children()
+        except OSError:
+            # No descriptor is left to look by, nor to start another server by.
+            self._give_up_at = self._loop.time() + REAP_WITHIN
+            return {self.pid}
+        return left | reaped.keys()
+
+    def _tell_of_server(self, now: float) -> None:
+        if now >= self._kill_at + REAP_WITHIN and not self._is_told:
+            self._is_told = True
+            log.error("the fork server, process %d, was killed and has not ended; its jobs keep their leases", self.pid)
+            self._reports.on_server_unkilled()
+
+    def _report_death(self, survivors: set[int]) -> None:
+        self._ending = None
+        status = self._launched.process.returncode
+        killed = bool(self._hung) or (status == -signal.SIGKILL and not self._was_killed)
+        self._reports.on_server_died(self._reason(), killed=killed, survivors=survivors)
+
+    def _kill_server(self) -> None:
+        """Unless it has ended; another user's cannot be, where this one may not."""
+        if self._launched.process.poll() is None:
+            self._was_killed = True
+            with contextlib.suppress(PermissionError):
+                self._launched.process.kill()
 
     def _reason(self) -> str:
+        if self._hung:
+            return self._hung
         status = self._launched.process.returncode
         how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
         return f"the fork server {how}" + (f": {self._printed[-1]}" if self._printed else "")
 
     def _forget(self) -> None:
+        self._answers.stop()
         self._loop.remove_reader(self._launched.control)
         self._loop.remove_writer(self._launched.control)
         self._loop.remove_reader(self._launched.output)
@@ -196,59 +320,7 @@ class ForkServer:
             self._read_output()
             os.close(self._launched.output)
 
-    def _reap_all(self) -> int | None:
-        """
-        Kill and reap the server and all that it leaves to us; bounded, the loop waits.
-
-        Returns:
-            how the server ended by itself; None: it did not, it had only closed its socket.
-        """
-        process = self._launched.process
-        deadline = time.monotonic() + _REAP_WITHIN
-        _wait(lambda: process.poll() is not None, time.monotonic() + _REAP_WITHIN / 5)
-        status = process.poll()
-        process.kill()
-        process.wait()
-        _wait(_no_children, deadline)
-        return status
-
 
 def _close(fds: tuple[int, ...]) -> None:
     for fd in fds:
         os.close(fd)
-
-
-def be_subreaper() -> None:
-    """Inherit the orphans of the fork server, to kill them."""
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-
-
-def kill_children() -> None:
-    """Kill and reap every child that this process has, orphans that it inherited among them; bounded."""
-    _wait(_no_children, time.monotonic() + _REAP_WITHIN)
-
-
-def _wait(done: Callable[[], bool], deadline: float) -> None:
-    while not done() and time.monotonic() < deadline:
-        time.sleep(0.002)
-
-
-def _no_children() -> bool:
-    """Kill each child, its group first, and reap what is dead; whether none is left, as far as can be told."""
-    pid = os.getpid()
-    try:
-        with open(f"/proc/{pid}/task/{pid}/children") as file:  # noqa: PTH123
-            children = [int(word) for word in file.read().split()]
-    except OSError:  # no descriptor is left
-        return False
-    for child in children:
-        for kill in (os.killpg, os.kill):
-            try:
-                kill(child, signal.SIGKILL)
-            except (ProcessLookupError, PermissionError):
-                continue
-        try:
-            os.waitpid(child, os.WNOHANG)
-        except ChildProcessError:
-            continue
-    return not children

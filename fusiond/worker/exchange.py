@@ -16,15 +16,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fusiond.errors import BrokerError, BrokerUnavailable
 from fusiond.job import new_token
-from fusiond.worker.leases import LEASE_MS
+from fusiond.worker.leases import LEASE_MS, renew
+from fusiond.worker.wire import boot_ns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable, Iterator
 
     from fusiond.broker.broker import Broker
     from fusiond.broker.call import Call
     from fusiond.broker.connection import AsyncConnection
     from fusiond.broker.records import Claim, Outcome
+    from fusiond.worker.slots import Attempt
 
 log = logging.getLogger(__name__)
 
@@ -66,8 +68,11 @@ class Exchange:
         self._name, self._broker, self._connection = name, broker, connection
         #: outcomes that Redis has taken, by kind
         self.counts = {"finished": 0, "failed": 0, "retry": 0, "released": 0, "canceled": 0}
-        #: monotonic ns of the last request
-        self.sent = 0
+        #: monotonic ns of the last request; the same in boot ns
+        self.sent, self.sent_boot = 0, 0
+        #: tasks whose jobs may begin once only; queue → how many of them its next claim may bring
+        self.once: Collection[bytes] = ()
+        self.limits: dict[str, int] = {}
         #: Redis answered, and refused: outcomes are kept; what it will do later is to be asked again
         self.refused = False
         self._outcomes: dict[str, list[Outcome]] = {}
@@ -83,9 +88,33 @@ class Exchange:
         """Take the outcome along on the next round trip."""
         self._outcomes.setdefault(queue, []).append(outcome)
 
+    async def permit(self, attempts: Iterable[Attempt]) -> None:
+        """
+        Have Redis store that these attempts may begin, and no other one of their jobs; each is marked with the answer.
+
+        It may be asked again: the permit is the attempt's token. Raises BrokerUnavailable: there was no reply.
+        """
+        _, failed = await renew(self._broker, self._connection, attempts, "permit")
+        if failed:
+            self._complain(f"jobs that may begin once only wait for their permit: {failed}")
+            self.refused = True
+
+    async def renew(self, attempts: Iterable[Attempt]) -> bool:
+        """Renew leases before anything is claimed; whether any is lost or canceled. Raises BrokerUnavailable."""
+        changed, _ = await renew(self._broker, self._connection, attempts)
+        return changed
+
     def done(self) -> bool:
         """Whether nothing is left to be said."""
         return not (self._outcomes or self._unanswered or self._kept)
+
+    def unsettled(self) -> Iterator[tuple[str, Outcome]]:
+        """Queue and outcome of each attempt that Redis has not confirmed to be settled."""
+        for outcomes in (self._outcomes, self._kept):
+            for queue, batch in outcomes.items():
+                yield from ((queue, outcome) for outcome in batch)
+        for queue, batch in self._unanswered.settles if self._unanswered else ():
+            yield from ((queue, outcome) for outcome in batch)
 
     def ask_lost(self) -> None:
         """Ask a lost node again with the next round trip. By each of them, all others would wait for that node."""
@@ -112,7 +141,8 @@ class Exchange:
         request = self._unanswered or self._request(shares)
         if not request.calls:
             return []
-        self._unanswered, self.sent, self.refused = request, time.monotonic_ns(), False
+        self._unanswered, self.refused = request, False
+        self.sent, self.sent_boot = time.monotonic_ns(), boot_ns()
         replies = await self._connection.run_many(request.calls)
         self._unanswered = None
         for (queue, batch), reply in zip(request.settles, replies, strict=False):
@@ -145,8 +175,10 @@ class Exchange:
         return claims
 
     def _claim(self, queue: str, want: int, nonce: str) -> Call[Claim]:
+        limit = self.limits.get(queue, 0)
+        few = (limit, self.once if want > limit else ())
         return self._broker.claim(
-            queue, want, dispatcher=self._name, nonce=nonce, lease_ms=LEASE_MS, max_rescues=MAX_RESCUES
+            queue, want, dispatcher=self._name, nonce=nonce, lease_ms=LEASE_MS, max_rescues=MAX_RESCUES, few=few
         )
 
     def _settled(self, queue: str, batch: list[Outcome], reply: list[int] | BrokerError) -> None:
@@ -158,7 +190,7 @@ class Exchange:
             return
         for outcome, flag in zip(batch, reply, strict=True):
             if flag:
-                self.counts["released" if outcome.kind == "unknown" else outcome.kind] += 1
+                self.counts["released" if outcome.kind in ("unknown", "unloaded") else outcome.kind] += 1
             else:
                 fields = {"job": _text(outcome.id), "queue": queue}
                 log.warning("an outcome came too late: the lease was lost", extra=fields)

@@ -17,19 +17,19 @@ import inspect
 import json
 import os
 import sys
-import traceback
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Callable
 
+from . import errortext, nesting
 from .task import TaskError, load
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-#: what the group's interpreter is started with; the directory of this file and the request follow as its arguments
+#: what the group's interpreter is started with; its arguments are the request and the directories of our files
 BOOT = (
-    "import sys, types; p = types.ModuleType('_fusiond'); p.__path__ = [sys.argv[1]]; sys.modules['_fusiond'] = p; "
-    "from _fusiond.foreground import main; sys.exit(main(sys.argv[2]))"
+    "import sys, types; p = types.ModuleType('_fusiond'); p.__path__ = sys.argv[2:]; sys.modules['_fusiond'] = p; "
+    "from _fusiond.foreground import main; sys.exit(main(sys.argv[1]))"
 )
 
 
@@ -72,15 +72,25 @@ def _call(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any])
     except (KeyboardInterrupt, bdb.BdbQuit):  # the person has left, in the task or in the debugger
         return 130
     except BaseException as error:  # noqa: BLE001 - whatever the task raises is its outcome, sys.exit(0) too
-        own = _without_ours(error.__traceback__)
-        traceback.print_exception(type(error), error, own)
+        print(errortext.trace(error, _without_ours(errortext.frames(error))), end="", file=sys.stderr)
         return 1
     try:
-        print(json.dumps(result, ensure_ascii=False, allow_nan=False))
-    except (TypeError, ValueError, RecursionError) as error:
+        print(_as_json(result))
+    except (TypeError, ValueError) as error:
         print(f"fusiond: the result is not JSON ({error}): {_shown(result)}", file=sys.stderr)
         return 1
     return 0
+
+
+def _as_json(result: object) -> str:
+    """The result as a worker would store it. Raises TypeError or ValueError."""
+    try:
+        text = json.dumps(result, ensure_ascii=False, allow_nan=False)
+    except RecursionError:
+        raise ValueError(f"{nesting.TOO_DEEP}, or holds itself") from None
+    if nesting.too_deep(text.encode(errors="surrogatepass")):
+        raise ValueError(nesting.TOO_DEEP)
+    return text
 
 
 def _without_ours(frames: TracebackType | None) -> TracebackType | None:
@@ -95,7 +105,7 @@ def _shown(result: object) -> str:
     try:
         return f"{result!r:.200}"
     except Exception:  # noqa: BLE001 - whatever a class of the task's raises
-        return f"a {type(result).__name__}"
+        return f"a {errortext.type_name(type(result))}"
 
 
 def _name(function: Callable[..., Any]) -> str:

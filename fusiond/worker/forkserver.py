@@ -6,13 +6,18 @@ A lean process that has the task modules loaded and forks the children.
 3. reap     children, their process groups and what they left behind; report each death
 4. end      when the control socket does, and take everything along
 
-On the control socket, one packet each, `slot` with two descriptors (output pipe, page), `fork` with one for each slot
-(its socket), `table` with one:
+On the control socket, one packet each, `fork` with three descriptors for each slot (its socket, its output pipe, its
+page), `table` with one:
 
-    slot SLOT    fork SLOT …    kill SLOT    drop SLOT    table       (from the dispatcher)
-    ready JSON   unforked SLOT REASON   died SLOT PID STATUS, …       (from here; a line a death, STATUS as wait has it)
+    fork SLOT …   kill SLOT   table   ask NUMBER                      (from the dispatcher)
+    loading   unloaded JSON   ready LOADED                            (from here; the first for each module, at times)
+    answer NUMBER   unforked SLOT REASON   died SLOT PID STATUS, …    (a line a death, STATUS as wait has it)
 
-A child is made before the fork, as far as it can be, since each page that it writes to afterwards is copied for it.
+`unloaded` tells of some of the tasks that do not load, `ready` how many do.
+
+A child is made before the fork, as far as it can be, since each page that it writes to afterwards is copied for it. The
+descriptors of a slot are here only while its child is forked, and its page is mapped in that child alone: a child
+inherits nothing of its siblings'.
 
 Knows task code. No Redis, no asyncio, no YAML: what is loaded here is what each fork has to copy.
 
@@ -31,7 +36,7 @@ import signal
 import struct
 import sys
 
-from . import child, fresh, run, startup, task, wire
+from . import child, fresh, run, startup, task, tasklog, wire
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,10 +45,11 @@ if TYPE_CHECKING:
     AnyChild = Union[child.Child, fresh.FreshChild]
 
 _INT = struct.Struct("i")
-# From <linux/prctl.h>.
+# From <linux/prctl.h> and <sys/mman.h>.
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
-#: bytes of a command, and descriptors, so forks, that come with one
-PACKET, AT_ONCE = 1024, 32
+PROT_READ, PROT_WRITE, MAP_SHARED, MAP_FIXED = 1, 2, 1, 16
+#: bytes of a command, forks that it may ask for, and descriptors that come with each
+PACKET, AT_ONCE, LENT = 1024, 32, 3
 
 
 def main(control: int, setup: dict[str, Any]) -> None:
@@ -62,7 +68,9 @@ def main(control: int, setup: dict[str, Any]) -> None:
         os.umask(setup["umask"])
     sys.path[:] = [setup["directory"], *(path for path in sys.path if path)]
     tasks = task.Tasks(json.dumps(setup["table"]).encode())
-    problems = startup.preload(tasks, setup["preload"])
+    task.forbid_enqueue()
+    loaded, problems = startup.preload(tasks, setup["preload"], lambda: sock.send(b"loading"))
+    tasklog.install(tasks.level)
     run.flush()  # half a line would be printed by each child anew
     if setup["fork"]:
         fresh.rehearse()
@@ -70,7 +78,9 @@ def main(control: int, setup: dict[str, Any]) -> None:
     # What is alive now is shared with every child; unfrozen, one collection in a child would copy all of its pages.
     gc.collect()
     gc.freeze()
-    sock.send(b"ready " + json.dumps(problems).encode())
+    for part in problems:
+        sock.send(b"unloaded " + part)
+    sock.send(b"ready %d" % loaded)
     server.serve()
 
 
@@ -79,12 +89,23 @@ class ForkServer:
 
     def __init__(self, control: _socket.socket, tasks: task.Tasks, fork: bool) -> None:
         self._control, self._tasks, self._fresh = control, tasks, fork
-        self._ready: dict[int, AnyChild] = {}
+        page = wire.Page()
+        self._child: AnyChild = (fresh.FreshChild if fork else child.Child)(page, tasks)
         self._slots: dict[int, int] = {}
         self._pids: dict[int, int] = {}
         self._pid = os.getpid()
         self._strays: set[int] = set()
-        self._prctl = ctypes.CDLL(None).prctl
+        libc = ctypes.CDLL(None)
+        self._prctl, self._mmap = libc.prctl, libc.mmap
+        self._mmap.restype = ctypes.c_void_p
+        #: what mmap takes before the descriptor of a page: a child maps its slot's page where this one is
+        self._over = (
+            ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(page.words))),
+            ctypes.c_size_t(wire.PAGE_BYTES),
+            PROT_READ | PROT_WRITE,
+            MAP_SHARED | MAP_FIXED,
+        )
+        self._from_its_start = ctypes.c_long(0)
         self._control_fd = control.fileno()
         self._deaths, self._wake = os.pipe()
         self._nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -129,29 +150,26 @@ class ForkServer:
         if verb == b"fork":
             self._fork([int(slot) for slot in rest.split()], fds)
             return True
-        slot = int(rest or 0)
-        if verb == b"slot":
-            made = fresh.FreshChild if self._fresh else child.Child
-            self._ready[slot] = made(fds[0], wire.Page(fds[1]), self._tasks)
-            os.close(fds[1])
-        elif verb == b"kill":
-            self._kill(self._slots.get(slot))
-        elif verb == b"drop":
-            self._ready.pop(slot).close()
+        if verb == b"kill":
+            self._kill(self._slots.get(int(rest)))
+        elif verb == b"ask":
+            self._say(f"answer {int(rest)}")
         elif verb == b"table":
             with open(fds[0], "rb") as file:
                 self._tasks.replace(file.read())
+            tasklog.set_level(self._tasks.level)
         return True
 
-    def _fork(self, slots: list[int], socks: list[int]) -> None:
+    def _fork(self, slots: list[int], fds: list[int]) -> None:
         """
-        Fork a child for each slot, with as little as can be between two forks.
+        Fork a child for each slot, by its three descriptors, with as little as can be between two forks.
 
         After each fork all pages are shared again, and every one that the server writes to costs it a page fault: side
         by side the forks share that price.
         """
         pids = []
-        for slot, sock in zip(slots, socks):
+        whole = len(fds) // LENT
+        for at, slot in enumerate(slots[:whole]):
             try:
                 pid = os.fork()
             except OSError as error:
@@ -159,18 +177,20 @@ class ForkServer:
                 pid = 0
             else:
                 if pid == 0:
-                    self._become_child(self._ready[slot], sock, socks)
+                    self._become_child(fds, at * LENT)
             pids.append(pid)
-        for slot in slots[len(socks) :]:
+        for slot in slots[whole:]:
             self._say(f"unforked {slot} no descriptor was left for its socket")
-        for slot, sock, pid in zip(slots, socks, pids):
-            os.close(sock)
+        for fd in fds:
+            os.close(fd)
+        for slot, pid in zip(slots, pids):
             if pid:
                 self._slots[slot], self._pids[pid] = pid, slot
 
-    def _become_child(self, prepared: AnyChild, sock: int, socks: list[int]) -> None:
-        """In the child: shed what is the server's and its siblings', serve jobs, and never return."""
+    def _become_child(self, fds: list[int], at: int) -> None:
+        """In the child: close what is not its own, which is at `at`, serve jobs, and never return."""
         status = 1
+        sock, out, page = fds[at : at + LENT]
         try:
             # Where the dispatcher is dead, stopped or failing as well, nobody else would end it with the server.
             self._prctl(PR_SET_PDEATHSIG, 9)
@@ -186,14 +206,16 @@ class ForkServer:
                 self._prctl(PR_SET_CHILD_SUBREAPER, 1)
             os.close(self._control_fd)
             os.close(self._deaths)  # who reads there takes news of deaths from the server
-            for other in socks:
-                if other != sock:
-                    os.close(other)
-            os.dup2(prepared.out, 1)
-            os.dup2(prepared.out, 2)
+            if self._mmap(*self._over, page, self._from_its_start) != self._over[0].value:
+                return
+            os.dup2(out, 1)
+            os.dup2(out, 2)
+            for fd in fds:
+                if fd not in (sock, out):
+                    os.close(fd)
             # The slot's pipe outlives its children, and a job, or a program of it, may have made it non-blocking.
             os.set_blocking(1, True)
-            prepared.serve(sock)
+            self._child.serve(sock, out)
             status = 0
         except OSError:
             status = 0  # the dispatcher hung up; that is how a child's life ends
@@ -272,7 +294,7 @@ class ForkServer:
 
 def _receive(control: _socket.socket) -> tuple[bytes, list[int]]:
     """A packet, and descriptors that came with it. Not by the module socket: each child would have a copy of that."""
-    room = _socket.CMSG_LEN(AT_ONCE * _INT.size)
+    room = _socket.CMSG_LEN(AT_ONCE * LENT * _INT.size)
     packet, messages, _flags, _address = control.recvmsg(PACKET, room, _socket.MSG_CMSG_CLOEXEC)
     return packet, [fd for _, _, data in messages for (fd,) in _INT.iter_unpack(data)]
 

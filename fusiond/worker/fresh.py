@@ -16,7 +16,7 @@ import struct
 import sys
 import time
 
-from . import run, task, wire
+from . import run, task, tasklog, wire
 
 #: bytes of a job at once, as nearly all have room in; memory for more would come from the kernel first
 _MOST = 1 << 12
@@ -26,31 +26,27 @@ class FreshChild:
     """Made before the fork, alive after it."""
 
     # Slots and bare descriptors: few objects, so few pages that are copied.
-    __slots__ = ("_deadline", "_page", "_pid", "_streams", "_tasks", "out")
+    __slots__ = ("_deadline", "_page", "_pid", "_streams", "_tasks")
 
-    def __init__(self, out: int, page: wire.Page, tasks: task.Tasks) -> None:
-        """
-        A child that has not begun.
-
-        Args:
-            out: descriptor of the output pipe; task code has the same pipe as 1 and 2.
-            page: the slot's.
-            tasks: the table.
-        """
-        self.out, self._page, self._tasks = out, page, tasks
+    def __init__(self, page: wire.Page, tasks: task.Tasks) -> None:
+        """A child that has not begun; `page`: where its slot's will be mapped."""
+        self._page, self._tasks = page, tasks
         #: monotonic seconds when the job's soft timeout is over
         self._deadline: float | None = None
         # They keep nothing back (see forkserver), so there is nothing to flush unless task code puts its own in place.
         self._streams = sys.stdout, sys.stderr
 
-    def close(self) -> None:
-        """Give back pipe and page, in the fork server."""
-        os.close(self.out)
-        self._page.close()
+    def serve(self, fd: int, out: int) -> None:
+        """
+        Run one job; return when it has ended, or the dispatcher has closed the socket.
 
-    def serve(self, fd: int) -> None:
-        """Run the job that comes on the socket; return when it has ended, or the dispatcher has closed the socket."""
+        Args:
+            fd: the socket that the job comes on.
+            out: descriptor of the output pipe, which 1 and 2 are as well; closed.
+        """
+        os.close(out)
         run.serving, self._pid = self, os.getpid()
+        self._page.pid = self._pid
         try:
             received = os.read(fd, _MOST)
         except BlockingIOError:
@@ -84,6 +80,7 @@ class FreshChild:
                 kind, start, at = found
                 if kind == wire.TABLE:
                     self._tasks.replace(buffer[start:at])
+                    tasklog.set_level(self._tasks.level)
                 elif start == at:
                     run.write_all(fd, wire.outcomes_frame(()))
                 else:
@@ -134,20 +131,16 @@ def rehearse(times: int = 20) -> None:
     which would have the page copied for it: measured on 3.11, a sixth fewer pages.
     """
     body = wire.jobs_frame([wire.JobMessage(1, 1, b"", b"", b"", b"[[],{}]")])
-    row = ["builtins.dict", 60.0, (), (), None]
-    table = {"tasks": {"": row}, "max_jobs": None, "max_memory": None}
+    row = ["builtins.dict", 60.0, (), (), None, True]
+    table = {"tasks": {"": row}, "max_jobs": None, "max_memory": None, "level": 30}
     tasks = task.Tasks(json.dumps(table).encode())
     ours, theirs = _socket.socketpair()
-    fd, nowhere = os.memfd_create("fusiond-rehearsal"), os.open(os.devnull, os.O_WRONLY)
-    os.ftruncate(fd, wire.PAGE_BYTES)
-    mapped = wire.Page(fd)
-    mapped.allow(1, 1 << 63)
+    page = wire.Page()
+    page.allow(1, 1 << 63)
     for _ in range(times):
         ours.sendall(body)
-        FreshChild(nowhere, mapped, tasks).serve(theirs.fileno())
+        FreshChild(page, tasks).serve(theirs.fileno(), os.open(os.devnull, os.O_WRONLY))
     run.rest()
     for end in (ours, theirs):
         end.close()
-    mapped.close()
-    os.close(fd)
-    os.close(nowhere)
+    page.close()

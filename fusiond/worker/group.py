@@ -14,6 +14,8 @@ A supervisor that is gone ends it cold: the next one must find no strays.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import logging
 import os
 import signal
@@ -22,34 +24,42 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from fusiond import failpoints, logs, paths
+from fusiond import failpoints, logs
 from fusiond.broker import script
 from fusiond.broker.broker import Broker
 from fusiond.broker.connection import connect_async
-from fusiond.broker.outage import Outage
+from fusiond.broker.outage import Outage, trouble
 from fusiond.config.snapshot import Snapshot, read_snapshot
 from fusiond.errors import BrokerError, BrokerUnavailable, FusionError
-from fusiond.program import EX_CONFIG, on_failed_callback
+from fusiond.identity import daemon_id
+from fusiond.program import EX_CONFIG, EX_SOFTWARE, on_failed_callback
 from fusiond.worker.dispatcher import POLL, Dispatcher, Phase
 from fusiond.worker.leases import Leases, pause
+from fusiond.worker.loading import sentence
+from fusiond.worker.presence import Presence
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Sequence
+    from pathlib import Path
 
     from fusiond.broker.connection import Subscription
     from fusiond.config.model import WorkerGroup
     from fusiond.program import Link
     from fusiond.worker.launch import Launched
 
+#: tasks that do not load, of which the supervisor is told the names
+_MOST_TASKS = 10
 log = logging.getLogger(__name__)
 
-#: something that should never have happened
-EX_SOFTWARE = 70
 #: s; between two words about itself, when nothing changed, and at the least
-ANNOUNCE, ANNOUNCE_CHANGED = 60.0, 2.0
+ANNOUNCE, ANNOUNCE_CHANGED = 20.0, 2.0
+#: jobs that one word about itself names, those first that run longest
+_NAMED = 100
 
 
-async def run(snapshot: Snapshot, group_name: str, link: Link, launched: Launched | None, *, held: bool) -> int:
+async def run(
+    snapshot: Snapshot, group_name: str, link: Link, launched: Launched | None, *, runtime: Path, held: bool
+) -> int:
     """
     Serve a group until told to end.
 
@@ -58,6 +68,7 @@ async def run(snapshot: Snapshot, group_name: str, link: Link, launched: Launche
         group_name: one of its workers.
         link: to the supervisor.
         launched: its fork server, where that was started already.
+        runtime: the daemon's runtime directory, which holds the socket of the embedded server.
         held: claim nothing until told to go, and take a path that does not import for a refusal.
 
     Returns:
@@ -65,9 +76,11 @@ async def run(snapshot: Snapshot, group_name: str, link: Link, launched: Launche
     """
     failpoints.arm(failpoints.DISPATCHER, group_name)
     group = snapshot.config.workers[group_name]
-    program = Program(snapshot, group, link, held=held)
+    program = Program(snapshot, group, link, runtime=runtime, held=held)
     try:
         return await program.run(launched)
+    except DoNotLoad as error:
+        return _failed(link, str(error), error.tasks)
     except FusionError as error:
         return _failed(link, str(error))
     except asyncio.CancelledError:
@@ -78,26 +91,25 @@ async def run(snapshot: Snapshot, group_name: str, link: Link, launched: Launche
         program.close()
 
 
-def _failed(link: Link, reason: str) -> int:
+def _failed(link: Link, reason: str, tasks: Sequence[str] = ()) -> int:
     log.error("%s", reason)
-    link.say(**{"is": "failed", "reason": reason})
+    link.say(**{"is": "failed", "reason": reason, "tasks": tasks[:_MOST_TASKS]})
     return EX_CONFIG
 
 
-def _sentence(problems: dict[str, list[str]]) -> str:
-    """What keeps which tasks from running, each reason once."""
-    tasks: dict[str, list[str]] = {}
-    for task, (_, message) in problems.items():
-        tasks.setdefault(message, []).append(task)
-    return "; ".join(f"{message} (task {', '.join(names)})" for message, names in tasks.items())
+class DoNotLoad(FusionError):  # noqa: N818 - what is the matter
+    """Tasks do not load, and the group is on trial."""
+
+    def __init__(self, reason: str, tasks: Sequence[str]) -> None:
+        super().__init__(reason)
+        self.tasks = tasks
 
 
 class Program:
     """A dispatcher and its connections."""
 
-    def __init__(self, snapshot: Snapshot, group: WorkerGroup, link: Link, *, held: bool) -> None:
+    def __init__(self, snapshot: Snapshot, group: WorkerGroup, link: Link, *, runtime: Path, held: bool) -> None:
         self._snapshot, self._group, self._link, self._held = snapshot, group, link, held
-        runtime = paths.runtime_directory(snapshot.config)
         settings = snapshot.config.broker
         script.load_all()
         self._broker = Broker(settings.namespace)
@@ -105,8 +117,12 @@ class Program:
         self._claims, self._leases, self._talk, asking = (connect_async(settings, runtime) for _ in range(4))
         self._outage = Outage(asking, self._broker.keys)
         dispatcher = Dispatcher(self._name, snapshot.config, group, self._broker, self._claims, outage=self._outage)
+        dispatcher.tell_problems = self._tell_problems
         self._dispatcher = dispatcher
         self._keeper = Leases(self._broker, self._leases, self._outage, dispatcher.held, dispatcher.on_leases_changed)
+        dispatcher.renew_soon = self._keeper.renew_soon
+        daemon = daemon_id(snapshot.path.parent)
+        self._presence = Presence(self._broker, self._talk, daemon, self._name, self._serves)
         self._beside: list[asyncio.Task[None]] = []
         self._born = time.time()
         self._listening: asyncio.Task[None]
@@ -114,11 +130,13 @@ class Program:
         self._stops, self._serving, self._status = 0, False, 0
         #: it has lost track of something
         self.failed = False
-        self._busy_told = -1
+        self._busy_told, self._unloaded_told, self._environment_told = -1, "", ""
+        #: the last question what this worker does, and whether it waits for its answer
+        self._question, self._asked = 0, asyncio.Event()
 
     async def run(self, launched: Launched | None) -> int:
         """Serve; returns the exit status. Raises FusionError where it cannot become ready."""
-        self._link.start(self._on_command, self._on_supervisor_lost)
+        self._link.start(self._on_command, self._on_supervisor_lost, self._trouble)
         loop = asyncio.get_running_loop()
         on_failed_callback(partial(self._fail, asyncio.current_task(loop)))
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -128,6 +146,7 @@ class Program:
         await self._get_ready(self._reaching)
         self._add(self._keeper.keep())
         self._add(self._announce())
+        self._add(self._presence.keep())
         self._listening = self._add(self._listen())
         self._serving = True
         await self._dispatcher.serve()
@@ -173,15 +192,35 @@ class Program:
                 one.result()
         problems = await ready
         if problems and self._held:
-            raise FusionError(f"group '{self._group.name}': {_sentence(problems)}")
+            raise DoNotLoad(f"group '{self._group.name}': {sentence(problems)}", sorted(problems))
         if self._dispatcher.pool.stillborn and self._held:
             raise FusionError(self._dispatcher.pool.stillborn)
-        for task, (code, message) in problems.items():
-            log.error("task '%s' cannot run: %s", task, message, extra={"code": code})
+        self._tell_problems()
+        self._tell_environment()
+        nothing_loads = self._dispatcher.pool.nothing_loads
+        if nothing_loads:
+            # First, so that it never counts as serving. It has started all the same: the daemon waits for it no longer.
+            self._link.say(**{"is": "checked", "n": 0, "trouble": nothing_loads})
         self._link.say(**{"is": "ready"})
-        log.info("group '%s' is ready: %d processes", self._group.name, self._group.processes)
+        if not nothing_loads:
+            log.info("group '%s' is ready: %d processes", self._group.name, self._group.processes)
         if not self._held:
             self._dispatcher.go()
+
+    def _tell_problems(self) -> None:
+        """Say which tasks cannot run, and why; empty where all can."""
+        self._presence.look()
+        reason = self._dispatcher.pool.unloaded
+        if reason != self._unloaded_told:
+            self._unloaded_told = reason
+            self._link.say(**{"is": "unloaded", "reason": reason})
+
+    def _tell_environment(self) -> None:
+        """Say which environment files the fork server has loaded; it may have been started anew since."""
+        loaded = self._dispatcher.pool.environment
+        if loaded != self._environment_told:
+            self._environment_told = loaded
+            self._link.say(**{"is": "environment", "digest": loaded})
 
     async def _reach_redis(self) -> None:
         """Until Redis has answered; it may be started after us. Raises BrokerUnfit."""
@@ -197,6 +236,10 @@ class Program:
             else:
                 return
 
+    async def _trouble(self) -> str:
+        """Why this group cannot serve just now; "" where it can."""
+        return self._dispatcher.pool.trouble or await trouble(self._talk, self._broker.keys)
+
     # -- beside the dispatcher ----------------------------------------------------------------------------------------
 
     async def _listen(self) -> None:
@@ -204,7 +247,7 @@ class Program:
         failures = 0
         while True:
             try:
-                subscription = await self._talk.subscribe(list(self._channels()))
+                subscription = await self._talk.subscribe([*self._channels(), self._broker.keys.workers])
                 failures = 0
                 await self._hear_wakes(subscription)
             except BrokerError:
@@ -218,7 +261,10 @@ class Program:
         self._dispatcher.open()
         try:
             async for channel, message in subscription:
-                if message == b"cancel":
+                if channel == self._broker.keys.workers:
+                    self._question = int(message) if message.isdigit() else 0
+                    self._asked.set()
+                elif message == b"cancel":
                     self._keeper.renew_soon()
                 elif channel in channels:
                     self._dispatcher.open(channels[channel])
@@ -235,38 +281,63 @@ class Program:
         self._listening = self._add(self._listen())
 
     async def _announce(self) -> None:
-        """Tell `fusiond status` about this worker; and poll, in case a wake-up was lost."""
+        """Tell `fusiond status` about this worker, at once where it asks; and poll, in case a wake-up was lost."""
         last: dict[str, str | int] = {}
         said = polled = 0.0
         while True:
+            self._asked.clear()
             now = time.monotonic()
             fields = self._fields()
             if fields != last or now - said > ANNOUNCE:
                 try:
-                    await self._talk.run(self._broker.announce(self._name, fields))
+                    await self._talk.run(self._broker.announce(self._name, {**fields, **self._moment()}))
                     last, said = fields, now
                 except BrokerError:
                     log.debug("this worker could not announce itself")
             if now - polled >= POLL:
                 polled = now
-                self._dispatcher.open()
-            await asyncio.sleep(ANNOUNCE_CHANGED if fields["running"] else POLL)
+                self._dispatcher.poll()
+                self._tell_environment()
+            with contextlib.suppress(TimeoutError):
+                rest = ANNOUNCE_CHANGED if fields["running"] else POLL
+                async with asyncio.timeout(max(0.0, min(rest, polled + POLL - time.monotonic()))):
+                    await self._asked.wait()
 
     def _fields(self) -> dict[str, str | int]:
-        slots = [slot for slot in self._dispatcher.pool.slots.values() if slot.outstanding]
-        jobs = [f"{a.queue}/{a.name}" for slot in slots for a in list(slot.outstanding.values())[:1]]
+        """What changes with what this worker does, not with time."""
+        dispatcher = self._dispatcher
+        slots = [slot for slot in dispatcher.pool.slots.values() if slot.outstanding]
+        begins = dispatcher.phase == Phase.HELD or bool(dispatcher.pool.trouble)
         return {
+            "answers": self._question,
             "born": int(self._born * 1000),
             "group": self._group.name,
-            "queues": " ".join(self._dispatcher.queues.names),
+            "queues": " ".join(dispatcher.queues.names),
             "generation": self._snapshot.generation,
-            "state": "busy" if slots else "idle",
-            "phase": self._dispatcher.phase.name.lower(),
+            "state": "busy" if dispatcher.busy else "started" if begins else "idle",
+            "phase": dispatcher.phase.name.lower(),
             "processes": self._group.processes,
             "running": len(slots),
-            "jobs": " ".join(jobs[:32]),
-            **self._dispatcher.counts,
+            "unkilled": " ".join(f"{a.queue}/{a.name}" for a in dispatcher.pool.unkilled()[:32]),
+            **dispatcher.counts,
         }
+
+    def _moment(self) -> dict[str, str | int]:
+        """Which jobs run, and for how long, as of now."""
+        now = time.monotonic_ns()
+        jobs: list[dict[str, Any]] = []
+        for slot in self._dispatcher.pool.slots.values():
+            if running := slot.running():
+                attempt = running[1]
+                name, task = f"{attempt.queue}/{attempt.name}", attempt.task.decode(errors="replace")
+                jobs.append({"job": name, "task": task, "ms": round(slot.ran(now) * 1000)})
+        jobs.sort(key=lambda job: -job["ms"])
+        return {"said": int(time.time() * 1000), "jobs": json.dumps(jobs[:_NAMED])}
+
+    def _serves(self) -> list[str]:
+        """The queues from which it claims now."""
+        claims = self._dispatcher.phase == Phase.SERVING and not self._dispatcher.pool.trouble
+        return list(self._dispatcher.queues.names) if claims else []
 
     # -- who may tell us what to do -----------------------------------------------------------------------------------
 
@@ -283,6 +354,7 @@ class Program:
                 self._add(self._tell_busy())
             case other:
                 log.error("the supervisor asked for %r, which this program does not know", other)
+        self._presence.look()
 
     def _apply(self, command: dict[str, Any]) -> None:
         """Change in place; answers only when it is done."""
@@ -312,6 +384,7 @@ class Program:
 
     def _on_signal(self) -> None:
         self._stops += 1
+        self._presence.look()
         if self._stops > 1 or not self._serving:
             log.info("stopping at once")
             self._stop_cold()
@@ -333,6 +406,7 @@ class Program:
         for task in self._beside:
             task.cancel()
         try:
+            await self._presence.end()
             await self._claims.run(self._broker.withdraw(self._name))
         except BrokerError:
             log.debug("this worker could not withdraw")

@@ -1,6 +1,9 @@
 """
-Which attempts a group's children are handed: as many to one as fit into about 5 ms of work by recent run times, one
-where jobs are long, or each has a child of its own.
+Which attempts a group's children are handed, and how many more may be claimed.
+
+A child is handed as many as fit into about 5 ms of work by recent run times, and one where jobs are long or each has a
+child of its own. What has waited for PENDING seconds since its claim is handed to an idle child alone, where it begins
+at once: behind another job it might wait for as long again, while a child of another host is idle.
 """
 
 from __future__ import annotations
@@ -11,19 +14,21 @@ import time
 from typing import TYPE_CHECKING
 
 from fusiond.worker import wire
-from fusiond.worker.runtimes import BATCH, BATCH_BYTES, DEPTH, RunTimes
-from fusiond.worker.slots import Attempt, Slot, State
+from fusiond.worker.runtimes import BATCH, BATCH_BYTES, Ahead, RunTimes
 
 if TYPE_CHECKING:
     import asyncio
     from collections import deque
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sized
 
     from fusiond.config.model import Config, WorkerGroup
+    from fusiond.worker.slots import Attempt, Slot
 
 #: quick jobs that wait for the next child of isolation `fork`, for each process: with one of each the dispatcher claims
 #: 1.6 at a time, and half of what Redis does for a job is the call around it
 WAITING = 3
+#: s; how long a claimed job may wait for a child before it goes back
+PENDING = 0.2
 
 
 class HandOut:
@@ -31,11 +36,15 @@ class HandOut:
 
     def __init__(self, slots: Mapping[int, Slot]) -> None:
         self._slots = slots
-        self.times = RunTimes()
+        self.times, self.ahead = RunTimes(), Ahead()
         #: number of the newest table, and its frame
         self.table, self._frame = 0, b""
         #: slots that the group's former generation still uses
         self.left = 0
+        #: the fork server does not answer: what its children are handed might not end
+        self.paused = False
+        #: jobs for each of which a child is kept free until it has its permit
+        self.reserved: Sized = ()
 
     def set_config(self, config: Config, group: WorkerGroup) -> None:
         """Follow timeouts and the number of processes."""
@@ -60,32 +69,56 @@ class HandOut:
         return sum(1 for slot in self._slots.values() if slot.outstanding)
 
     def room(self) -> int:
-        """How many jobs the children could take now."""
-        free = self._places - self.running
-        depth = 1 if self._fresh else self.times.depth()
-        total = 0
-        for slot in self._takers():
-            if slot.outstanding:
-                total += max(0, 2 * depth - len(slot.outstanding)) if depth > 1 else 0
-            elif free > 0:
-                free -= 1
-                total += depth if depth == 1 else 2 * depth
-        waiting = WAITING * self._places
-        return total + (waiting if self._fresh and self.times.quick else 0)
+        """How many jobs may be claimed: as many as begin at once, and more where the children are soon free again."""
+        if self.paused:
+            return 0
+        takers, ahead = self._takers(), self.ahead.most(time.monotonic())
+        idle = sum(1 for slot in takers if not slot.outstanding)
+        begin = max(0, min(self._places - self.running, idle))
+        if self._fresh:
+            return begin + (min(ahead, WAITING * self._soon_free()) if ahead and self.times.quick else 0)
+        depth = self._depth(ahead)
+        if depth == 1:
+            return begin
+        busy = sum(max(0, 2 * depth - len(slot.outstanding)) for slot in takers if slot.outstanding)
+        return min(begin * 2 * depth + busy, begin + ahead)
+
+    def _depth(self, ahead: int) -> int:
+        """How many jobs one child may be handed at once; it may have twice as many."""
+        return max(1, min(self.times.depth(), math.ceil(ahead / (2 * max(1, self._places)))))
+
+    def _soon_free(self) -> int:
+        """Children of isolation `fork` whose job has not turned out to be long."""
+        now = time.monotonic_ns()
+        return min(self._places, sum(1 for slot in self._slots.values() if slot.serves and slot.ran(now) < BATCH))
 
     def _takers(self) -> list[Slot]:
         """Slots that may take a job, or more beside quick ones, the emptiest first."""
-        ready = [slot for slot in self._slots.values() if slot.state is State.READY and not slot.retiring]
         if self._fresh:
-            return [slot for slot in ready if not slot.handed]
+            return [slot for slot in self._slots.values() if slot.serves and not slot.handed]
         now = time.monotonic_ns()
-        slots = [slot for slot in ready if not slot.outstanding or slot.ran(now) < BATCH]
+        slots = [
+            slot
+            for slot in self._slots.values()
+            if slot.serves and (slot.ran(now) < BATCH if slot.outstanding else not slot.owes)
+        ]
         return sorted(slots, key=lambda slot: len(slot.outstanding))
+
+    def free(self) -> int:
+        """How many children could begin a job now."""
+        if self.paused:
+            return 0
+        idle = sum(1 for slot in self._takers() if not slot.outstanding)
+        return max(0, min(idle, self._places - self.running))
 
     def hand(self, pending: deque[Attempt], loop: asyncio.AbstractEventLoop) -> None:
         """Hand out what is pending, as far as there is room; the rest stays."""
-        free = self._places - self.running
+        if self.paused:
+            return
+        free = self._places - self.running - len(self.reserved)
         takers = self._takers()
+        depth = 1 if self._fresh else self._depth(self.ahead.most(time.monotonic()))
+        most = 1 if depth == 1 else 2 * depth
         for at, slot in enumerate(takers):
             if not pending:
                 break
@@ -93,7 +126,8 @@ class HandOut:
                 if free <= 0:
                     continue
                 free -= 1
-            batch = self._batch(slot, pending, math.ceil(len(pending) / (len(takers) - at)))
+            share = math.ceil(len(pending) / (len(takers) - at))
+            batch = self._batch(slot, pending, min(share, most - len(slot.outstanding)))
             if batch:
                 slot.hand(batch, self._frame if slot.table != self.table else None, loop)
                 slot.table = self.table
@@ -101,19 +135,26 @@ class HandOut:
                     # All that this child prints is this job's; it writes no marks.
                     slot.printing = batch[0]
 
-    def _batch(self, slot: Slot, pending: deque[Attempt], share: int) -> list[Attempt]:
+    def _batch(self, slot: Slot, pending: deque[Attempt], most: int) -> list[Attempt]:
         """The next attempts for this child: one where jobs are long or unknown, many where they are short."""
         batch: list[Attempt] = []
         work, size = slot.work, 0
-        most = 1 if self._fresh else min(share, 2 * DEPTH - len(slot.outstanding))
+        now = time.monotonic_ns()
+        old = now - int(PENDING * 1e9)
         while pending and len(batch) < most:
             attempt = pending[0]
+            if attempt.once:
+                # What has a permit and has not begun fails if this process dies: it waits behind no other job.
+                if batch or slot.outstanding:
+                    break
+                most = 1
             cost = self.times.expected(attempt.task)
             size += len(attempt.args) + len(attempt.header)
-            if ((batch or slot.outstanding) and work + cost > BATCH) or (batch and size > BATCH_BYTES):
+            behind = batch or slot.outstanding
+            if (behind and (work + cost > BATCH or attempt.claimed <= old)) or (batch and size > BATCH_BYTES):
                 break
             work += cost
-            attempt.cost, attempt.hard = cost, self._hard_timeout(attempt)
+            attempt.cost, attempt.hard, attempt.handed_at = cost, self._hard_timeout(attempt), now
             batch.append(pending.popleft())
         return batch
 

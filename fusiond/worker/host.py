@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from fusiond.worker.slots import Attempt, Doom
     from fusiond.worker.wire import OutcomeMessage
 
@@ -15,8 +17,21 @@ class Host(Protocol):
     def on_room(self) -> None:
         """A child may take more."""
 
-    def on_ready(self, problems: dict[str, list[str]]) -> None:
-        """Every path was tried, the first children serve or not; task → [code, message] of those that cannot run."""
+    def on_late(self) -> None:
+        """This process did not run for a while; what it knows of its leases is old."""
+
+    def on_ready(self, problems: Mapping[str, list[str]]) -> None:
+        """
+        Every path was tried, and the first children serve or not, or there are none since nothing loads.
+
+        `problems`: task → [code, message] of what does not load.
+        """
+
+    def on_problems(self) -> None:
+        """Other tasks load now than did before."""
+
+    def on_unloaded(self, attempt: Attempt, payload: bytes) -> None:
+        """Its child could not load the task's function; `payload`: the error as JSON."""
 
     def on_start_failed(self, reason: str) -> None:
         """The fork server could not be started, or died before it was ready."""

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from fusiond.config.checks.imports import Failure, Probed, signature
 from fusiond.config.model import RETRY_POLICIES
-from fusiond.worker.children import be_subreaper, kill_children
 from fusiond.worker.launch import PROBE, serves, start
+from fusiond.worker.orphans import be_subreaper, kill_all_children
 
 if TYPE_CHECKING:
     import socket
@@ -209,7 +209,7 @@ def _end(launched: Launched, *, kill: bool) -> int:
             launched.process.wait(timeout=_LAST_WORDS)
     launched.process.kill()
     status = launched.process.wait()
-    kill_children()
+    kill_all_children()
     return status
 
 

@@ -11,9 +11,10 @@ Knows the group and the file system. Loads no task code.
 from __future__ import annotations
 
 import contextlib
-import errno
+import fcntl
 import fnmatch
 import json
+import logging
 import marshal
 import os
 import pwd
@@ -27,6 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fusiond import failpoints
+from fusiond.config import environment_files
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,10 +37,24 @@ if TYPE_CHECKING:
 
 _HERE = Path(__file__).parent
 #: the files of each program in the order in which they import one another; the last one's main is run
-FORK_SERVER = ("wire", "task", "payload", "run", "child", "fresh", "startup", "forkserver")
-PROBE = ("task", "probe")
+FORK_SERVER = (
+    "nesting",
+    "wire",
+    "errortext",
+    "task",
+    "tasklog",
+    "payload",
+    "run",
+    "child",
+    "fresh",
+    "startup",
+    "forkserver",
+)
+PROBE = ("errortext", "task", "probe")
 #: the last of a fork server's where failpoints are armed
 _ARMED = "failpoints"
+#: the parts that other rooms use as well; they lie beside the rooms
+_SHARED = {"nesting", _ARMED}
 
 #: ld.so(8): symbols are looked up at the start. Looked up when first used they are in each child anew: 0.04 ms a job.
 _LOADER = {"LD_BIND_NOW": "1"}
@@ -71,6 +87,8 @@ class Launched:
     control: socket.socket
     #: read end of what the server and the imports print, not blocking
     output: int
+    #: digest of the variables that it got from environment files
+    environment: str
 
 
 def launch(config: Config, group: WorkerGroup) -> Launched:
@@ -94,7 +112,8 @@ def start(group: WorkerGroup, sources: tuple[str, ...], setup: dict[str, Any]) -
         OSError: the interpreter, the directory or an environment file cannot be used.
         LookupError: there is no such user.
     """
-    identity, variables = _identity(group.user), environment(group, os.environ)
+    files = environment_files.read(group.environment_file)
+    identity, variables = _identity(group.user), environment(group, os.environ, files)
     with contextlib.ExitStack() as lent, contextlib.ExitStack() as kept:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         kept.callback(ours.close)
@@ -124,7 +143,7 @@ def start(group: WorkerGroup, sources: tuple[str, ...], setup: dict[str, Any]) -
         kept.pop_all()
     ours.setblocking(False)
     os.set_blocking(output, False)
-    return Launched(process, ours, output)
+    return Launched(process, ours, output, environment_files.digest(files))
 
 
 def _lend(stack: contextlib.ExitStack, name: str, text: str) -> int:
@@ -146,13 +165,14 @@ def interpreter(group: WorkerGroup) -> str:
     return str(Path(os.path.realpath(directory)) / name)
 
 
-def environment(group: WorkerGroup, own: Mapping[str, str]) -> dict[str, str]:
+def environment(group: WorkerGroup, own: Mapping[str, str], files: dict[str, str] | None = None) -> dict[str, str]:
     """
     What children get: PATH, LANG, TZ, HOME, USER, what the group passes on, its files, its own variables.
 
     Args:
         group: names the user, the files, the variables.
         own: the daemon's environment.
+        files: the variables of the group's environment files; None: they are read.
 
     Raises:
         OSError: an environment file cannot be read, or is not UTF-8.
@@ -162,16 +182,9 @@ def environment(group: WorkerGroup, own: Mapping[str, str]) -> dict[str, str]:
     result |= {name: own[name] for name in ("LANG", "LC_ALL", "TZ") if name in own}
     passed = (name for pattern in group.pass_environment for name in fnmatch.filter(own, pattern))
     result |= {name: own[name] for name in passed}
-    for path in group.environment_file:
-        result |= read_environment(_text(path))
-    return result | dict(group.environment)
-
-
-def _text(path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise OSError(errno.EILSEQ, "it is not UTF-8", path) from None
+    if files is None:
+        files = environment_files.read(group.environment_file)
+    return result | files | dict(group.environment)
 
 
 def _account(group: WorkerGroup, own: Mapping[str, str]) -> tuple[str, str]:
@@ -185,19 +198,6 @@ def _account(group: WorkerGroup, own: Mapping[str, str]) -> tuple[str, str]:
     return user.pw_name, user.pw_dir
 
 
-def read_environment(text: str) -> dict[str, str]:
-    """NAME=VALUE lines as systemd's EnvironmentFile= has them: # and ; comment, one pair of quotes is taken off."""
-    result = {}
-    for raw in text.splitlines():
-        line = raw.strip()
-        name, equals, value = line.partition("=")
-        if equals and line[0] not in "#;=":
-            bare = value.strip()
-            quoted = len(bare) >= 2 and bare[0] == bare[-1] and bare[0] in "'\""
-            result[name.strip()] = bare[1:-1] if quoted else bare
-    return result
-
-
 def serves(group: WorkerGroup, queue: str) -> bool:
     """Whether the group takes jobs from the queue."""
     return "*" in group.queues or queue in group.queues
@@ -206,12 +206,14 @@ def serves(group: WorkerGroup, queue: str) -> bool:
 def table(config: Config, group: WorkerGroup) -> dict[str, Any]:
     """What a child must know of the file: `tasks`, task → the row of `task.TaskRow`, and when it has done its share."""
     rows = {name: _row(config, task) for name, task in config.tasks.items()}
-    return {"tasks": rows, "max_jobs": group.max_jobs, "max_memory": group.max_memory}
+    level = logging.getLevelNamesMapping()[config.logging.level.upper()]
+    return {"tasks": rows, "max_jobs": group.max_jobs, "max_memory": group.max_memory, "level": level}
 
 
 def _row(config: Config, task: Task) -> list[Any]:
     policy = config.retry_policies[task.retry]
-    return [task.run, task.timeout.soft, list(policy.retry_on), list(policy.give_up_on), task.pass_job]
+    names = list(policy.retry_on), list(policy.give_up_on)
+    return [task.run, task.timeout.soft, *names, task.pass_job, task.result == "keep"]
 
 
 def _identity(name: str | None) -> dict[str, Any]:
@@ -236,8 +238,13 @@ def _setup(config: Config, group: WorkerGroup) -> dict[str, Any]:
 
 def _bundle(sources: tuple[str, ...], setup: dict[str, Any]) -> str:
     """Sources and set-up."""
-    parts = [_source("fusiond.failpoints" if part == _ARMED else f"fusiond.worker.{part}") for part in sources]
+    parts = [_source(module_of(part)) for part in sources]
     return json.dumps({"python": sys.version, "sources": parts, "setup": setup})
+
+
+def module_of(part: str) -> str:
+    """The module that a part of a bundle is here."""
+    return f"fusiond.{part}" if part in _SHARED else f"fusiond.worker.{part}"
 
 
 @cache
@@ -250,9 +257,14 @@ def _source(module: str) -> tuple[str, str, str, str]:
 
 
 def memory_file(name: str, content: bytes) -> int:
-    """A descriptor of memory that holds the content, at its beginning."""
-    fd = os.memfd_create(name)
+    """
+    A descriptor of memory that holds the content, at its beginning, and whose size nobody can change.
+
+    A process that has a truncated file mapped is killed by SIGBUS when it reads there, so what is shared is sealed.
+    """
+    fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     with open(fd, "wb", closefd=False) as file:
         file.write(content)
     os.lseek(fd, 0, os.SEEK_SET)
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
     return fd

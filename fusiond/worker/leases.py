@@ -2,7 +2,8 @@
 Keep the leases of what is held, apart from everything that could block: a connection and a task of their own.
 
 A lease is trusted from the moment before the call that got it, for its time less a margin; what cannot be renewed by
-then is given up by this side before Redis gives it to another.
+then is given up by this side before Redis gives it to another. It is measured by CLOCK_BOOTTIME, since it goes on while
+this host is suspended.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+from fusiond.broker.records import Renewal
 from fusiond.errors import BrokerError
+from fusiond.worker.wire import boot_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -36,7 +38,7 @@ _LOST, _CANCEL = 0, 2
 
 
 def trusted_until(sent_ns: int) -> int:
-    """Monotonic ns until when a lease is trusted that was asked for at `sent_ns`."""
+    """Boot ns until when a lease is trusted that was asked for at `sent_ns`."""
     return sent_ns + int((LEASE - MARGIN) * 1e9)
 
 
@@ -90,34 +92,56 @@ class Leases:
 
     async def renew_once(self) -> None:
         """Renew all that is held. Raises BrokerError."""
-        by_queue: dict[str, list[Attempt]] = {}
-        for attempt in self._held():
-            if not attempt.lost:
-                by_queue.setdefault(attempt.queue, []).append(attempt)
-        parts = [
-            (queue, attempts[at : at + _BATCH])
-            for queue, attempts in by_queue.items()
-            for at in range(0, len(attempts), _BATCH)
-        ]
-        if not parts:
-            return
-        until = trusted_until(time.monotonic_ns())
-        calls = [self._broker.renew(queue, [(a.id, a.token) for a in part], LEASE_MS) for queue, part in parts]
-        changed, failed = False, None
-        for (_, part), flags in zip(parts, await self._connection.run_many(calls), strict=True):
-            # One queue that is spoilt must not cost the others their leases.
-            if isinstance(flags, BrokerError):
-                failed = flags
-                continue
-            for attempt, flag in zip(part, flags, strict=True):
-                changed |= _note(attempt, flag, until)
+        changed, failed = await renew(self._broker, self._connection, self._held())
         if changed:
             self._on_change()
         if failed:
             raise failed
 
 
-def _note(attempt: Attempt, flag: int, until: int) -> bool:
+async def renew(
+    broker: Broker, connection: AsyncConnection, attempts: Iterable[Attempt], note: Literal["", "permit"] = ""
+) -> tuple[bool, BrokerError | None]:
+    """
+    Renew the leases of these attempts, and mark on each what Redis says of it.
+
+    Args:
+        broker: gives the verb.
+        connection: on which nothing else is under way.
+        attempts: those that are lost already are left out.
+        note: what Redis is to store of each beside its lease; of one that has begun it stores that in any case.
+
+    Returns:
+        whether any turned out lost or canceled, and what one of the queues has refused.
+
+    Raises:
+        BrokerUnavailable: there was no reply.
+    """
+    by_queue: dict[str, list[Attempt]] = {}
+    for attempt in attempts:
+        if not attempt.lost:
+            by_queue.setdefault(attempt.queue, []).append(attempt)
+    parts = [(queue, some[at : at + _BATCH]) for queue, some in by_queue.items() for at in range(0, len(some), _BATCH)]
+    if not parts:
+        return False, None
+    until = trusted_until(boot_ns())
+    calls = [
+        broker.renew(queue, [Renewal(a.id, a.token, "begun" if a.begun else note) for a in part], LEASE_MS)
+        for queue, part in parts
+    ]
+    changed, failed = False, None
+    for (_, part), flags in zip(parts, await connection.run_many(calls), strict=True):
+        # One queue that is corrupt must not cost the others their leases.
+        if isinstance(flags, BrokerError):
+            failed = flags
+            continue
+        for attempt, flag in zip(part, flags, strict=True):
+            changed |= _mark(attempt, flag, until)
+            attempt.permitted |= note == "permit" and not attempt.lost
+    return changed, failed
+
+
+def _mark(attempt: Attempt, flag: int, until: int) -> bool:
     """Mark on the attempt what Redis said of it; whether something must be done about it."""
     if flag == _LOST:
         attempt.lost = True

@@ -24,13 +24,18 @@ def ran(attempt: Attempt, message: wire.OutcomeMessage, task: Task, policy: Retr
     """What a child said. STARTED -> FINISHED | SCHEDULED | FAILED."""
     if message.kind == wire.FINISHED:
         return Outcome(attempt.id, attempt.token, "finished", ms(task.result_ttl), 0, message.payload)
-    error = message.payload if _is_error(message.payload) else failure("EXCEPTION", "its error cannot be read")
+    error = error_of(message.payload)
     # Releases undo their attempt; what is left besides failures are crashes and rescues.
     failures = attempt.attempts - attempt.crashes - attempt.rescues
     wait = retry.after_failure(policy, failures, may_retry=message.retry, rand=rand)
     if wait is None:
         return Outcome(attempt.id, attempt.token, "failed", ms(task.failure_ttl), 0, error)
     return Outcome(attempt.id, attempt.token, "retry", ms(wait.total_seconds()), 0, error)
+
+
+def error_of(payload: bytes) -> bytes:
+    """The error that a child has sent, or one that says that it cannot be read."""
+    return payload if _is_error(payload) else failure("EXCEPTION", "its error cannot be read")
 
 
 def _is_error(payload: bytes) -> bool:
@@ -42,25 +47,31 @@ def _is_error(payload: bytes) -> bool:
         return False
 
 
-def killed(attempt: Attempt, doom: Doom | None, status: int, task: Task, policy: RetryPolicy) -> Outcome | None:
+def killed(
+    attempt: Attempt, doom: Doom | None, status: int, task: Task, policy: RetryPolicy, *, rand: Random
+) -> Outcome | None:
     """
     What a child's death in the middle of the job means; None: nothing, the lease is somebody else's.
 
-    STARTED -> CANCELED | QUEUED (released at shutdown, or a crash that may be tried again) | FAILED.
+    STARTED -> CANCELED | QUEUED (interrupted) | SCHEDULED (a crash that may be tried again) | FAILED.
 
     Args:
         attempt: the one that had begun.
         doom: why we killed the child, if we did.
         status: signal as a negative number, or exit status.
         task: whose ttl holds.
-        policy: whose max_crashes holds.
+        policy: whose max_crashes and delays hold.
+        rand: where jitter comes from.
     """
     if doom == Doom.LOST or attempt.lost:
         return None
     if doom == Doom.CANCELED or attempt.canceled:
         return canceled(attempt, task)
     if doom == Doom.SHUTDOWN:
-        return released(attempt, "shutdown", begun=True)
+        return interrupted(attempt, task, policy, "shutdown", "the daemon stopped before it had ended")
+    if doom == Doom.SERVER:
+        why = "its fork server did not answer and was killed"
+        return interrupted(attempt, task, policy, doom.value, why)
     if doom == Doom.TIMEOUT:
         error = failure("TIMEOUT", f"ran longer than its hard timeout, {attempt.hard:g} s, and was killed")
     else:
@@ -68,10 +79,36 @@ def killed(attempt: Attempt, doom: Doom | None, status: int, task: Task, policy:
             "WORKER_CRASHED", how_it_died(status) if doom is None else f"its child was killed: {doom.value}"
         )
     wait = retry.after_crash(policy, attempt.crashes + 1)
+    if doom == Doom.TIMEOUT:
+        ended = max(1, attempt.attempts - attempt.rescues)
+        wait = retry.after_hard_timeout(policy, attempt.crashes + 1, ended, rand=rand)
     why = "timeout" if doom == Doom.TIMEOUT else "crashed"
     if wait is None:
         return Outcome(attempt.id, attempt.token, "failed", ms(task.failure_ttl), 1, error, why)
     return Outcome(attempt.id, attempt.token, "retry", ms(wait.total_seconds()), 1, error, why)
+
+
+def interrupted(attempt: Attempt, task: Task, policy: RetryPolicy, why: str, message: str) -> Outcome:
+    """
+    It had begun, and was cut off by no fault of its own. STARTED -> QUEUED, or FAILED if it may begin once only.
+
+    Args:
+        attempt: the one that had begun.
+        task: whose ttl holds.
+        policy: says whether the job may begin again.
+        why: what `last_outcome` will say.
+        message: a sentence for the error of a job that fails.
+    """
+    if policy.at_most_once:
+        error = failure("INTERRUPTED", f"{message}, and its retry policy lets it begin once only")
+        return Outcome(attempt.id, attempt.token, "failed", ms(task.failure_ttl), 0, error, why)
+    return released(attempt, why, begun=True)
+
+
+def expired(attempt: Attempt, task: Task) -> Outcome:
+    """It was claimed, and not begun in time. STARTED -> FAILED."""
+    error = failure("EXPIRED", "it had not begun when it expired")
+    return Outcome(attempt.id, attempt.token, "failed", ms(task.failure_ttl), 0, error, "expired")
 
 
 def canceled(attempt: Attempt, task: Task) -> Outcome:
@@ -89,6 +126,18 @@ def unknown(attempt: Attempt, delay: float) -> Outcome:
     """STARTED -> SCHEDULED, attempt undone; or FAILED, where no host had the task for an hour, as settle.lua knows."""
     error = failure("TASK_NOT_FOUND", f"no task '{attempt.task.decode(errors='replace')}' is declared")
     return Outcome(attempt.id, attempt.token, "unknown", ms(delay), 0, error, "unknown task")
+
+
+def unloaded(attempt: Attempt, delay: float, error: bytes) -> Outcome:
+    """STARTED -> SCHEDULED, attempt undone, later each time; or FAILED, where no host could load it for an hour."""
+    return Outcome(attempt.id, attempt.token, "unloaded", ms(delay), 0, error, "not loaded")
+
+
+def unsettled(queue: str, outcome: Outcome) -> Attempt:
+    """The attempt of an outcome that Redis may not have taken yet, as far as its lease needs it."""
+    ident = outcome.id if isinstance(outcome.id, bytes) else outcome.id.encode()
+    ran = outcome.kind in ("finished", "failed", "retry")
+    return Attempt(queue, ident, outcome.token, b"", b"", b"", 0, 0, 0, 0, 0, begun=ran)
 
 
 def failure(code: str, message: str) -> bytes:

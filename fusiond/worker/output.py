@@ -1,15 +1,18 @@
 """
-What a child prints, as lines with the job's id.
+What a child prints, as lines with the job's id and the level of the log.
 
 A child that is reused writes a mark, NUL and the job's serial in hex, before each job; whatever stands between two
 marks was printed during the first one's job, by Python, by a library in C or by a program that the job started. What a
 child of one job prints is that job's.
+
+A line that a task logged is marked too (tasklog.py): NUL, L, the number of its level, a space and the line.
 """
 
 from __future__ import annotations
 
 import array
 import fcntl
+import logging
 import os
 import termios
 from typing import TYPE_CHECKING
@@ -29,8 +32,8 @@ class Output:
 
     #: called with the serial of each mark
     on_mark: Callable[[int], None]
-    #: called with each line
-    on_line: Callable[[str], None]
+    #: called with each line, and its level in the log
+    on_line: Callable[[str, int], None]
 
     def __init__(self) -> None:
         self.reader, self.writer = os.pipe2(os.O_CLOEXEC)
@@ -75,9 +78,17 @@ class Output:
     def _line(self, line: bytes) -> None:
         before, mark, serial = line.partition(b"\0")
         for start in range(0, len(before), MAX_LINE):
-            self.on_line(before[start : start + MAX_LINE].decode(errors="backslashreplace"))
+            self.on_line(before[start : start + MAX_LINE].decode(errors="backslashreplace"), logging.INFO)
         if mark:
             try:
                 self.on_mark(int(serial, 16))
             except ValueError:
-                self.on_line(line.decode(errors="backslashreplace"))
+                self.on_line(*logged(mark + serial))
+
+
+def logged(line: bytes) -> tuple[str, int]:
+    """A line of a job or an import without what marks its level, and that level; without such a mark it is INFO."""
+    level, space, text = line[2:].partition(b" ")
+    if line.startswith(b"\0L") and space and level.isdigit() and len(level) <= 3:
+        return text.decode(errors="backslashreplace"), max(1, int(level))
+    return line.decode(errors="backslashreplace"), logging.INFO

@@ -10,14 +10,11 @@ from __future__ import annotations
 
 import json
 
-from . import wire
+from . import errortext, nesting, wire
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable
-
-#: characters; what is kept of a message and of a traceback (its end, where the error is)
-MAX_MESSAGE, MAX_TRACEBACK = 4096, 16384
 
 #: where the frames are that are not the user's
 _OWN = __file__.rpartition("/")[0] + "/"
@@ -43,6 +40,8 @@ class TaskFailed(Exception):  # noqa: N818 - what the job did, not what went wro
 def arguments(raw: bytes) -> tuple[list[Any], dict[str, Any], dict[str, Any]]:
     """Args, kwargs, and the other keys of an object that came through the inbox, out of raw JSON."""
     rest: dict[str, Any] = {}
+    if nesting.too_deep(raw):
+        raise TaskFailed("BAD_ARGUMENTS", f"the arguments cannot be read: {nesting.TOO_DEEP}")
     try:
         text = raw.decode()
         try:
@@ -68,12 +67,13 @@ def check_arguments(function: Callable[..., Any], args: list[Any], kwargs: dict[
 
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):  # some built-ins have none
+    except Exception:  # noqa: BLE001 - some built-ins have none, and a __signature__ of the task's may raise anything
         return
     try:
         signature.bind(*args, **kwargs)
     except TypeError as error:
-        raise TaskFailed("BAD_ARGUMENTS", f"{function.__name__}{signature}: {error}") from None
+        what = f"{getattr(function, '__name__', 'the task')}{signature}"  # a partial has no name
+        raise TaskFailed("BAD_ARGUMENTS", f"{what}: {error}") from None
 
 
 def result_json(value: Any) -> bytes:
@@ -83,37 +83,40 @@ def result_json(value: Any) -> bytes:
     try:
         text = "".join(_chunks(value, 0)) if _chunks else _encoder.encode(value)
         raw = text.encode()
-    except (TypeError, ValueError, RecursionError) as error:
+    except RecursionError:
         _open.clear()
-        raise TaskFailed("RESULT_NOT_SERIALIZABLE", f"the result is not JSON: {error}") from None
+        raise TaskFailed("RESULT_NOT_SERIALIZABLE", f"the result cannot be stored: {nesting.TOO_DEEP}") from None
+    except (TypeError, ValueError) as error:
+        _open.clear()
+        raise TaskFailed("RESULT_NOT_SERIALIZABLE", f"the result is not JSON: {errortext.message(error)}") from None
+    except BaseException:
+        # A class of the task's raises what it likes. What stays here would be a circle to a later result.
+        _open.clear()
+        raise
+    if nesting.too_deep(raw):
+        raise TaskFailed("RESULT_NOT_SERIALIZABLE", f"the result cannot be stored: {nesting.TOO_DEEP}")
     if len(raw) > wire.MAX_RESULT:
         raise TaskFailed("RESULT_TOO_LARGE", f"the result has {len(raw)} bytes; at most {wire.MAX_RESULT} are kept")
     return raw
 
 
 def error_json(code: str, error: BaseException | None, message: str = "") -> bytes:
-    """The error as JSON, bounded."""
-    try:
-        message = message or str(error)
-    except BaseException as broken:  # noqa: BLE001 - an exception may fail to describe itself
-        message = f"({type(broken).__name__} in its own __str__)"
-    name, text = "", ""
-    if error is not None:
-        import traceback
+    """The error as JSON, bounded; `message` stands for the exception's own."""
+    if error is None:
+        return plain_error_json(code, "", message)
+    name, text = errortext.type_name(type(error)), errortext.trace(error, _own_frames_off(error), _OWN)
+    return plain_error_json(code, name, message or errortext.message(error), text)
 
-        kind = type(error)
-        name = kind.__qualname__
-        if kind.__module__ not in ("builtins", "fusiond"):
-            name = f"{kind.__module__}.{name}"
-        lines = traceback.format_exception(kind, error, _own_frames_off(error))
-        # The frame that raises a soft timeout is ours as well; it stands last but for the exception itself.
-        text = "".join(line for line in lines if not line.startswith(f'  File "{_OWN}'))[-MAX_TRACEBACK:]
-    document = {"code": code, "type": name, "message": message[:MAX_MESSAGE], "traceback": text}
-    return json.dumps(document).encode()
+
+def plain_error_json(code: str, name: str, message: str, trace: str = "") -> bytes:
+    """The same of texts alone: nothing of the task's runs for it."""
+    return json.dumps(
+        {"code": code, "type": name, "message": message[: errortext.MAX_MESSAGE], "traceback": trace}
+    ).encode()
 
 
 def _own_frames_off(error: BaseException) -> Any:
-    trace = error.__traceback__
+    trace = errortext.frames(error)
     while trace is not None and trace.tb_next is not None and trace.tb_frame.f_code.co_filename.startswith(_OWN):
         trace = trace.tb_next
     return trace

@@ -2,7 +2,8 @@
 A group's children: how many, what each may take, and when one must go.
 
 1. fork     children into slots, ahead of the jobs; again when one dies, more slowly when they die at birth. It is
-            ready when the first ones have said that they serve, or one has not
+            ready when the first ones have said that they serve, or one has not. Where no task loads there are none, and
+            the fork server is started again; where some do not, a new fork server may take the serving one's place
 2. hand     pending attempts to children that may take them (handout.py)
 3. watch    what runs (watch.py)
 4. report   how each attempt ended, and what a death means for each that its child held
@@ -13,8 +14,10 @@ Knows processes and sockets. No Redis: whether an attempt is settled, retried or
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import logging
+import signal
 import time
 from typing import TYPE_CHECKING
 
@@ -22,12 +25,16 @@ from fusiond.worker import wire
 from fusiond.worker.children import ForkServer
 from fusiond.worker.epoll import Epoll
 from fusiond.worker.handout import HandOut
+from fusiond.worker.joblog import JobLog
 from fusiond.worker.launch import launch, table
+from fusiond.worker.loading import Loading, sentence
+from fusiond.worker.orphans import kill_children
 from fusiond.worker.slots import Attempt, Doom, Slot, State
 from fusiond.worker.watch import Watch
 
 if TYPE_CHECKING:
     from collections import deque
+    from collections.abc import Mapping
 
     from fusiond.config.model import Config, WorkerGroup
     from fusiond.worker.host import Host
@@ -42,10 +49,18 @@ AHEAD = 4
 _LAST_READS = 8
 #: s; a read of what a child prints that asks for a pause
 _LONG_READ = 0.005
+#: what the machine lacks just now, whatever the file says: tried again, at the start too
+_PASSING = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOBUFS})
 #: s; the longest pause between forks, or fork servers, that die at birth
 _SLOWEST = 30.0
+#: s; the first pause after a fork server that loaded nothing
+_EMPTY = 0.5
 #: s; for the first children to say that they serve
 _ANSWER = 20.0
+#: s; a child that has lived for so long has survived its birth
+_ALIVE = 1.0
+#: s; after which a killed child that has not ended is named, and how often those without a server are looked at
+_UNKILLED, _LOOK = 5.0, 1.0
 
 
 class Pool:
@@ -59,13 +74,29 @@ class Pool:
         self._numbers = 0
         self._server: ForkServer | None = None
         self._server_ready, self._server_started, self._server_deaths = False, 0.0, 0
+        #: slot → pid of its child, which a dead server has left and the kernel has not ended yet, and whether there
+        #: are such processes, of no slot too
+        self._kept: dict[int, int] = {}
+        self._looks = False
         self.handout = HandOut(self.slots)
-        self.watch = Watch(self.slots, self.kill, self._kill_hostile, host.on_back)
+        self.job_log = JobLog(config)
+        self.watch = Watch(self.slots, self.kill, self._kill_hostile, host.on_back, host.on_late)
         #: first children that have not said yet that they serve, and what the fork server said of the tasks
         self._asked: set[int] = set()
-        self._problems: dict[str, list[str]] | None = None
+        self._problems: Mapping[str, list[str]] | None = None
+        self.loading = Loading(lambda: launch(self._config, self.group), self._adopt)
+        #: fork servers that were replaced, and end with their last child
+        self._former: list[ForkServer] = []
+        #: fork servers in a row that loaded nothing
+        self._empty_starts = 0
+        #: why no task can run
+        self._nothing_loads = ""
         #: why one of the first children does not serve
         self.stillborn = ""
+        #: digest of the environment files that the fork server got; empty: there was none yet
+        self.environment = ""
+        #: why there is no fork server just now
+        self._down = ""
         self.ending = False
         self.set_config(config, group)
 
@@ -75,10 +106,12 @@ class Pool:
         """Follow what may change in place: policies, timeouts, the number of processes."""
         self._config, self.group = config, group
         self.handout.set_config(config, group)
-        content = json.dumps(table(config, group)).encode()
-        if self.handout.set_table(content) and self._server:
+        self.loading.keep(config.tasks)
+        self.job_log.set_config(config)
+        self._table = json.dumps(table(config, group)).encode()
+        if self.handout.set_table(self._table) and self._server:
             # To one that still loads as well: it was launched with an older one, and reads this before it forks.
-            self._server.set_table(content)
+            self._server.set_table(self._table)
         self._resize()
 
     @property
@@ -95,7 +128,7 @@ class Pool:
             self._numbers += 1
             slot = self.slots[self._numbers] = Slot.make(self._numbers, self._line, once=self._forks)
             self._loop.add_reader(slot.output.reader, self._read, slot)
-            self._introduce(slot)
+            self._fork(slot)
 
     def _retire(self, slot: Slot) -> None:
         slot.retiring = True
@@ -107,11 +140,10 @@ class Pool:
             self._hang_up(slot)
 
     def _remove(self, slot: Slot) -> None:
-        if self._server and self._server_ready:
-            self._server.drop_slot(slot.number)
         self._loop.remove_reader(slot.output.reader)
         slot.close()
         del self.slots[slot.number]
+        self._close_former()
 
     def _read(self, slot: Slot) -> None:
         """Take what its child prints; one that prints without end waits, and leaves us most of our time."""
@@ -126,12 +158,11 @@ class Pool:
         if slot.number in self.slots:
             self._loop.add_reader(slot.output.reader, self._read, slot)
 
-    def _line(self, attempt: Attempt | None, line: str) -> None:
-        """What a job printed, to the group's log."""
-        fields = {"group": self.group.name}
-        if attempt is not None:
-            fields |= {"job": attempt.name, "task": attempt.task.decode(), "attempt": str(attempt.attempts)}
-        job_log.info("%s", line, extra=fields)
+    def _line(self, attempt: Attempt | None, line: str, level: int) -> None:
+        """What a job printed or logged, to the group's log."""
+        if job_log.isEnabledFor(level):
+            fields = {} if attempt is None else self.job_log.fields(attempt)
+            job_log.log(level, "%s", line, extra={"group": self.group.name, **fields})
 
     # -- fork server and children -------------------------------------------------------------------------------------
 
@@ -141,25 +172,84 @@ class Pool:
             return
         self._server_ready, self._server_started = False, time.monotonic()
         try:
-            self._server = ForkServer.start(launched or launch(self._config, self.group), self)
+            launched = launched or launch(self._config, self.group)
+            self._server, self.environment = ForkServer.start(launched, self), launched.environment
         except (OSError, LookupError) as error:
             reason = f"group '{self.group.name}': its fork server cannot be started: {error}"
             log.error("%s", reason)  # noqa: TRY400 - a sentence, not a traceback
-            self._host.on_start_failed(reason)
+            self._server, self._down = None, f"its fork server cannot be started: {error}"
+            if getattr(error, "errno", None) not in _PASSING:
+                self._host.on_start_failed(reason)
             self._start_again()
 
-    def on_ready(self, problems: dict[str, list[str]]) -> None:
-        """The server has loaded the tasks; whether children live, the first of them show."""
-        self._server_ready, self._problems, self.stillborn = True, problems, ""
+    def on_ready(self, problems: Mapping[str, list[str]], loaded: int) -> None:
+        """The server has loaded the tasks, or some of them; whether children live, the first of them show."""
+        if problems and not loaded:
+            self._end_empty_server(problems)
+            return
+        self._empty_starts, self._nothing_loads = 0, ""
+        self.loading.begin(problems)
+        self._server_ready, self._problems, self.stillborn, self._down = True, problems, "", ""
+        self.handout.paused = False
         for slot in list(self.slots.values()):
-            self._introduce(slot)
+            self._fork(slot)
         self._asked = {slot.number for slot in self.slots.values() if slot.state == State.READY}
         for number in self._asked:
             self.slots[number].ask(self._loop)
         self._loop.call_later(_ANSWER, self._doubt_late, problems)
         self._tell_ready()
 
-    def _doubt_late(self, problems: dict[str, list[str]]) -> None:
+    @property
+    def nothing_loads(self) -> str:
+        """Why no task of the group can run; "" where one can."""
+        return self._nothing_loads
+
+    @property
+    def unloaded(self) -> str:
+        """Which tasks cannot run, and why; "" where all can."""
+        return self._nothing_loads or sentence(self.loading.problems)
+
+    def _end_empty_server(self, problems: Mapping[str, list[str]]) -> None:
+        """Nothing loads: no child is forked and no job is claimed until a later fork server loads something."""
+        reason = f"no task loads: {sentence(problems)}"
+        pause = min(_EMPTY * 2.0 ** min(self._empty_starts, 16), _SLOWEST)
+        if reason != self._nothing_loads:
+            log.error("group '%s': %s; trying again until one does", self.group.name, reason)
+        self._empty_starts, self._nothing_loads = self._empty_starts + 1, reason
+        server, self._server = self._server, None
+        if server:
+            server.close()
+        self._host.on_ready(problems)
+        if not self.ending:
+            self._loop.call_later(pause, self.start)
+
+    def _adopt(self, server: ForkServer, problems: Mapping[str, list[str]]) -> None:
+        """Fork from this server from now on; children of the serving one end when they have no job."""
+        if self.ending or not self._server:
+            server.close()
+            return
+        former, self._server = self._server, server
+        self._former.append(former)
+        former.report_to(_Former(self, former))
+        server.report_to(self)
+        server.set_table(self._table)
+        # The former one may be silent, and says no more.
+        self.handout.paused, self.environment = False, server.environment
+        self.loading.begin(problems)
+        for slot in list(self.slots.values()):
+            self._retire(slot)
+        self._resize()
+        self._close_former()
+        self._host.on_problems()
+
+    def _close_former(self) -> None:
+        """End the replaced fork servers that have no child any more."""
+        for server in list(self._former):
+            if not any(slot.server is server for slot in self.slots.values()):
+                self._former.remove(server)
+                server.close()
+
+    def _doubt_late(self, problems: Mapping[str, list[str]]) -> None:
         if problems is self._problems:
             self._doubt(f"has not said within {_ANSWER:g} s that it serves")
 
@@ -178,20 +268,124 @@ class Pool:
             self._host.on_ready(problems)
             self._host.on_room()
 
-    def on_server_died(self, reason: str, *, killed: bool) -> None:
-        """Every child died with it, killed and reaped by us."""
-        self._server, self._problems = None, None
+    def on_server_silent(self, silent: bool, /) -> None:
+        """Its children may be killed with it soon: they get no more jobs, and give back what they have not begun."""
+        self.handout.paused = silent
+        if silent:
+            log.warning("group '%s': the fork server does not answer; its children get no more jobs", self.group.name)
+            self.watch.take_all_back()
+        else:
+            self._host.on_room()
+
+    def on_server_lost(self, *, hung: bool) -> None:
+        """Its children must begin nothing any more; where it hangs, that is why they are killed."""
+        self.loading.stop()
+        self.handout.paused = True
+        self.lose_children(self._server, hung=hung)
+
+    def lose_children(self, server: ForkServer | None, *, hung: bool) -> None:
+        """Children of a fork server that is lost begin nothing any more."""
+        for slot in self._slots_of(server):
+            if hung and slot.state == State.READY:
+                slot.condemn(Doom.SERVER, slot.begun())
+            slot.forbid()
+
+    def on_former_died(self, server: ForkServer, reason: str, survivors: set[int]) -> None:
+        """A replaced fork server died, and its children with it."""
+        log.error("group '%s': a replaced fork server: %s", self.group.name, reason)
+        if server in self._former:
+            self._former.remove(server)
+        self._bury_children(server, survivors)
+
+    def on_server_died(self, reason: str, *, killed: bool, survivors: set[int]) -> None:
+        """Every child died with it, killed and reaped by us, but for the survivors: their jobs keep their leases."""
+        died = self._server
+        self._server, self._problems, self._down = None, None, reason
         log.error("group '%s': %s", self.group.name, reason)
-        for slot in list(self.slots.values()):
-            if slot.state != State.EMPTY:
-                self._bury(slot, -9)
-            if slot.retiring:
-                self._remove(slot)
+        self._bury_children(died, survivors)
         # What ends by itself while it loads will again. A kill, the OOM killer's say, is no fault of the file.
         if not self._server_ready and not killed:
             self._host.on_start_failed(f"group '{self.group.name}': {reason}")
         self._server_ready = False
         self._start_again()
+
+    def on_server_unkilled(self) -> None:
+        """It was killed and has not ended, so that nothing below it could be killed either."""
+        self.name_children(self._server)
+
+    def name_children(self, server: ForkServer | None) -> None:
+        """Name what the children of a fork server run that cannot be killed."""
+        for slot in self._slots_of(server):
+            self._name(slot)
+
+    def _keep(self, slot: Slot) -> None:
+        """Its child lives on, though it was killed: keep the job that it runs, and take back the others."""
+        slot.state = State.DYING
+        self._name(slot)
+        self._kept[slot.number] = slot.page.pid
+        back = [attempt for serial in slot.waiting() if (attempt := slot.end(serial))]
+        if back:
+            self._host.on_back(back)
+
+    def _look_after(self, survivors: set[int]) -> None:
+        """Until the last of them has ended."""
+        if survivors:
+            log.error("group '%s': killed and not ended: %s", self.group.name, _pids(survivors))
+            if not self._looks:
+                self._looks = True
+                self._loop.call_later(_LOOK, self._look_at_survivors)
+
+    def _look_at_survivors(self) -> None:
+        try:
+            left, reaped = kill_children()
+        except OSError:  # no descriptor is left
+            self._loop.call_later(_LOOK, self._look_at_survivors)
+            return
+        for number, pid in list(self._kept.items()):
+            if pid not in left:
+                del self._kept[number]
+                self.on_died(number, reaped.get(pid, -signal.SIGKILL))
+        self._looks = bool(left or reaped)  # what was reaped may have left others to us
+        if self._looks:
+            self._loop.call_later(_LOOK, self._look_at_survivors)
+
+    def unkilled(self) -> list[Attempt]:
+        """What children run that were killed and have not ended."""
+        return [found[1] for slot in self.slots.values() if slot.unkilled and (found := slot.running())]
+
+    def _check_killed(self, slot: Slot, serial: int) -> None:
+        """Name a child that the kernel does not end; a fork server that does not answer has not killed it yet."""
+        if slot.state != State.DYING or slot.doomed != serial or slot.unkilled or slot.number not in self.slots:
+            return
+        if self.handout.paused:
+            self._loop.call_later(_UNKILLED, self._check_killed, slot, serial)
+        else:
+            self._name(slot)
+
+    def _name(self, slot: Slot) -> None:
+        if (found := slot.running()) and not slot.unkilled:
+            slot.unkilled = slot.page.pid or -1
+            fields = {"group": self.group.name, **self.job_log.fields(found[1])}
+            log.error(
+                "process %d was killed and has not ended; the lease of its job is kept until it has",
+                slot.page.pid, extra=fields,
+            )  # fmt: skip
+
+    def _slots_of(self, server: ForkServer | None) -> list[Slot]:
+        """The slots whose children are this fork server's, or that have had none."""
+        return [slot for slot in self.slots.values() if slot.server is server or slot.server is None]
+
+    def _bury_children(self, server: ForkServer | None, survivors: set[int]) -> None:
+        """The children of a fork server that is dead."""
+        for slot in self._slots_of(server):
+            if slot.page.pid in survivors and slot.running():
+                self._keep(slot)
+                continue
+            if slot.state != State.EMPTY:
+                self._bury(slot, -9)
+            if slot.retiring:
+                self._remove(slot)
+        self._look_after(survivors)
 
     def _start_again(self) -> None:
         """At once after a death out of long health; after one soon after another, later each time."""
@@ -200,24 +394,30 @@ class Pool:
             self._server_deaths = self._server_deaths + 1 if quick else 0
             self._loop.call_later(_pause(self._server_deaths - 1), self.start)
 
-    def _introduce(self, slot: Slot) -> None:
-        if self._server and self._server_ready:
-            self._server.add_slot(slot.number, slot.output.writer, slot.page_fd)
-            self._fork(slot)
+    @property
+    def trouble(self) -> str:
+        """Why no child can be handed a job just now; "" where one can."""
+        if self._server is None or not self._server_ready:
+            return self._nothing_loads or self._down or "its fork server loads the tasks"
+        if self.handout.paused:
+            return "its fork server does not answer"
+        if not self.slots or any(map(_lives, self.slots.values())):
+            return ""
+        return self.stillborn or "its children die at their start; see its log"
 
     def _fork(self, slot: Slot) -> None:
         """Ask for a child; it may be handed jobs at once, they wait in its socket."""
         if slot.state != State.EMPTY or slot.number not in self.slots:
             return
-        if not self._server or not self._server_ready or self.ending:
+        if not self._server or self._server.lost or not self._server_ready or self.ending:
             return
         try:
             theirs = slot.connect()
         except OSError as error:
             self.on_unforked(slot.number, str(error))
             return
-        slot.table, slot.forked = self.handout.table, time.monotonic()
-        self._server.fork(slot.number, theirs)
+        slot.table, slot.forked, slot.server = self.handout.table, time.monotonic(), self._server
+        self._server.fork(slot.number, theirs, slot.output.writer, slot.page_fd)
         self._epoll.add(slot)
         self._host.on_room()
 
@@ -259,11 +459,13 @@ class Pool:
                 break
         slot.output.drain()
         begun, blamed, doom = slot.begun(), slot.blamed, slot.doom
+        ran = slot.ran(time.monotonic_ns())
         back = []
         slot.stillborn = 0 if status == 0 or doom or begun in slot.outstanding else slot.stillborn + 1
         for serial in list(slot.outstanding):
             attempt = slot.end(serial)
             assert attempt  # noqa: S101 - it was in the list
+            attempt.ran = ran if serial == begun else None
             if serial > begun:
                 back.append(attempt)
             elif serial == blamed:
@@ -284,9 +486,10 @@ class Pool:
 
     def kill(self, slot: Slot, doom: Doom, serial: int) -> None:
         """Kill the slot's child and its process group, for this job; what it held is judged once it is dead."""
-        if slot.doom is None and self._server:
+        if slot.doom is None and slot.server:
             slot.condemn(doom, serial)
-            self._server.kill(slot.number)
+            slot.server.kill(slot.number)
+            self._loop.call_later(_UNKILLED, self._check_killed, slot, serial)
 
     def kill_all(self) -> None:
         """Kill each child that runs a job."""
@@ -297,8 +500,11 @@ class Pool:
     def close(self) -> None:
         """End the fork server and all that is under it."""
         self.ending = True
-        if self._server:
-            self._server.close()
+        self.job_log.count()
+        self.loading.stop()
+        for server in (*self._former, *([self._server] if self._server else [])):
+            server.close()
+        self._former.clear()
         for slot in list(self.slots.values()):
             self._hang_up(slot)
             slot.output.drain()
@@ -329,10 +535,12 @@ class Pool:
 
     def _take(self, slot: Slot, outcomes: list[wire.OutcomeMessage]) -> None:
         slot.output.drain()
+        self.handout.ahead.note(len(outcomes))
         back = [attempt for outcome in outcomes if (attempt := self._end(slot, outcome))]
         if back:
             self._host.on_back(back)
-        if slot.retiring and not slot.outstanding and slot.state == State.READY:
+        leaves = slot.number in self._kept or (slot.retiring and slot.state == State.READY)
+        if leaves and not slot.outstanding:
             self._hang_up(slot)
         self._host.on_room()
 
@@ -348,9 +556,54 @@ class Pool:
             return None
         if outcome.kind == wire.RETURNED:
             return attempt
+        if outcome.kind == wire.UNLOADED:
+            self._host.on_unloaded(attempt, outcome.payload)
+            return None
         self.handout.times.note(attempt.task, outcome.duration)
         self._host.on_outcome(attempt, outcome)
         return None
+
+
+def _lives(slot: Slot) -> bool:
+    """Whether the slot has a child that does not belong to a row of those that die at their start."""
+    return slot.state != State.EMPTY and (not slot.stillborn or time.monotonic() - slot.forked > _ALIVE)
+
+
+def _pids(pids: set[int]) -> str:
+    return ", ".join(f"process {pid}" for pid in sorted(pids))
+
+
+class _Former:
+    """What a replaced fork server reports, to its pool."""
+
+    def __init__(self, pool: Pool, server: ForkServer) -> None:
+        self._pool, self._server = pool, server
+
+    def on_ready(self, problems: dict[str, list[str]], loaded: int) -> None:
+        """It was ready long ago."""
+
+    def on_unforked(self, slot: int, reason: str) -> None:
+        """A child that it was asked for before it was replaced."""
+        self._pool.on_unforked(slot, reason)
+
+    def on_died(self, slot: int, status: int) -> None:
+        """One of its last children is dead."""
+        self._pool.on_died(slot, status)
+
+    def on_server_silent(self, silent: bool, /) -> None:
+        """Its children get no more jobs anyway."""
+
+    def on_server_lost(self, *, hung: bool) -> None:
+        """It takes no requests any more."""
+        self._pool.lose_children(self._server, hung=hung)
+
+    def on_server_unkilled(self) -> None:
+        """It was killed and has not ended."""
+        self._pool.name_children(self._server)
+
+    def on_server_died(self, reason: str, *, killed: bool, survivors: set[int]) -> None:  # noqa: ARG002 - part of the face
+        """It is dead, and so are its children, but for the survivors."""
+        self._pool.on_former_died(self._server, reason, survivors)
 
 
 def _pause(deaths: int) -> float:

@@ -24,7 +24,7 @@ import sys
 import traceback
 from typing import Any
 
-from . import task
+from . import errortext, task
 
 #: characters of a traceback that are sent, its end; a packet has its limit
 MAX_TRACEBACK = 8000
@@ -47,6 +47,7 @@ def main(control: int, setup: dict[str, Any]) -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     sys.path[:] = [setup["directory"], *(path for path in sys.path if path)]
+    task.forbid_enqueue()
     for key, examine in (("paths", function), ("exceptions", exception)):
         for path in setup[key]:
             _say(sock, trying=path)
@@ -135,6 +136,13 @@ def _near(parts: list[str], at: int, names: list[str]) -> list[str]:
 
 def _own_frames(error: BaseException) -> str:
     """The traceback without the frames of the import system and of this package, in all of its chain."""
+    try:
+        return _chain_of_own_frames(error)[-MAX_TRACEBACK:].rstrip()
+    except BaseException:  # noqa: BLE001 - whatever an exception of the user's raises while it is formatted
+        return errortext.trace(error, errortext.frames(error))[-MAX_TRACEBACK:].rstrip()
+
+
+def _chain_of_own_frames(error: BaseException) -> str:
     told = traceback.TracebackException.from_exception(error)
     chain: list[Any] = [told]
     while chain:
@@ -142,7 +150,7 @@ def _own_frames(error: BaseException) -> str:
         own = [frame for frame in each.stack if not _is_machinery(frame.filename)]
         each.stack = traceback.StackSummary.from_list(own)
         chain += [other for other in (each.__cause__, each.__context__) if other is not None]
-    return "".join(told.format())[-MAX_TRACEBACK:].rstrip()
+    return "".join(told.format())
 
 
 def _is_machinery(filename: str) -> bool:

@@ -25,6 +25,8 @@ class Queues:
         self._weights = {name: weights.get(name, 1) if order == "weighted" else 1 for name in self.names}
         self._credit = dict.fromkeys(self.names, 0.0)
         self._open = set(self.names)
+        #: not asked since the last poll
+        self._unasked: set[str] = set()
 
     def open(self, name: str) -> None:
         """The queue may have jobs."""
@@ -38,6 +40,14 @@ class Queues:
     def dry(self, name: str) -> None:
         """The queue is being asked; there may be no more in it than it will give."""
         self._open.discard(name)
+        self._unasked.discard(name)
+
+    def poll(self) -> list[str]:
+        """Open all; returns those of which nothing was asked since the last poll."""
+        left = [name for name in self.names if name in self._unasked]
+        self._unasked = set(self.names)
+        self.open_all()
+        return left
 
     def shares(self, want: int) -> list[tuple[str, int]]:
         """

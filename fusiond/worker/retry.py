@@ -2,7 +2,8 @@
 What follows a failed attempt. Pure: policy, counts and chance go in, what next comes out.
 
 An exception is a failure and spends one of max_attempts. A crash (a signal, the hard timeout, an exit in mid-job) is
-counted apart, by max_crashes, and tried again at once: no policy can know what it was.
+counted apart, by max_crashes. After a hard timeout the job waits as after a failure: what was too slow has often met a
+neighbour in trouble. After any other crash it runs again at once.
 """
 
 from __future__ import annotations
@@ -63,3 +64,16 @@ def after_failure(policy: RetryPolicy, failures: int, *, may_retry: bool, rand: 
 def after_crash(policy: RetryPolicy, crashes: int) -> timedelta | None:
     """The wait before the next attempt, none, or None: `crashes`, this one included, are above max_crashes."""
     return timedelta(0) if crashes <= policy.max_crashes else None
+
+
+def after_hard_timeout(policy: RetryPolicy, crashes: int, attempt: int, *, rand: Random) -> timedelta | None:
+    """
+    The wait before the next attempt, or None: the job has failed.
+
+    Args:
+        policy: of the job's task.
+        crashes: this one included.
+        attempt: how many attempts have failed or crashed, this one included.
+        rand: where jitter comes from.
+    """
+    return backoff(policy, attempt, rand) if crashes <= policy.max_crashes else None

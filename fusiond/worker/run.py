@@ -20,7 +20,7 @@ import sys
 import time
 from types import CoroutineType
 
-from . import payload, task, wire
+from . import errortext, payload, task, wire
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
             """Runs between two byte codes of the task."""
 
 
+#: s; for an exception to be formatted
+FORMAT_WITHIN = 5.0
 #: the child that this process is, once it serves
 serving: Runner | None = None
 
@@ -69,7 +71,7 @@ def run(runner: Runner, tasks: task.Tasks, job: tuple[int, int, bytes, bytes, by
                 result = function(*args, **kwargs)
             except TypeError as error:
                 # Raised at the call itself, not below: the arguments did not fit.
-                if error.__traceback__ is not None and error.__traceback__.tb_next is None:
+                if (frames := errortext.frames(error)) is not None and frames.tb_next is None:
                     payload.check_arguments(function, args, kwargs)
                 raise
             if isinstance(result, CoroutineType):
@@ -78,9 +80,9 @@ def run(runner: Runner, tasks: task.Tasks, job: tuple[int, int, bytes, bytes, by
                 result = asyncio.run(result)
         finally:
             runner.end()
-        return wire.FINISHED, False, payload.result_json(result)
+        return wire.FINISHED, False, payload.result_json(result if row.keeps_result else None)
     except BaseException as error:  # noqa: BLE001 - whatever task code raises is an outcome
-        return _failure(error, row, soft)
+        return _failure(runner, error, row, soft)
 
 
 def _heed(job: wire.JobMessage, row: task.TaskRow, options: dict[str, Any], kwargs: dict[str, Any]) -> float:
@@ -103,14 +105,38 @@ def _job_dict(job: wire.JobMessage, options: dict[str, Any], soft: float) -> dic
     }
 
 
-def _failure(error: BaseException, row: task.TaskRow, soft: float) -> tuple[int, bool, bytes]:
-    if isinstance(error, (payload.TaskFailed, task.TaskError)):
-        return wire.FAILED, False, payload.error_json(error.code, None, str(error))
-    if isinstance(error, SoftTimeout):
-        retry = task.may_retry(error, row.retry_on, row.give_up_on, also="TimeoutError")
-        why = f"ran longer than its soft timeout, {soft:g} s"
-        return wire.FAILED, retry, payload.error_json("TIMEOUT", error, why)
-    return wire.FAILED, task.may_retry(error, row.retry_on, row.give_up_on), payload.error_json("EXCEPTION", error)
+def _failure(runner: Runner, error: BaseException, row: task.TaskRow, soft: float) -> tuple[int, bool, bytes]:
+    """What the task has raised, whatever that does when it is formatted, which has a timeout of its own."""
+    kind, code, also, words = type(error), "EXCEPTION", None, ""
+    # Not isinstance, which asks the exception for its __class__.
+    if issubclass(kind, (payload.TaskFailed, task.TaskError)):
+        outcome = wire.UNLOADED if issubclass(kind, task.TaskError) else wire.FAILED
+        return outcome, False, payload.error_json(error.code, None, errortext.message(error))  # type: ignore[attr-defined]
+    if issubclass(kind, SoftTimeout):
+        code, also, words = "TIMEOUT", "TimeoutError", f"ran longer than its soft timeout, {soft:g} s"
+    retry = task.may_retry(error, row.retry_on, row.give_up_on, also=also)
+    try:
+        try:
+            # Again and again: Python's own formatting goes on after whatever a part of the exception raises.
+            signal.signal(signal.SIGALRM, _on_overrun)
+            signal.setitimer(signal.ITIMER_REAL, FORMAT_WITHIN, FORMAT_WITHIN / 10)
+            document = payload.error_json(code, error, words)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    except BaseException:  # noqa: BLE001 - an overrun, wherever it was noticed
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        words = words or f"(not formatted within {FORMAT_WITHIN:g} s)"
+        document = payload.plain_error_json(code, errortext.type_name(kind), words)
+    try:
+        runner.end()
+    except BaseException:  # noqa: BLE001, S110 - a stream of the task's cannot be flushed, as before
+        pass
+    return wire.FAILED, retry, document
+
+
+def _on_overrun(_signal: int, _frame: FrameType | None) -> None:
+    """An exception takes too long to be formatted."""
+    raise SoftTimeout
 
 
 def on_alarm(_signal: int, _frame: FrameType | None) -> None:

@@ -1,8 +1,10 @@
 """
-How long tasks run, as lately seen: what decides how many jobs one child may be handed at once.
+How long tasks run and how many jobs end, as lately seen: what decides how many jobs may be claimed and handed out
+before a child is free for them.
 
 A batch is as many jobs as fit into about 5 ms of work: few enough that none waits long behind another, many enough that
-a message costs little. What is unknown counts as long.
+a message costs little. What is unknown counts as long. No more is claimed ahead than ended within the last LATELY
+seconds, so a dispatcher that was idle claims for its idle children alone.
 """
 
 from __future__ import annotations
@@ -17,6 +19,11 @@ DEPTH = 64
 BATCH_BYTES = 1 << 20
 #: how much the newest run time weighs in a mean
 _WEIGHT = 0.2
+#: s; the ended jobs of about this time are counted
+LATELY = 0.1
+#: s; nothing is claimed ahead for so long after a claimed job found no free child: the first time, and at most where
+#: that happens again and again
+MODEST, MOST_MODEST = 0.2, 6.4
 
 
 class RunTimes:
@@ -48,3 +55,32 @@ class RunTimes:
         if not self.quick:
             return 1
         return max(1, min(DEPTH, int(BATCH / self._all))) if self._all > 0 else DEPTH
+
+
+class Ahead:
+    """How many jobs may be claimed beyond those that idle children begin at once."""
+
+    def __init__(self) -> None:
+        #: jobs that ended, each one's weight falls by 1/e in LATELY seconds
+        self._ended = 0.0
+        #: monotonic s of the last look, and until when nothing is claimed ahead
+        self._looked = self._none_until = 0.0
+        #: s; how long that was, or is
+        self._pause = 0.0
+
+    def note(self, jobs: int) -> None:
+        """So many jobs have ended."""
+        self._ended += jobs
+
+    def stop(self, now: float) -> None:
+        """A job that was claimed ahead found no free child; `now` in monotonic seconds."""
+        if now >= self._none_until:
+            again = now < self._none_until + 4 * self._pause
+            self._pause = min(2 * self._pause, MOST_MODEST) if again else MODEST
+        self._ended, self._none_until = 0.0, now + self._pause
+
+    def most(self, now: float) -> int:
+        """As many as ended lately; `now` in monotonic seconds."""
+        self._ended *= math.exp((self._looked - now) / LATELY)
+        self._looked = now
+        return int(self._ended) if now >= self._none_until else 0

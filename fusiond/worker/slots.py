@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterable, Iterator
 
+    from fusiond.worker.children import ForkServer
+
+#: boot ns, as of what never expires
+NEVER = 1 << 63
 #: bytes; room for a batch of small jobs without a second send
 _SEND_BUFFER = 1 << 18
 #: struct timeval, 10 ms; a fresh child whose job has not come by then makes ready for it meanwhile
@@ -40,6 +44,7 @@ class Doom(enum.Enum):
     LOST = "lease lost"
     SHUTDOWN = "shutdown"
     HOSTILE = "broken protocol"
+    SERVER = "fork server hung"
 
 
 @dataclass(slots=True, eq=False)
@@ -57,13 +62,28 @@ class Attempt:
     attempts: int
     crashes: int
     rescues: int
-    #: monotonic ns until when the lease is trusted
+    #: boot ns until when the lease is trusted
     lease: int
-    #: monotonic ns since when it waits for a child: its claim, or when a child gave it back
-    waits: int
+    #: monotonic ns of its claim, and of when a child was handed it
+    claimed: int
+    handed_at: int = 0
+    #: ms from when its job became ready to its claim
+    waited_ms: int = 0
+    #: s; how long it had run when its child died; None: it did not die
+    ran: float | None = None
+    #: the word that marks its lines, "" where there is none; None: not looked up yet
+    log_tag: str | None = None
     #: s; expected run time, and hard timeout, both as of when it was handed out
     cost: float = 0.0
     hard: float = 0.0
+    #: boot ns; not begun by then, its job expires
+    expires: int = NEVER
+    #: its child has begun it, as far as was seen
+    begun: bool = False
+    #: its job may begin once only: Redis must store a permit before it is handed to a child
+    once: bool = False
+    #: Redis has stored that permit
+    permitted: bool = False
     #: its job was canceled while it ran
     canceled: bool = False
     #: its lease is somebody else's, or nobody's: nothing may be settled
@@ -75,7 +95,7 @@ class Attempt:
         return self.id.decode(errors="backslashreplace")
 
     def doom(self, now: int, ran: float) -> Doom | None:
-        """Why the child that runs it must be killed, at monotonic ns `now` and after `ran` seconds, if it must."""
+        """Why the child that runs it must be killed, at boot ns `now` and after `ran` seconds, if it must."""
         if self.lost or self.lease <= now:
             return Doom.LOST
         if self.canceled:
@@ -113,13 +133,17 @@ class Slot:
     retiring: bool = False
     #: each child of it runs one job
     once: bool = False
-    #: monotonic ns until when its child may begin what it was handed last; 0: it was handed nothing yet
+    #: boot ns until when the lease is trusted of what its child was handed last; 0: it was handed nothing yet
     handed: int = 0
-    #: monotonic ns since when its child has nothing left to live for, as far as it was looked at
+    #: monotonic ns of the first look at which its child was to end or to answer, and had said nothing since; 0: none
     spent_at: int = 0
+    #: the fork server that has its child
+    server: ForkServer | None = None
     #: monotonic seconds when its child was asked for, and deaths in a row before any job
     forked: float = 0.0
     stillborn: int = 0
+    #: pid of its child, once that was killed, has not ended for long, and was named in the log
+    unkilled: int = 0
     #: its child has said that it serves
     answered: bool = False
     #: its child has closed the socket
@@ -130,7 +154,8 @@ class Slot:
     broken: str = ""
     #: the attempt whose lines come out of the pipe
     printing: Attempt | None = None
-    _serial: int = 0
+    #: of the job handed last; from 1, so that a job that writes 0 to the page never says what is true
+    _serial: int = 1
     #: its child was asked whether it serves, and has not answered yet
     _asked: bool = False
     #: serial of the last outcome
@@ -143,12 +168,12 @@ class Slot:
     _unsent: bytearray = field(default_factory=bytearray)
 
     @classmethod
-    def make(cls, number: int, on_line: Callable[[Attempt | None, str], None], *, once: bool = False) -> Slot:
-        """A slot without a child; `on_line` gets each line that is printed, and the attempt that printed it."""
+    def make(cls, number: int, on_line: Callable[[Attempt | None, str, int], None], *, once: bool = False) -> Slot:
+        """A slot without a child; `on_line` gets each line that is printed, whose it is, and its level."""
         fd = memory_file(f"fusiond-page-{number}", bytes(wire.PAGE_BYTES))
         slot = cls(number, Output(), wire.Page(fd), fd, once=once)
         slot.output.on_mark = slot.mark
-        slot.output.on_line = lambda line: on_line(slot.printing, line)
+        slot.output.on_line = lambda line, level: on_line(slot.printing, line, level)
         return slot
 
     def mark(self, serial: int) -> None:
@@ -169,7 +194,8 @@ class Slot:
             theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
         self._sock = ours
         self.doom, self.state, self.closed, self.broken, self.answered = None, State.READY, False, "", False
-        self._asked, self.handed, self.spent_at = False, 0, 0
+        self._asked, self.handed, self.spent_at, self.unkilled = False, 0, 0, 0
+        self.page.pid = 0
         # A child may have left any number there; a new one has begun nothing.
         self.page.words[0] = self._begun = self._told = self._serial
         return theirs
@@ -195,6 +221,16 @@ class Slot:
         os.close(self.page_fd)
 
     @property
+    def serves(self) -> bool:
+        """It has a child that may be handed jobs."""
+        return self.state is State.READY and not self.retiring
+
+    @property
+    def owes(self) -> bool:
+        """Its child was handed something that was taken back, and has not said yet that it has passed over it."""
+        return not self.outstanding and self._told < self._serial
+
+    @property
     def spent(self) -> bool:
         """Its child has had its one job, and is to end; the next job must not meet what that one left behind."""
         return self.once and self.handed > 0 and not self.outstanding and self.state == State.READY
@@ -211,7 +247,7 @@ class Slot:
         messages = []
         for attempt in attempts:
             serial = self._serial = self._serial + 1
-            self.page.allow(serial, attempt.lease)
+            self.page.allow(serial, min(attempt.lease, attempt.expires))
             self.outstanding[serial] = attempt
             self.handed = attempt.lease
             self.work += attempt.cost
@@ -268,6 +304,7 @@ class Slot:
 
     def _believed(self, body: bytes) -> Iterator[wire.OutcomeMessage]:
         """What a frame says: one outcome for each job, in the order handed, so no more than that. Raises WireError."""
+        self.spent_at = 0
         if not body:
             if not self._asked:
                 raise wire.WireError("an answer that nobody has asked for")
@@ -297,6 +334,13 @@ class Slot:
         if attempt is not None:
             self.work = self.work - attempt.cost if self.outstanding else 0.0
         return attempt
+
+    def attempts(self) -> Iterator[Attempt]:
+        """What its child has, each marked with whether it has begun."""
+        begun = self.begun() if self.outstanding else 0
+        for serial, attempt in self.outstanding.items():
+            attempt.begun = serial <= begun
+            yield attempt
 
     def running(self) -> tuple[int, Attempt] | None:
         """Serial and attempt of the job that has begun and not ended."""
@@ -330,6 +374,10 @@ class Slot:
     def condemn(self, doom: Doom, serial: int) -> None:
         """Its child is being killed, for this job. It may end that one before it dies, and must begin no other."""
         self.doom, self.doomed, self.state = doom, serial, State.DYING
+        self.forbid()
+
+    def forbid(self) -> None:
+        """Its child must begin nothing any more."""
         for waiting in self.waiting():
             self.page.allow(waiting, 0)
 

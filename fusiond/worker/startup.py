@@ -9,12 +9,16 @@ from __future__ import annotations
 import io
 import json
 import sys
+import time
 
 from . import task
 
-#: characters of one import failure, failures that are told, and bytes of all as JSON, where a character may take 12: a
-#: packet of 64 KiB tells them to the dispatcher, and another, with words around them, tells the supervisor
-MAX_PROBLEM, MAX_PROBLEMS, MAX_BYTES = 500, 30, 48 << 10
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: characters of one import failure, and tasks that are told of in one packet, which has at most 64 KiB
+MAX_PROBLEM, AT_ONCE = 500, 10
 
 
 def set_name(group: str) -> None:
@@ -39,16 +43,27 @@ def set_streams(fresh: bool) -> None:
             stream.reconfigure(line_buffering=True)
 
 
-def preload(tasks: task.Tasks, names: list[str]) -> dict[str, list[str]]:
-    """Import what the tasks need; returns task → [code, message] of each that cannot run."""
-    problems: dict[str, list[str]] = {}
-    size = 0
+def preload(tasks: task.Tasks, names: list[str], on_progress: Callable[[], object]) -> tuple[int, list[bytes]]:
+    """
+    Import what the tasks need.
+
+    Args:
+        tasks: the table.
+        names: of the tasks.
+        on_progress: called between two of them, once a second at most.
+
+    Returns:
+        how many can run, and task → [code, message] of each other one, as parts in JSON.
+    """
+    problems: list[tuple[str, list[str]]] = []
+    told = time.monotonic()
     for name in names:
+        if time.monotonic() - told >= 1.0:
+            told = time.monotonic()
+            on_progress()
         try:
             tasks.function(name.encode())
         except task.TaskError as error:
-            problem = [error.code, str(error)[:MAX_PROBLEM]]
-            size += len(json.dumps({name: problem}))
-            if len(problems) < MAX_PROBLEMS and size <= MAX_BYTES:
-                problems[name] = problem
-    return problems
+            problems.append((name, [error.code, str(error)[:MAX_PROBLEM]]))
+    parts = [json.dumps(dict(problems[at : at + AT_ONCE])).encode() for at in range(0, len(problems), AT_ONCE)]
+    return len(names) - len(problems), parts

@@ -12,13 +12,27 @@ from __future__ import annotations
 import builtins
 import importlib
 import json
+import os
 import sys
 from collections import namedtuple
+
+from . import errortext
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any, Callable
+
+
+#: by its `pid` the client library knows the process that loads modules, in which it refuses to enqueue. A module, since
+#: the client is another package than this one, of another version perhaps, and finds it in `sys.modules`
+_loading: Any = sys.modules.setdefault("_fusiond_loading", type(sys)("_fusiond_loading"))
+_loading.pid = 0
+
+
+def forbid_enqueue() -> None:
+    """From now on nothing is enqueued in this process, which loads modules and runs no job; its forks may again."""
+    _loading.pid = os.getpid()
 
 
 class TaskError(Exception):
@@ -31,6 +45,14 @@ class TaskError(Exception):
 
 def load(path: str) -> Callable[..., Any]:
     """The callable at `package.module.name`, or at `package.module.Class.name`. Raises TaskError."""
+    before, _loading.pid = _loading.pid, os.getpid()
+    try:
+        return _load(path)
+    finally:
+        _loading.pid = before
+
+
+def _load(path: str) -> Callable[..., Any]:
     module, names = _module_of(path)
     found: Any = module
     for name in names:
@@ -40,10 +62,12 @@ def load(path: str) -> Callable[..., Any]:
             raise TaskError(
                 "TASK_NOT_FOUND", f"{path}: module '{module.__name__}' has no '{'.'.join(names)}'"
             ) from None
-        except Exception as error:  # a module's own __getattr__ may raise anything
+        except BaseException as error:  # a module's own __getattr__ may raise anything
+            if isinstance(error, KeyboardInterrupt):
+                raise
             raise _failed(module.__name__, error) from error
     if not callable(found):
-        raise TaskError("TASK_NOT_FOUND", f"{path}: is a {type(found).__name__}, not a function")
+        raise TaskError("TASK_NOT_FOUND", f"{path}: is a {errortext.type_name(type(found))}, not a function")
     return found  # type: ignore[no-any-return]
 
 
@@ -57,7 +81,7 @@ def _module_of(path: str) -> tuple[Any, list[str]]:
         except ModuleNotFoundError as missing:
             # Only "this very module is not there" lets a shorter head be tried; a module that fails to import one of
             # its own needs is the user's error, and must not be taken for a wrong path.
-            if missing.name is None or not (name + ".").startswith(missing.name + "."):
+            if not _is_missing(name, missing):
                 raise _failed(name, missing) from missing
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt):
@@ -66,12 +90,39 @@ def _module_of(path: str) -> tuple[Any, list[str]]:
     raise TaskError("IMPORT_ERROR", f"{path}: no module named '{'.'.join(parts[:-1]) or path}'")
 
 
+def _is_missing(name: str, error: ModuleNotFoundError) -> bool:
+    """Whether the error says that this very module, or a package that it lies in, is not there."""
+    # What the import system raises is of that class itself; another one is a module's own, and may raise when asked.
+    if type(error) is not ModuleNotFoundError or type(error.name) is not str:
+        return False
+    return (name + ".").startswith(error.name + ".")
+
+
 def _failed(name: str, error: BaseException) -> TaskError:
-    try:
-        why = str(error)
-    except Exception:  # noqa: BLE001 - an exception may fail to describe itself
-        why = "(no description)"
-    return TaskError("IMPORT_ERROR", f"module '{name}' failed to import: {type(error).__name__}: {why}")
+    what = errortext.type_name(type(error))
+    return TaskError(
+        "IMPORT_ERROR", f"module '{name}' failed to import{_place(error)}: {what}: {errortext.message(error)}"
+    )
+
+
+def _place(error: BaseException) -> str:
+    """` at FILE, line N`: in the module that was loaded last, or is no Python; nothing where no line is known."""
+    place = ("", 0)
+    frame = errortext.frames(error)
+    while frame is not None:
+        code = frame.tb_frame.f_code
+        if code.co_name == "<module>":
+            place = (code.co_filename, frame.tb_lineno)
+        frame = frame.tb_next
+    # Of exactly that class, as the compiler raises it: another one may raise when it is asked.
+    if type(error) in (SyntaxError, IndentationError, TabError):
+        place = (error.filename, error.lineno)  # type: ignore[attr-defined]
+    file, line = place
+    return f" at {file}, line {line}" if type(file) is str and file and type(line) is int else ""
+
+
+#: the bases of a class, whatever its metaclass says of them
+_bases = type.__dict__["__mro__"].__get__
 
 
 def may_retry(
@@ -87,8 +138,8 @@ def may_retry(
 
 
 def _matches(error: BaseException, names: Sequence[str], also: str | None) -> bool:
-    bases = type(error).__mro__
-    return any(name == also or _loaded(name) in bases for name in names)
+    bases = _bases(type(error))
+    return any(name == also or any(_loaded(name) is base for base in bases) for name in names)
 
 
 def _loaded(name: str) -> Any:
@@ -99,15 +150,18 @@ def _loaded(name: str) -> Any:
     for cut in range(len(parts) - 1, 0, -1):
         found: Any = sys.modules.get(".".join(parts[:cut]))
         if found is not None:
-            for part in parts[cut:]:
-                # Not getattr: a lazy module would import it now, and its own __getattr__ may raise anything.
-                found = getattr(found, "__dict__", {}).get(part)
+            try:
+                for part in parts[cut:]:
+                    # Not getattr: a lazy module would import it now, and its own __getattr__ may raise anything.
+                    found = getattr(found, "__dict__", {}).get(part)
+            except BaseException:  # noqa: BLE001 - a __dict__ that is none
+                return None
             return found
     return None
 
 
-class TaskRow(namedtuple("TaskRow", "run soft retry_on give_up_on pass_job")):
-    """What a child must know of a task: path, soft timeout in seconds, its policy's exception names, a keyword."""
+class TaskRow(namedtuple("TaskRow", "run soft retry_on give_up_on pass_job keeps_result")):
+    """What a child must know of a task: path, soft timeout in s, exceptions, a keyword, whether it keeps results."""
 
     __slots__ = ()
 
@@ -129,6 +183,8 @@ class Tasks:
         table = json.loads(body)
         self.rows = {name.encode(): TaskRow(*row) for name, row in table["tasks"].items()}
         self.max_jobs, self.max_memory = table["max_jobs"], table["max_memory"]
+        #: of the group's log
+        self.level = table["level"]
 
     def function(self, name: bytes) -> Callable[..., Any]:
         """The function of a task that is in the table. Raises TaskError."""

@@ -10,10 +10,14 @@ without a system call, each its own words.
 
     word 0      serial of the job begun last                             (child)
     word 1      monotonic ns when it began, written before word 0        (child)
-    word 8…     of serial s at 8 + s % RING: monotonic ns until when it may begin, 0 once it is taken back (dispatcher)
+    word 2      pid of the child, written before it takes a job          (child)
+    word 8…     of serial s at 8 + s % RING: boot ns until when it may begin, 0 once it is taken back (dispatcher)
 
 A child marks a job as begun and then reads whether it still may; the dispatcher takes a job back and looks at the mark
 only after a moment. So one of them sees the other, and a job that was taken back never runs.
+
+Until when a job may begin is told by CLOCK_BOOTTIME, which goes on while the host is suspended, as the clock of Redis
+does. How long a job has run is told by the monotonic clock, which stands still then, as the job does.
 
 Standard library only, CPython 3.9 and later: it runs under the application's own interpreter.
 """
@@ -22,6 +26,7 @@ from __future__ import annotations
 
 import mmap
 import struct
+import time
 from collections import namedtuple
 
 TYPE_CHECKING = False  # of typing, which a fork server does without: half a megabyte that each child would copy
@@ -44,11 +49,20 @@ MAX_PAYLOAD = 1 << 20
 
 #: bytes of JSON; a longer result fails its job
 MAX_RESULT = 1 << 20
-FINISHED, FAILED, RETURNED = 0, 1, 2
+FINISHED, FAILED, RETURNED, UNLOADED = 0, 1, 2, 3
 
 RING = 256
 _FIRST = 8
 PAGE_BYTES = 4096
+
+
+#: read for each job that begins, so without a look-up in `time`, or a call of `boot_ns`, each time
+_clock, _BOOT = time.clock_gettime_ns, time.CLOCK_BOOTTIME
+
+
+def boot_ns() -> int:
+    """Nanoseconds since the host was started, those of its suspension included: what leases are measured by."""
+    return _clock(_BOOT)
 
 
 class WireError(Exception):
@@ -70,8 +84,9 @@ class OutcomeMessage(namedtuple("OutcomeMessage", "serial kind retry duration pa
     """
     How a job ended in its child.
 
-    kind is FINISHED, FAILED, or RETURNED when it was not begun; retry, of a failure, whether the policy's exception
-    names allow another attempt; duration in seconds; payload is raw JSON, the result or the error.
+    kind is FINISHED, FAILED, RETURNED when it was not begun, or UNLOADED when its function does not load; retry, of a
+    failure, whether the policy's exception names allow another attempt; duration in seconds; payload is raw JSON, the
+    result or the error.
     """
 
     __slots__ = ()
@@ -154,7 +169,7 @@ def read_outcomes(body: bytes) -> Iterator[OutcomeMessage]:
         except struct.error:
             raise WireError("an outcome's head is cut off") from None
         at += size
-        if kind > RETURNED or at + length > end or length > MAX_PAYLOAD or not 0.0 <= duration < 1e9:
+        if kind > UNLOADED or at + length > end or length > MAX_PAYLOAD or not 0.0 <= duration < 1e9:
             raise WireError("an outcome is of no known kind or duration, or longer than allowed")
         yield OutcomeMessage(serial, kind, bool(retry), duration, body[at : at + length])
         at += length
@@ -195,21 +210,31 @@ class Page:
 
     __slots__ = ("_map", "words")
 
-    def __init__(self, fd: int) -> None:
-        """Map the page behind `fd`, a file of PAGE_BYTES; the descriptor may be closed afterwards."""
+    def __init__(self, fd: int = -1) -> None:
+        """Map the page behind `fd`, a file of PAGE_BYTES, which may be closed afterwards; -1: memory without a file."""
         self._map = mmap.mmap(fd, PAGE_BYTES)
         # Native 8-byte words: each load and store is one instruction, so neither side reads half a number.
         self.words = memoryview(self._map).cast("Q")
 
+    @property
+    def pid(self) -> int:
+        """Of the slot's child, as that one says; 0: it has not said yet."""
+        return self.words[2]
+
+    @pid.setter
+    def pid(self, pid: int) -> None:
+        self.words[2] = pid
+
     def begin(self, serial: int, now_ns: int) -> bool:
-        """The child marks a job as begun; False: it was taken back or its lease is over, and must not run."""
+        """The child marks a job as begun at monotonic ns; False: it was taken back or is late, and must not run."""
         words = self.words
         words[1] = now_ns
         words[0] = serial
-        return now_ns < words[_FIRST + serial % RING]
+        # Read behind the mark: whoever is frozen before it finds out here that it is late.
+        return _clock(_BOOT) < words[_FIRST + serial % RING]
 
     def allow(self, serial: int, until_ns: int) -> None:
-        """The dispatcher lets a job begin until then; 0 takes it back."""
+        """The dispatcher lets a job begin until then, in boot ns; 0 takes it back."""
         self.words[_FIRST + serial % RING] = until_ns
 
     @property

@@ -111,12 +111,16 @@ def failures(stage: Stage) -> list[tuple[str, str]]:
         "This task fails twice, as a network does. Its policy: again after 500 ms.",
     )
     stage.check("the third attempt worked", holds=stage.say("enqueue", "call_carrier", "DHL", "--wait", "20") == 0)
-    act("4 · What runs too long is ended", "This one never ends; its timeout is 1 s.")
-    stage.check("it failed, and said so", holds=stage.say("enqueue", "count_stars", "--wait", "20") == 1)
     retried = newest(stage, "finished", "call_carrier")
-    failed = newest(stage, "failed", "count_stars")
     stage.check("3 attempts were counted", holds=retried.get("attempts") == 3)
+    act(
+        "4 · What runs too long is ended",
+        "This one never ends. Its timeout is 1 s, and `retry: none` is one attempt.",
+    )
+    stage.check("it failed, and said so", holds=stage.say("enqueue", "count_stars", "--wait", "20") == 1)
+    failed = newest(stage, "failed", "count_stars")
     stage.check("its code is TIMEOUT", holds=(failed.get("error") or {}).get("code") == "TIMEOUT")
+    stage.check("1 attempt was counted", holds=failed.get("attempts") == 1)
     return [("retried", "2 failed attempts, then a good one"), ("timed out", "1 job, after 1 s, its worker lived on")]
 
 

@@ -10,6 +10,7 @@ import json
 import jsonschema
 from hypothesis import strategies as st
 
+from fusiond.nesting import too_deep
 from tests.fuzz import mutate
 from tests.fuzz.ground import Ground
 from tests.fuzz.run import Target
@@ -86,7 +87,7 @@ class Fuzz(Target):
     def _deep(self):
         """As deep as the two parsers can read, about, and deeper."""
         rand = self.rand
-        deep = mutate.nested(rand.choice((100, *range(900, 1010, 5), 100_000)), rand.choice("[{"))
+        deep = mutate.nested(rand.choice((100, *range(490, 510), *range(900, 1010, 5), 100_000)), rand.choice("[{"))
         where = rand.choice((b"args", b"kwargs", b"meta", b"bogus", b"task"))
         return b'{"task":"told","' + where + b'":' + (b"[" + deep + b"]" if where == b"args" else deep) + b"}"
 
@@ -167,7 +168,7 @@ def _is_valid(body):
     def never(constant):
         raise ValueError(constant)
 
-    if len(body) > LARGEST:
+    if len(body) > LARGEST or too_deep(body):
         return False
     try:
         value = json.loads(body.decode(), parse_constant=never, object_pairs_hook=once)

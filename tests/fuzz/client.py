@@ -13,6 +13,7 @@ import json
 from hypothesis import strategies as st
 
 from fusiond.errors import FusionError, JobFailed
+from fusiond.nesting import TOO_DEEP
 from tests.fuzz import mutate
 from tests.fuzz.ground import Ground
 from tests.fuzz.run import Target
@@ -185,7 +186,7 @@ class Fuzz(Target):
         try:
             job.result()
         except JobFailed as failure:
-            deep = failure.code == "RESULT_NOT_SERIALIZABLE" or "recursion" in str(failure)
+            deep = TOO_DEEP in str(failure)
             expected = (failure.code == "EXPIRED" and "expires" in sent[3]) or failure.code in (
                 "TIMEOUT",
                 "RESULT_TOO_LARGE",

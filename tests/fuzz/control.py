@@ -32,7 +32,8 @@ PROMPT, EVER = 1.0, 15.0
 LOOK = 0.05
 #: none that ends a program, or the daemon
 VERBS = (
-    "fusion.status", "fusion.plan", "fusion.history", "fusion.reload", "fusion.rollback", "fusion.nothing",
+    "fusion.status", "fusion.plan", "fusion.history", "fusion.reload", "fusion.rollback", "fusion.identity",
+    "fusion.nothing",
     "system.listMethods", "system.methodHelp", "system.methodSignature", "system.multicall", "supervisor.getState",
     "supervisor.getAllProcessInfo", "supervisor.getProcessInfo", "supervisor.startProcess", "supervisor.getPID",
     "supervisor.tailProcessStdoutLog", "supervisor.readProcessLog", "supervisor.readProcessStdoutLog",
@@ -149,7 +150,7 @@ class Watch(threading.Thread):
 def _processor_time(pid):
     """Seconds that a process has used."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return 0.0
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -23,7 +23,7 @@ class Ground(Plant):
         for source in sources:
             shutil.copy(HERE / source, self.app)
         self.write(file.replace("{app}", str(self.app)))
-        self._environment = {}
+        self.environment = {}
         self.url = f"unix://{paths.redis_socket(self.runtime)}"
         self.broker = Broker()
 

@@ -34,6 +34,8 @@ class Job:
     rescues: int = 0
     token: str = ""
     last_token: str = ""
+    #: token of the attempt that was the only one to be permitted to begin
+    permit: str = ""
     cancel: bool = False
     #: its lease has
     expired: bool = False
@@ -105,21 +107,24 @@ class Queue:
                 self._rescue(job)
 
     def _rescue(self, job: Job) -> None:
+        permitted = job.permit == job.token
         job.token, job.expired = "", False
         if job.cancel:
             job.status = "canceled"
         else:
             job.rescues += 1
-            job.status = "failed" if job.rescues > MAX_RESCUES else "queued"
+            job.status = "failed" if permitted or job.rescues > MAX_RESCUES else "queued"
 
-    def renew(self, *attempts: tuple[str, str]) -> list[int]:
+    def renew(self, *attempts: tuple[str, ...]) -> list[int]:
         return [self._renewed(*attempt) for attempt in attempts]
 
-    def _renewed(self, name: str, token: str) -> int:
+    def _renewed(self, name: str, token: str, note: str = "") -> int:
         job = self.jobs.get(name)
         if not job or job.token != token:
             return 0
         job.expired = False
+        if note == "permit":
+            job.permit = token
         return 2 if job.cancel else 1
 
     def settle(self, *outcomes: Outcome) -> list[int]:
@@ -160,6 +165,7 @@ class Queue:
             return [2 if job and job.status == "queued" else 0]
         job.status, job.place, job.cancel = "queued", next(_order), False
         job.attempts = job.crashes = job.rescues = 0
+        job.permit = ""
         return [1]
 
     def suspend(self, by: str, on: bool) -> bool:

@@ -42,7 +42,8 @@ class Story(Running):
         """A file: the tasks of `stories.py`, these worker groups, each `name: {…}`."""
         return (
             f"broker: {{url: '{self.broker_url or 'embedded'}'}}\n"
-            f"defaults: {{workers: {{directory: {self.app}}}, tasks: {{retry: none}}}}\n"
+            f"defaults: {{workers: {{directory: {self.app}}}, tasks: {{retry: single}}}}\n"
+            "retry_policies: {single: {max_attempts: 1}}\n"
             "tasks:\n"
             "  note: {run: stories.note}\n  hold: {run: stories.hold}\n  colour: {run: stories.colour}\n"
             f"{tasks}workers:\n  {workers}\n{more}"
@@ -80,7 +81,7 @@ class Story(Running):
 #: files and tests that kill, or name, the daemon's own Redis, so that they have no meaning with another
 OWN_REDIS = {
     "test_dev.py", "test_redis_away.py", "test_redis_faults.py", "test_tour.py", "test_replicas.py",
-    "test_soak.py",
+    "test_soak.py", "test_conservation.py",
     "test_kill[wrapper]", "test_kill[redis]", "test_a_successor_finds_no_stray_and_starts_no_second_redis",
     "test_they_reach_every_program", "test_a_local_account_reaches_nothing", "test_no_job_comes_to_harm_in_a_storm",
     "test_kill_9_of_redis_loses_no_tick", "test_a_seeded_bug_is_found",

@@ -211,7 +211,7 @@ BOMB = (
 def test_the_control_face_is_a_table_of_verbs(daemon):
     """Who may speak to the socket has these verbs and no others, no files and no pages; garbage ends no daemon."""
     daemon.start(daemon.body("main: {}"))
-    fusion = {f"fusion.{verb}" for verb in ("reload", "rollback", "plan", "history", "status")}
+    fusion = {f"fusion.{verb}" for verb in ("reload", "rollback", "plan", "history", "identity", "status")}
     system = {f"system.{verb}" for verb in ("listMethods", "methodHelp", "methodSignature", "multicall")}
     listed = set(rpc(daemon.control, "system.listMethods"))
     assert fusion | system <= listed <= fusion | system | {f"supervisor.{verb}" for verb in VERBS}

@@ -45,7 +45,7 @@ class Cron:
         return until(lambda: len(found := sorted(self.finished(entry))) >= count and found, self.daemon.text)
 
     def last_tick(self):
-        return self.run(self.broker.cron_state("default", "each")).last_tick_ms
+        return self.run(self.broker.cron_state("each")).last_tick_ms
 
 
 @pytest.fixture

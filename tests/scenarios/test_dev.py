@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from fusiond import paths
 from tests.running import until
 
 pytestmark = pytest.mark.timeout(120)
@@ -16,6 +17,7 @@ MORE = "logging: {format: json}\nqueues: {shop: {}}\n"
 @pytest.fixture
 def daemon(daemon):
     daemon.verb = "dev"
+    daemon.url = f"unix://{paths.redis_socket(daemon.sockets)}"
     for name in ("shop", "shop/parts", "side", "side/.venv"):
         (daemon.app / name).mkdir()
     (daemon.app / "shop" / "shop.py").write_text("def price():\n    from parts import inner\n    return inner.PRICE\n")
@@ -92,7 +94,7 @@ def test_the_file_is_made_small(daemon):
     config = json.loads(Path(snapshot).read_text())["config"]
     assert {name: group["processes"] for name, group in config["workers"].items()} == {"main": 1, "shop": 1}
     assert (config["broker"]["url"], config["logging"]["format"]) == ("embedded", "text")
-    assert f"export FUSION_URL=unix://{daemon.runtime}" in daemon.text()
+    assert f"export FUSION_URL='{daemon.url}?namespace=fusion'" in daemon.text()
     daemon.file.write_text(daemon.file.read_text().replace("processes: 4", "processes: 4, max_jobs: 7"))
     until(lambda: daemon.status()["generation"] == 2, daemon.text)
     config = json.loads(Path(snapshot).read_text())["config"]["workers"]["shop"]

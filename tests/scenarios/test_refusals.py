@@ -91,6 +91,18 @@ def test_refused_before_the_commit(daemon, case):
     assert daemon.client().enqueue("colour").result(timeout=30) == "red"
 
 
+def test_a_task_that_does_not_load_is_named_with_its_place_in_the_file(daemon):
+    """Whatever is wrong with it: file, line and column of its `run`, for people and for programs."""
+    daemon.start(daemon.body("main: {}"))
+    daemon.write(daemon.body("main: {environment: {COLOUR: blue}}", tasks="  gone:\n    run: nowhere.at_all\n"))
+    line = 1 + daemon.file.read_text().splitlines().index("    run: nowhere.at_all")
+    outcome = daemon.reload()
+    assert outcome["result"] == "refused"
+    assert f"\n{daemon.file}:{line}:10: task 'gone' does not load, see above" in outcome["reason"]
+    (problem,) = outcome["problems"]
+    assert (problem["file"], problem["line"], problem["column"]) == (str(daemon.file), line, 10)
+
+
 @pytest.mark.parametrize("source", [SYNTAX, DYING], ids=["syntax error", "dying children"])
 def test_a_start_with_a_group_that_cannot_run_serves_the_others(daemon, source):
     """A start has nothing to go back to: what a group cannot run is its own trouble."""

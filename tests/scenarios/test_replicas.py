@@ -6,7 +6,9 @@ import time
 import pytest
 
 from fusiond.broker.broker import Broker
+from fusiond.broker.call import Call
 from fusiond.broker.connection import connect
+from fusiond.broker.records import NewJob
 from fusiond.client import Client
 from fusiond.config import model
 from fusiond.errors import BrokerError
@@ -112,3 +114,30 @@ def test_a_cluster_loses_nothing_to_a_dead_primary_nor_to_a_slot_that_moves(daem
         cluster.fail_over(target)
         assert_nothing_is_lost(daemon, cluster.url, producer)
         assert daemon.stop() == 0
+
+
+def test_jobs_move_between_queues_of_different_nodes_through_any_death_of_the_mover():
+    """No script sees both queues; wherever the mover dies, the next one goes on, and each job is there once."""
+    broker = Broker()
+    with RedisCluster() as cluster:
+        assert len({cluster.owner(broker.keys.root(queue))[1].port for queue in ("a", "b")}) == 2
+        with connect(model.Broker(url=cluster.url), cluster.directory, repeats=1) as connection:
+            ids = []
+            for killed in range(9):
+                ids += [f"j{killed}", f"later{killed}"]
+                call = broker.enqueue("a", [NewJob(ids[-2], "t", b"[]"), NewJob(ids[-1], "t", b"[]", delay_ms=60_000)])
+                connection.run(call)
+                plan, reply = broker.move("a", "b"), None
+                for _ in range(killed):
+                    step = plan.send(reply)
+                    reply = connection.run(step) if isinstance(step, Call) else connection.run_many(step)
+                plan.close()
+            connection.run(broker.move("a", "b"))
+            for queue in ("a", "b"):
+                connection.run(broker.finish_moves(queue))
+                connection.run(broker.finish_arrivals(queue))
+                assert connection.run(broker.check(queue)) == []
+            here, there = (connection.run(broker.counts(queue)) for queue in ("a", "b"))
+            assert (here.waiting, there.queued, there.scheduled) == (0, len(ids) // 2, len(ids) // 2)
+            found = [job.id for status in ("queued", "scheduled") for job in connection.run(broker.jobs("b", status))]
+            assert sorted(found) == sorted(ids)

@@ -96,11 +96,12 @@ def test_what_the_first_pages_show_runs(page, daemon_directory):
 def test_the_examples_own_commands_work(daemon_directory):
     """etc/fusion.yaml tells its reader what to type; each of these commands does what it is there for."""
     place, environment = daemon_directory
-    shutil.copy(ROOT / "etc" / "fusion.yaml", place)
-    head = (place / "fusion.yaml").read_text().partition("In another terminal:")[2].partition("version:")[0]
+    (place / "etc").mkdir()
+    shutil.copy(ROOT / "etc" / "fusion.yaml", place / "etc")
+    head = (place / "etc" / "fusion.yaml").read_text().partition("In another terminal")[2].partition("version:")[0]
     lines = re.findall(r"^#   fusiond (.+?)(?: {3,}.*)?$", head, re.MULTILINE)
     assert len(lines) >= 3
-    with running(place, environment):
+    with running(place, environment, "etc/fusion.yaml"):
         for line in lines:
             done = fusiond(*shlex.split(line), cwd=place, **environment)
             assert done.status == 0, f"{line}: {done.err}"
@@ -136,26 +137,26 @@ def from_afar(place, environment):
 
 
 @contextmanager
-def running(place, environment):
-    """The daemon of `fusion.yaml` in this place, ready."""
+def running(place, environment, file="fusion.yaml"):
+    """The daemon of this file in this place, ready."""
     with (place / "log").open("wb") as log:
         daemon = subprocess.Popen(
-            [sys.executable, "-P", "-m", "fusiond.cli", "run"],
+            [sys.executable, "-P", "-m", "fusiond.cli", "run", "-c", file],
             cwd=place,
             env={**os.environ, **environment},
             stdout=log,
             stderr=log,
         )
     try:
-        until(lambda: ready(place, environment), (place / "log").read_text)
+        until(lambda: ready(place, environment, file), (place / "log").read_text)
         yield
     finally:
         daemon.terminate()
         daemon.wait(30)
 
 
-def ready(place, environment):
-    status = fusiond("status", "--json", cwd=place, **environment)
+def ready(place, environment, file):
+    status = fusiond("status", "--json", "-c", file, cwd=place, **environment)
     return status.status == 0 and status.json["daemon"]["ready"]
 
 

@@ -1,13 +1,20 @@
-"""`fusiond run` whose programs are stand-ins: the supervisor's own behaviour, without Redis and task code."""
+"""
+`fusiond run` whose programs are stand-ins: the supervisor's own behaviour, without Redis and task code.
+
+`SILENT` in the environment: the seconds of silence after which a program is killed, where that is the subject.
+"""
 
 import os
 import sys
 from pathlib import Path
 
 from fusiond import cli
-from fusiond.supervise import programs, standby
+from fusiond.supervise import liveness, programs, standby
 
 programs.SETTLE = 1.0
+if "SILENT" in os.environ:
+    liveness.SILENT = float(os.environ["SILENT"])
+    liveness.ASK = liveness.SILENT / 5
 # It becomes a worker, and the stand-in is none.
 standby.Standby.prepare = lambda _: None
 programs.WORKER_MODULE = programs.SCHEDULER_MODULE = "standin_program"

@@ -5,7 +5,10 @@ What it does is said by its group's `environment`, so that a test steers it thro
 
     ACT       ready (default), fail, crash, never, deaf (ready, acknowledges nothing),
               stubborn (ignores SIGTERM), stuck (never, and stubborn),
-              orphan (leaves a grandchild), late (ready once `go-<group>` appears beside the snapshot)
+              orphan (leaves a grandchild), parent (has a child in a session of its own, which lives on),
+              late (ready once `go-<group>` appears beside the snapshot)
+              whatever it is: while `broken-<group>` lies beside the snapshot it fails; while `trouble-<group>` does,
+              it says that it cannot serve
     BUSY      slots that it says are busy while it drains; it ends when `done-<group>` appears beside the snapshot
 """
 
@@ -13,6 +16,7 @@ import argparse
 import asyncio
 import contextlib
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -27,8 +31,10 @@ from fusiond.program import Link
 async def main() -> int:  # noqa: C901 - a script
     parser = argparse.ArgumentParser()
     parser.add_argument("--snapshot", type=Path)
+    parser.add_argument("--runtime")
     parser.add_argument("--group", default="")
     parser.add_argument("--held", action="store_true")
+    parser.add_argument("--publish-only", action="store_true")
     options = parser.parse_args()
     link, snapshot = Link.from_environment(), read_snapshot(options.snapshot)
     state = options.snapshot.parent
@@ -54,11 +60,19 @@ async def main() -> int:  # noqa: C901 - a script
                 if not busy:
                     ended.set()
 
-    link.start(hear, lambda: os._exit(9))
+    async def check():
+        return "no child can be forked" if (state / f"trouble-{options.group}").exists() else ""
+
+    link.start(hear, lambda: os._exit(9), check)
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, lambda: act not in ("stubborn", "stuck") and ended.set())
     note(do="start", argv=sys.argv[1:], environment=sorted(os.environ))
-    if act == "fail":
+    if act == "parent":
+        child = subprocess.Popen(["sleep", "600"], start_new_session=True)  # noqa: ASYNC220 - a stray, on purpose
+        (state / f"child-{options.group}").write_text(str(child.pid))
+    if act == "fail" or (state / f"broken-{options.group}").exists():
+        logging.getLogger("fusiond").error("here are the last words")
+        logs.flush()
         link.say(**{"is": "failed", "reason": "shop.missing: no module named 'shop'"})
         return 78
     if act == "orphan":

@@ -6,8 +6,10 @@ Task functions for the tests of a worker group. No fusiond here; runs under ever
 `path` is always a file to which a line is appended: how a test sees what ran, how often and in which process.
 """
 
+import fcntl
 import os
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -36,6 +38,15 @@ class Upset(ConnectionError):
 class Broken(Exception):
     def __str__(self):
         raise RuntimeError("no words")
+
+
+def kill_dispatcher(path):
+    """At once, so before it has renewed a lease since this job began."""
+    note(path, os.getpid())
+    with open(f"/proc/{os.getppid()}/stat") as file:
+        dispatcher = int(file.read().rpartition(")")[2].split()[1])
+    os.kill(dispatcher, signal.SIGKILL)
+    time.sleep(60)
 
 
 # -- plain endings ----------------------------------------------------------------------------------------------------
@@ -362,6 +373,52 @@ def scribble(word, value, path=None, stay=0.0):
     _child()._page.words[word] = value
     if not stay:
         os._exit(1)
+    time.sleep(stay)
+
+
+def _fill(fd):
+    os.set_blocking(fd, False)
+    for _ in range(1000):
+        os.write(fd, b"x" * 4096)
+
+
+def _shut(fd):
+    with socket.socket(fileno=os.dup(fd)) as sock:
+        sock.shutdown(socket.SHUT_RDWR)
+
+
+def _send_descriptors(fd):
+    with socket.socket(fileno=os.dup(fd)) as sock:
+        for _ in range(50):
+            socket.send_fds(sock, [b"x"], [1, 1, 1])
+
+
+def _lock(fd):
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    fcntl.fcntl(fd, fcntl.F_SETFL, os.O_DIRECT | os.O_ASYNC | os.O_NONBLOCK)
+    fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, 4096)
+
+
+_ABUSES = {
+    "truncate": lambda fd: os.ftruncate(fd, 0),
+    "enlarge": lambda fd: os.ftruncate(fd, 1 << 40),
+    "close": os.close,
+    "garbage": lambda fd: os.write(fd, os.urandom(4096)),
+    "fill": _fill,
+    "shutdown": _shut,
+    "descriptors": _send_descriptors,
+    "flags": _lock,
+}
+
+
+def abuse(how, path, stay=0.0):
+    """Do this to each descriptor that the job has inherited."""
+    note(path, os.getpid())
+    for fd in sorted(int(entry.name) for entry in Path("/proc/self/fd").iterdir()):
+        try:
+            _ABUSES[how](fd)
+        except OSError:
+            continue
     time.sleep(stay)
 
 

@@ -4,12 +4,12 @@
 --
 -- KEYS  1 ns:{q}
 -- ARGV  1 id · 2 ms that the canceled job is kept
--- reply canceled · asked: it runs; its dispatcher hears of it by the next renew, which the message on `wake` brings forward ·
---       ended: it had ended before · missing
+-- reply canceled · asked: it runs; its dispatcher hears of it by the next renew, which the message on `wake` brings forward; or it
+--       is being moved to another queue, where it will be canceled · ended: it had ended before · missing
 --
 -- moves queue | scheduled | deferred -> canceled
 -- A finish that arrives before the cancel is carried out wins.
--- touches queue scheduled deferred job canceled wake
+-- touches queue scheduled deferred leaving job canceled wake
 
 redis.call('ZREM', QUEUE, '')
 local id, ttl = ARGV[1], ARGV[2]
@@ -19,6 +19,10 @@ if h[3] then return 'ended' end
 if h[2] and h[2] ~= '' then
   redis.call('HSET', JOB .. id, 'cancel', ttl)
   redis.call('PUBLISH', WAKE, 'cancel')
+  return 'asked'
+end
+if redis.call('HEXISTS', ROOT .. ':leaving', id) == 1 then
+  redis.call('HSET', JOB .. id, 'cancel', ttl)
   return 'asked'
 end
 local score = redis.call('ZSCORE', QUEUE, id)

@@ -4,12 +4,14 @@
 --
 -- KEYS  1 ns:{q}
 -- ARGV  1 want · 2 dispatcher · 3 nonce, the token of each attempt that this call begins · 4 lease, ms · 5 max_rescues
--- reply {more 0|1, suspended 0|1, ms until something comes due or -1, {id, task, args, attempts, crashes, rescues, header, …}}
+--       then, where it matters: how many jobs of the tasks that follow, at most · tasks
+-- reply {more 0|1|2: the next job is one of such a task and above that number, suspended 0|1, ms until something comes due or -1, {id, task, args, attempts, crashes, rescues, header, ms from when it became ready to its claim, …},
+--        {n, ms, …}: the n-th job must have begun within so many ms, or it expires}
 --
 -- moves inbox     -> queue | scheduled | broken
 --       scheduled -> queue              its time has come: a new place in its priority's row
 --       started   -> queue              its lease has expired: its old place, rescues + 1
---       started   -> failed             LEASE_LOST, above max_rescues
+--       started   -> failed             LEASE_LOST, above max_rescues, or at once where its attempt alone was permitted to begin
 --       started   -> canceled           its lease has expired and a cancel was asked
 --       queue     -> failed             EXPIRED, BAD_ARGUMENTS: larger than a child is handed
 --       queue     -> started            lease, token, attempt + 1
@@ -20,9 +22,12 @@
 
 local want, dispatcher, nonce = tonumber(ARGV[1]), ARGV[2], ARGV[3]
 local lease, max_rescues = tonumber(ARGV[4]), tonumber(ARGV[5])
+local few, most_of = tonumber(ARGV[6]), {}
+for i = 7, #ARGV do most_of[ARGV[i]] = true end
 local LAST = ROOT .. ':claim:' .. dispatcher
 local CHORES = 100                -- of each kind, at most, in one call
 local REPEATABLE = 60000          -- ms
+local NOW, LEASE_ENDS = whole(now), whole(now + lease)
 local LARGEST_BODY = 2097152      -- bytes, twice what a producer may give; whatever is larger somebody has put here by hand
 local LONGEST_ID = 1024           -- bytes, likewise
 local LARGE_REPLY = 8388608       -- bytes of bodies; a slow link must be able to bring it before its leases are over
@@ -30,16 +35,27 @@ local LARGE_REPLY = 8388608       -- bytes of bodies; a slow link must be able t
 -- at maxmemory a script passes whose first write frees memory (also: raises here if the key is no set, before any write)
 redis.call('ZREM', QUEUE, '')
 
-local given, last, bytes = {}, 0, 0
+local given, expiring, last, bytes = {}, {}, 0, 0
 local leases, ids = {}, {}
 
--- give(id, h): the reply's part about one job; h as FIELDS
-local function give(id, h, attempts)
+-- first_begin(attempts, rescues): whether none of the attempts so far is known to have begun: a release undoes its attempt, a rescue
+-- counts one of which nobody knows, and what is renewed once it has begun has no expires_at any more
+local function first_begin(attempts, rescues)
+  return count(attempts) <= count(rescues)
+end
+
+-- give(id, h, attempts, started): the reply's part about one job, this attempt counted; `started`: when it was claimed
+local function give(id, h, attempts, started)
   given[last + 1], given[last + 2], given[last + 3], given[last + 4] = id, h[1], h[2], attempts
-  given[last + 5], given[last + 6], given[last + 7] = count(h[4]), count(h[5]), h[6] or ''
-  last, bytes = last + 7, bytes + #(h[2] or '') + #given[last + 7]
+  given[last + 5], given[last + 6] = h[4] and count(h[4]) or 0, h[5] and count(h[5]) or 0
+  given[last + 7], given[last + 8] = h[6] or '', math.max(0, started - (finite(h[8] or h[9]) or started))
+  last, bytes = last + 8, bytes + #(h[2] or '') + #(h[6] or '')
   ids[#ids + 1] = id
-  leases[#leases + 1], leases[#leases + 2] = now + lease, id
+  leases[#leases + 1], leases[#leases + 2] = LEASE_ENDS, id
+  local expires = h[7] and finite(h[7])
+  if expires and first_begin(attempts - 1, h[5]) then
+    expiring[#expiring + 1], expiring[#expiring + 2] = #ids, expires - now
+  end
 end
 
 -- first_due(key): the lowest score, or nil
@@ -50,15 +66,15 @@ end
 local function reply(more, suspended)
   local due, expiry = first_due(SCHEDULED), first_due(STARTED)
   if expiry and (not due or expiry < due) then due = expiry end
-  return { more and 1 or 0, suspended and 1 or 0, due and math.max(due - now, 0) or -1, given }
+  return { more == 'few' and 2 or more and 1 or 0, suspended and 1 or 0, due and math.max(due - now, 0) or -1, given, expiring }
 end
 
 -- 0. the same call again: its reply was lost
 local before = redis.call('GET', LAST)
 if before and before:sub(1, #nonce + 1) == nonce .. ' ' then
   for id in before:sub(#nonce + 2):gmatch('[^ ]+') do
-    local h = redis.pcall('HMGET', JOB .. id, 'task', 'args', 'attempts', 'crashes', 'rescues', 'header', 'token')
-    if h[7] == nonce then give(id, h, count(h[3])) end
+    local h = redis.pcall('HMGET', JOB .. id, 'task', 'args', 'attempts', 'crashes', 'rescues', 'header', 'expires_at', 'queued_at', 'created_at', 'started_at', 'token')
+    if h[11] == nonce then give(id, h, count(h[3]), finite(h[10]) or now) end
   end
   many('ZADD', STARTED, leases, 'XX')
   return reply(false, false)
@@ -93,15 +109,17 @@ local function end_job(id, status, code, message, ttl, score)
   redis.call('ZADD', ROOT .. ':' .. status, keep_until(ttl), id)
 end
 local function rescue(id, ready)
-  local h = redis.pcall('HMGET', JOB .. id, 'score', 'task', 'rescues', 'cancel')
+  local h = redis.pcall('HMGET', JOB .. id, 'score', 'task', 'rescues', 'cancel', 'token', 'permit')
   local score = finite(not h.err and h[1])
   if not score or not h[2] then return break_job(id) end
   local rescues = count(h[3]) + 1
+  local lost = h[6] and h[6] == h[5] and 'its lease expired after it was permitted to begin, and its retry policy lets it begin once only'
+    or rescues > max_rescues and 'the lease of ' .. rescues .. ' attempts expired'
   if h[4] then
     end_job(id, 'canceled', 'CANCELED', 'it was canceled while it ran', h[4], score)
-  elseif rescues > max_rescues then
+  elseif lost then
     redis.call('HSET', JOB .. id, 'rescues', rescues)
-    end_job(id, 'failed', 'LEASE_LOST', 'the lease of ' .. rescues .. ' attempts expired', FAILED_KEPT, score)
+    end_job(id, 'failed', 'LEASE_LOST', lost, FAILED_KEPT, score)
   else
     redis.call('HSET', JOB .. id, 'token', '', 'rescues', rescues, 'last_outcome', 'rescued', 'queued_at', now)
     ready[#ready + 1], ready[#ready + 2] = score, id
@@ -117,31 +135,39 @@ if expiry and expiry <= now then
 end
 
 -- 4. the first of the queue -> started
+-- begin(id, score): true where it must stay where it was
 local function begin(id, score)
   local key = JOB .. id
-  local h = redis.pcall('HMGET', key, 'task', 'args', 'attempts', 'crashes', 'rescues', 'header', 'expires_at')
+  local h = redis.pcall('HMGET', key, 'task', 'args', 'attempts', 'crashes', 'rescues', 'header', 'expires_at', 'queued_at', 'created_at')
   if h.err or not h[1] or not h[2] or #id > LONGEST_ID then return break_job(id) end
   if #h[2] > LARGEST_BODY or #(h[6] or '') > LARGEST_BODY then
     return end_job(id, 'failed', 'BAD_ARGUMENTS', 'its body is larger than ' .. LARGEST_BODY .. ' bytes', FAILED_KEPT, score)
   end
-  -- a release puts attempts back to 0
-  if h[7] and count(h[3]) == 0 and (tonumber(h[7]) or math.huge) <= now then
-    return end_job(id, 'failed', 'EXPIRED', 'it had not begun when it expired', FAILED_KEPT, score)
+  if h[7] and first_begin(h[3], h[5]) and (tonumber(h[7]) or math.huge) <= now then
+    local why = count(h[5]) == 0 and 'it had not begun when it expired' or 'it is not known to have begun before it expired'
+    return end_job(id, 'failed', 'EXPIRED', why, FAILED_KEPT, score)
   end
-  local attempts = count(h[3]) + 1
-  redis.call('HSET', key, 'score', score, 'started_at', now, 'attempts', attempts, 'token', nonce)
-  give(id, h, attempts)
+  if most_of[h[1]] then
+    if few <= 0 then return true end
+    few = few - 1
+  end
+  local attempts = h[3] and count(h[3]) + 1 or 1
+  redis.call('HSET', key, 'score', score, 'started_at', NOW, 'attempts', attempts, 'token', nonce)
+  give(id, h, attempts, now)
 end
 local conf = redis.call('HMGET', CONF, 'suspended_operator', 'suspended_file')
 local suspended = conf[1] or conf[2]
-local looked = 0
-while not suspended and #ids < want and looked < want + CHORES and bytes < LARGE_REPLY do
+local looked, stays = 0, nil
+while not suspended and not stays and #ids < want and looked < want + CHORES and bytes < LARGE_REPLY do
   local popped, back = redis.call('ZPOPMIN', QUEUE, want - #ids), {}
   if #popped == 0 then break end
   for i = 1, #popped, 2 do
-    if bytes < LARGE_REPLY then
-      begin(popped[i], popped[i + 1])
-    else
+    local keep = stays or bytes >= LARGE_REPLY
+    if not keep then
+      stays = begin(popped[i], popped[i + 1])
+      keep = stays
+    end
+    if keep then
       back[#back + 1], back[#back + 2] = popped[i + 1], popped[i]
     end
   end
@@ -160,4 +186,4 @@ if #ids < want and not suspended and not left then
 elseif moved > 0 and left then
   wake()
 end
-return reply(more or left, suspended)
+return reply(stays and 'few' or more or left, suspended)

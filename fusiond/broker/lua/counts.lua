@@ -4,7 +4,7 @@
 --
 -- KEYS  1 ns:{q}
 -- reply {deferred, scheduled, queued, started, finished, failed, canceled, inbox, broken, oldest wait in ms | -1,
---        suspended by operator 0|1, suspended by file 0|1, max_length | -1}
+--        suspended by operator 0|1, suspended by file 0|1, max_length | -1, started ones whose lease has expired}
 --
 -- moves nothing
 -- touches queue scheduled started finished failed canceled deferred inbox job conf
@@ -42,4 +42,5 @@ replies[9] = tonumber(conf[1]) or 0
 replies[10] = oldest()
 replies[11], replies[12] = conf[2] and 1 or 0, conf[3] and 1 or 0
 replies[13] = tonumber(conf[4]) or -1
+replies[14] = redis.call('ZCOUNT', STARTED, '-inf', now)
 return replies

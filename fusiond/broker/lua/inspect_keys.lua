@@ -6,7 +6,7 @@
 -- reply {key without its root, kind, detail, …}
 --
 -- moves nothing
--- touches queue scheduled started finished failed canceled deferred inbox broken conf seq
+-- touches queue scheduled started finished failed canceled deferred inbox broken conf seq ticks leaving arriving
 
 local replies = {}
 for _, found in ipairs(odd_keys()) do

@@ -59,8 +59,8 @@ local remedies = {
   ['lease'] = function(job) redis.call('ZADD', STARTED, now + GRACE, job.id) end,
   ['token'] = function(job, _, status)
     if status ~= 'started' then return set(job, 'token', '') end
-    -- nobody can settle it: an attempt that nobody holds, whose lease is over
-    set(job, 'token', 'lost')
+    -- nobody can settle it: an attempt that nobody holds, whose lease is over; if there was a permit, it may have begun
+    set(job, 'token', redis.call('HGET', JOB .. job.id, 'permit') or 'lost')
     redis.call('ZADD', STARTED, now, job.id)
   end,
   ['ended-at'] = function(job, _, status)

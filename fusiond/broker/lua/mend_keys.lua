@@ -6,7 +6,7 @@
 -- reply {key without its root, kind, detail, …}: what was wrong
 --
 -- moves nothing; the jobs that a key set aside should have held are in no set, which is mended one by one
--- touches queue scheduled started finished failed canceled deferred inbox broken conf seq
+-- touches queue scheduled started finished failed canceled deferred inbox broken conf seq ticks leaving arriving
 
 local ROUNDS = 2                  -- a counter that was set aside is missing then
 

@@ -1,18 +1,18 @@
 -- include: now
 --
--- publish(daemon, ttl_ms, generation, hash, body): what a daemon declares, for producers.
+-- publish(digest, ttl_ms, body): what a configuration declares, for producers; the daemons' records name it by its digest.
 --
 -- KEYS  1 ns:catalog
--- ARGV  1 daemon · 2 ttl, ms · 3 generation · 4 hash · 5 raw JSON {tasks, priorities, queues}
+-- ARGV  1 digest of the body · 2 ttl, ms · 3 raw JSON {tasks, priorities, queues}
 -- reply OK
 --
--- Each field is "<epoch ms from which it is stale> <generation> <hash>\n<body>". Stale ones go here and nowhere else: while no daemon is
--- up at all, producers may still enqueue.
+-- Each field is digest -> "<epoch ms from which it may be forgotten>\n<body>". Those whose time is over are removed here and nowhere
+-- else: while no daemon runs at all, producers may still enqueue.
 -- touches catalog
 
 local all = redis.call('HGETALL', KEYS[1])
 for i = 1, #all, 2 do
   if (tonumber(all[i + 1]:match('^%d+')) or 0) < now then redis.call('HDEL', KEYS[1], all[i]) end
 end
-redis.call('HSET', KEYS[1], ARGV[1], (now + ARGV[2]) .. ' ' .. ARGV[3] .. ' ' .. ARGV[4] .. '\n' .. ARGV[5])
+redis.call('HSET', KEYS[1], ARGV[1], now + ARGV[2] .. '\n' .. ARGV[3])
 return redis.status_reply('OK')

@@ -8,20 +8,24 @@
 --              retry                          ms: delay                       payload: error
 --              released                       ms: delay, 0: its old place     payload: not empty: it had begun, is interrupted and expires no more
 --              unknown                        ms: delay                       payload: error, with which it fails in the end
+--              unloaded                       ms: first delay                 payload: the same; the delay doubles, up to 5 minutes
 --         why  what `last_outcome` will say; empty: nothing worth saying
 -- reply per outcome: 1 settled · 2 this very attempt was settled before · 0 fenced: the lease was lost
 --
 -- moves started -> finished | failed | canceled
 --               -> scheduled    retry, attempt counted; released with a delay, attempt undone
 --               -> queue        released, its old place, attempt undone
---               -> canceled     retry, released or unknown, if a cancel was asked
+--               -> canceled     retry, released, unknown or unloaded, if a cancel was asked
 --               -> scheduled    unknown: no task of that name there, another host may have it; attempt undone
---               -> failed       unknown, once that has been so for an hour
+--               -> scheduled    unloaded: the task's function does not load there just now; attempt undone
+--               -> failed       unknown or unloaded, once that has been so for an hour
 -- Each call drops as many jobs whose time is over as it adds, and a few more.
 -- touches started queue scheduled finished failed canceled job wake
 
 redis.call('ZREM', STARTED, '')
 local UNKNOWN_GRACE = 3600000     -- ms, 1 hour: how long a roll-out may take; so long such a job is kept, too
+local LONGEST_UNLOADED = 300000   -- ms, 5 minutes: between two attempts to run a job whose task does not load
+local NOW, KEPT_UNTIL = whole(now), {}
 local replies, ended = {}, {}
 local gone, ready, later_on = {}, {}, {}
 
@@ -31,15 +35,20 @@ local function register(status, id, ttl)
     list = {}
     ended[status] = list
   end
-  list[#list + 1], list[#list + 2] = keep_until(ttl), id
+  local score = KEPT_UNTIL[ttl]
+  if not score then
+    score = whole(keep_until(ttl))
+    KEPT_UNTIL[ttl] = score
+  end
+  list[#list + 1], list[#list + 2] = score, id
 end
 
 -- finish(): the hot path, two commands a job
 local function finish(key, id, token, ttl, result, why)
   if why ~= '' then
-    redis.call('HSET', key, 'result', result, 'ended_at', now, 'token', '', 'last_token', token, 'last_outcome', why)
+    redis.call('HSET', key, 'result', result, 'ended_at', NOW, 'token', '', 'last_token', token, 'last_outcome', why)
   else
-    redis.call('HSET', key, 'result', result, 'ended_at', now, 'token', '', 'last_token', token)
+    redis.call('HSET', key, 'result', result, 'ended_at', NOW, 'token', '', 'last_token', token)
   end
   register('finished', id, ttl)
 end
@@ -73,9 +82,9 @@ local function release(key, id, token, delay, why, attempts, score)
   end
 end
 
--- note_unknown(): since when no host that had the job knew its task; what else becomes of it ends that. Whether it is too long
+-- note_unknown(): since when no host that had the job could run its task; what else becomes of it ends that. Whether it is too long
 local function note_unknown(key, kind, since)
-  if kind ~= 'unknown' then
+  if kind ~= 'unknown' and kind ~= 'unloaded' then
     if since then redis.call('HDEL', key, 'unknown_since') end
   elseif finite(since) then
     return now - since >= UNKNOWN_GRACE
@@ -101,6 +110,10 @@ local function other_than_finished(key, id, token, kind, ms, payload, why, crash
     if kind == 'released' and payload ~= '' then
       redis.call('HDEL', key, 'expires_at')
       redis.call('HSET', key, 'interrupted', count(h[6]) + 1)
+    end
+    if kind == 'unloaded' then
+      -- as long again as it has been so: the delay doubles
+      ms = math.max(ms, math.min(now - (finite(h[5]) or now), LONGEST_UNLOADED))
     end
     release(key, id, token, ms, why, math.max(count(h[2]), 1), h[3])
   end

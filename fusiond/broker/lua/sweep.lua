@@ -5,7 +5,7 @@
 --
 -- KEYS  1 ns:{q}
 -- ARGV  1 limit, of each registry
--- reply how many ended jobs were dropped
+-- reply {how many ended jobs were dropped, how many leases have expired}
 --
 -- moves finished | failed | canceled -> gone
 -- touches finished failed canceled started job
@@ -17,5 +17,7 @@ local far = {}
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', STARTED, now + LONGEST + 1, '+inf', 'LIMIT', 0, ARGV[1])) do
   far[#far + 1], far[#far + 2] = now + LONGEST, id
 end
+-- at maxmemory ZADD is refused as a script's first write
+redis.call('ZREM', STARTED, '')
 many('ZADD', STARTED, far)
-return gone
+return { gone, redis.call('ZCOUNT', STARTED, '-inf', now) }

@@ -1,51 +1,68 @@
--- include: now queue many score wake schedule store
+-- include: now queue many score wake schedule
 --
--- tick(queue, entry, due, overlap, job): decides on one due moment of a cron entry, once for all daemons.
+-- tick(queue, entry, ticks): stores the jobs of ticks that a cron entry has decided on; a repeat, however late, stores nothing.
 --
 -- KEYS  1 ns:{q}
--- ARGV  1 entry · 2 due, epoch ms · 3 skip | allow · then nothing: a tick that is passed over, or the job as in enqueue.lua, options last
--- reply enqueued · skipped: passed over, or the last tick's job has not ended, or the queue is full · suspended ·
---       taken: this tick, or a later one, was decided before
+-- ARGV  1 entry · 2 task · 3 args · 4 priority · 5 expires, ms from now, or empty · 6 ms by which a tick may be late, or empty: any
+--       then pairs, oldest first: a tick, epoch ms · ms by which its job is delayed
+-- reply {a digit per tick, the newest tick of this entry that has a job in this queue, or 0}
+--       0 stored · 1 a job with its id was there · 2 too late · 3 the queue is full · 4 answered before
 --
 -- moves -> queue | scheduled
--- Each decision advances `last`, so that no second daemon takes the tick again. A clock that goes ahead enqueues nothing early: the
--- job is scheduled for `due`.
--- touches conf queue scheduled seq job cron wake
+-- `ticks` remembers the newest tick of each entry: its job may have ended, and been dropped, before a scheduler that was stopped asks
+-- again. A clock that goes ahead enqueues nothing early: the job is scheduled for its tick.
+-- touches conf queue scheduled seq job ticks wake
 
-local CRON = ROOT .. ':cron:' .. ARGV[1]
-local due, id = tonumber(ARGV[2]), ARGV[4]
-local state = redis.call('HMGET', CRON, 'last', 'first_seen', 'suspended', 'last_job')
+local TICKS = ROOT .. ':ticks'
+local entry, task, args, expires, patience = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[5]), tonumber(ARGV[6])
+local known = redis.call('HGET', TICKS, entry) or ''
+local newest, with_job = known:match('^(%d+) (%d+)$')
+newest, with_job = newest or '0', with_job or '0'
 local room = tonumber(redis.call('HGET', CONF, 'max_length')) or math.huge
 room = room - redis.call('ZCARD', QUEUE) - redis.call('ZCARD', SCHEDULED)
 
-if due <= (tonumber(state[1]) or -1) then return 'taken' end
-
--- running(id): whether that job has not ended; one that is gone has
-local function running(job)
-  local h = redis.pcall('HMGET', JOB .. job, 'task', 'ended_at')
-  return h[1] and not h[2]
+-- judge(tick): what becomes of it
+local function judge(tick)
+  if tonumber(tick) <= tonumber(newest) then return '4' end
+  if patience and now - tick > patience then return '2' end
+  -- by an operator's hand, or after an AOF was cut
+  if redis.call('EXISTS', JOB .. 'cron:' .. entry .. ':' .. tick) == 1 then return '1' end
+  if room < 1 then return '3' end
+  room = room - 1
+  return '0'
 end
 
-local function decide()
-  if state[3] then return 'suspended', 'suspended' end
-  if not id then return 'skipped', 'passed over' end
-  if ARGV[3] == 'skip' and state[4] and running(state[4]) then return 'skipped', 'overlap' end
-  if room < 1 then return 'skipped', 'full' end
-  return 'enqueued', 'enqueued'
+local replies, fresh = {}, {}
+for i = 7, #ARGV, 2 do
+  local reply = judge(ARGV[i])
+  replies[#replies + 1] = reply
+  if reply == '0' then fresh[#fresh + 1] = i end
 end
+-- before anything is written: it raises where `seq` is no number
+local seq = #fresh > 0 and redis.call('INCRBY', SEQ, #fresh) - #fresh
 
-local reply, decision = decide()
--- by an operator's hand, or after an AOF was cut: the job of this very tick is there
-local fresh = reply == 'enqueued' and redis.call('EXISTS', JOB .. id) == 0
--- before the decision is noted: it raises where `seq` is no number, and the tick is still due then
-local seq = fresh and redis.call('INCR', SEQ)
-redis.call('HSET', CRON, 'last', due, 'decision', decision, 'first_seen', state[2] or now)
-if reply ~= 'enqueued' then return reply end
-redis.call('HSET', CRON, 'last_job', id, 'last_enqueued', due)
-if not fresh then return reply end
 local ready, later_on = {}, {}
-store(4, (255 - ARGV[7]) * BAND + seq, ready, later_on)
+-- store(at, place): the job of the tick at ARGV[at]
+local function store(at, place)
+  local id, score = 'cron:' .. entry .. ':' .. ARGV[at], (255 - ARGV[4]) * BAND + seq + place
+  local fields = { 'task', task, 'args', args, 'created_at', now }
+  if expires then fields[7], fields[8] = 'expires_at', now + expires end
+  local due, list, position = math.max(ARGV[at], now) + ARGV[at + 1], ready, score
+  if due > now then
+    fields[#fields + 1], fields[#fields + 2] = 'score', score
+    list, position = later_on, due
+  end
+  redis.call('HSET', JOB .. id, unpack(fields))
+  list[#list + 1], list[#list + 2] = position, id
+end
+for place, at in ipairs(fresh) do store(at, place) end
+for i, reply in ipairs(replies) do
+  local tick = ARGV[5 + 2 * i]
+  if reply ~= '4' then newest = tick end
+  if reply == '0' or reply == '1' then with_job = tick end
+end
+redis.call('HSET', TICKS, entry, newest .. ' ' .. with_job)
 many('ZADD', QUEUE, ready)
 local earliest = schedule(later_on)
 if #ready > 0 or earliest then wake() end
-return reply
+return { table.concat(replies), with_job }

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 from urllib.parse import SplitResult, urlsplit
 
-from fusiond.config.endpoints import SCHEMES, BadUrl, endpoints
+from fusiond.config.endpoints import SCHEMES, BadUrl, endpoints, split_namespace
 from fusiond.config.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ _EXAMPLES: Final = (
     "write embedded, redis://host:6379/0, rediss://host:6379/0, unix:///path/redis.sock, "
     "redis+sentinel://host:26379/service or redis+cluster://host:6379"
 )
+#: as the schema has it
+_NAMESPACE: Final = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 #: words that stand alone elsewhere
 _SHORT: Final = {"sentinel": "redis+sentinel", "cluster": "redis+cluster"}
 
@@ -34,6 +37,8 @@ def check(root: Node) -> Iterator[Problem]:
     if node is not None and (found := url_problem(url)) is not None:
         yield node.place.error("bad-url", *found)
         return
+    if node is not None:
+        yield from _namespaces(broker, node, split_namespace(url)[1])
     scheme = "embedded" if url == "embedded" else urlsplit(url).scheme
     yield from _companions(broker, scheme)
     if node is not None and scheme != "embedded":
@@ -54,7 +59,23 @@ def url_problem(url: str) -> tuple[str, str] | None:
         return f"{scheme}:// is not a broker", f"write {_SHORT[scheme]}://"
     if scheme not in SCHEMES:
         return f"{scheme[:30]}:// is not a broker", did_you_mean(scheme, SCHEMES) or _EXAMPLES
-    return _address_problem(url)
+    try:
+        bare, _ = split_namespace(url)
+    except BadUrl as error:
+        return str(error), error.remedy
+    return _address_problem(bare)
+
+
+def _namespaces(broker: Node, node: Node, in_url: str) -> Iterator[Problem]:
+    """A namespace in the URL that the schema would not take as the key, or beside another one."""
+    given = broker.text("namespace")
+    if in_url and _NAMESPACE.fullmatch(in_url) is None:
+        yield node.place.error(
+            "bad-url", f"the URL's namespace is {in_url[:70]!r}", "use 1 to 64 letters, digits, _.:-"
+        )
+    elif in_url and given is not None and given != in_url:
+        message = f"the URL says namespace={in_url}, and broker.namespace is {given}"
+        yield broker.keys["namespace"].error("exclusive-keys", message, "remove one of them")
 
 
 def _address_problem(url: str) -> tuple[str, str] | None:
@@ -75,6 +96,7 @@ def _companions(broker: Node, scheme: str) -> Iterator[Problem]:
     takes = {
         "password_file": tuple(SCHEMES),
         "socket_group": ("embedded",),
+        "server": ("embedded",),
         "tls": tuple(scheme for scheme in SCHEMES if scheme.startswith("rediss")),
     }
     for key, schemes in takes.items():

@@ -37,6 +37,7 @@ def check(root: Node, config: Config, *, to_run: bool) -> Iterator[Problem]:
     yield from look.at_accounts()
     yield from look.at_directories()
     yield from look.at_interpreters(config)
+    yield from look.at_server(config)
     yield from look.at_files()
     if os.geteuid() == 0:
         yield from _groups_of_root(root, config)
@@ -106,6 +107,13 @@ class _Look:
                 if setting_of(self.root, name, "directory") is None and not str(node.value).startswith("/"):
                     remedy = "a relative one starts at `directory`, which is / where none is written"
                 yield node.place.problem(self.severity, "missing-python", message, remedy)
+
+    def at_server(self, config: Config) -> Iterator[Problem]:
+        """The `broker.server` that is none."""
+        node, path = self.root.get("broker", "server"), config.broker.server
+        if node is not None and path is not None and (not os.access(path, os.X_OK) or _is_directory(Path(path))):
+            message, remedy = f"there is no server {path}", "write the path of a redis-server or valkey-server"
+            yield node.place.problem(self.severity, "missing-server", message, remedy)
 
     def at_files(self) -> Iterator[Problem]:
         """Each file that is named and must be there already; one with a secret is for its owner's eyes."""

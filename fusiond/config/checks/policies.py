@@ -66,11 +66,14 @@ def _of_list(node: Node, policy: RetryPolicy) -> Iterator[Problem]:
     for key in ("delay", "max_delay"):
         if key in node.keys:
             yield node.keys[key].warning("ignored-key", f"{key} has no effect beside a list of delays", "remove it")
-    delays, backoff = policy.max_attempts - 1, node.get("backoff")
+    # a hard timeout, which is a crash, is waited for as a failure is
+    delays, backoff = policy.max_attempts - 1 + policy.max_crashes, node.get("backoff")
     if backoff is not None and len(policy.delays) > delays:
         surplus = backoff.items()[delays]
-        message = f"the delay {surplus.raw} never comes: {policy.max_attempts} attempts have {delays} between them"
-        yield surplus.place.warning("unused-delay", message, f"write max_attempts: {len(policy.delays) + 1}")
+        counts = f"max_attempts: {policy.max_attempts} and max_crashes: {policy.max_crashes}"
+        message = f"the delay {surplus.raw} never comes: {counts} leave room for {delays}"
+        remedy = f"write max_attempts: {len(policy.delays) + 1 - policy.max_crashes}"
+        yield surplus.place.warning("unused-delay", message, remedy)
 
 
 def _unknown_exceptions(node: Node, suggest: Suggestions) -> Iterator[Problem]:

@@ -53,11 +53,12 @@ def _drains(root: Node, config: Config) -> Iterator[Problem]:
         if not _chosen(root, group, longest.name, longest.queue):
             continue
         hard = written(longest.timeout.hard)
+        cost = "fail" if config.retry_policies[longest.retry].at_most_once else "run again"
         yield root.nearest("workers", name, "drain_timeout").warning(
             "short-drain",
             f"workers.{name}: a shutdown kills jobs after {written(group.drain_timeout)}, "
             f"and {longest.name!r} may run for {hard}",
-            f"write drain_timeout: {hard}, or accept that such jobs run again",
+            f"write drain_timeout: {hard}, or accept that such jobs {cost}",
         )
 
 

@@ -64,6 +64,14 @@ RULES = (
         at_run=True,
     ),
     Rule(
+        "missing-server",
+        "warning",
+        "a server of the embedded broker that there is not",
+        "broker: {server: «/no/server»}\n",
+        "broker: {server: /bin/sh}\n",
+        at_run=True,
+    ),
+    Rule(
         "missing-file",
         "warning",
         "a file that there is not",

@@ -37,8 +37,9 @@ RULES = (
         "unused-delay",
         "warning",
         "a delay that no attempt waits for",
-        "tasks: {a: {run: x.y, retry: p}}\nretry_policies: {p: {max_attempts: 2, backoff: [1s, «1m»]}}\n",
-        "tasks: {a: {run: x.y, retry: p}}\nretry_policies: {p: {max_attempts: 3, backoff: [1s, 1m]}}\n",
+        "tasks: {a: {run: x.y, retry: p}}\n"
+        "retry_policies: {p: {max_attempts: 2, max_crashes: 0, backoff: [1s, «1m»]}}\n",
+        "tasks: {a: {run: x.y, retry: p}}\nretry_policies: {p: {max_attempts: 3, max_crashes: 0, backoff: [1s, 1m]}}\n",
     ),
     Rule(
         "never-retried",

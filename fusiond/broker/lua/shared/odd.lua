@@ -2,7 +2,7 @@
 local TYPES = {
   { 'queue', 'zset' }, { 'scheduled', 'zset' }, { 'started', 'zset' }, { 'finished', 'zset' }, { 'failed', 'zset' },
   { 'canceled', 'zset' }, { 'deferred', 'zset' }, { 'inbox', 'list' }, { 'broken', 'list' }, { 'conf', 'hash' },
-  { 'seq', 'string' },
+  { 'seq', 'string' }, { 'ticks', 'hash' }, { 'leaving', 'hash' }, { 'arriving', 'hash' },
 }
 -- last_arrival(): the greatest that a ready job has; one look a priority is enough
 local function last_arrival()

@@ -9,7 +9,7 @@ local function requeue(id)
     return redis.call('ZSCORE', QUEUE, id) and 2 or 0
   end
   redis.call('HDEL', JOB .. id, 'attempts', 'crashes', 'rescues', 'ended_at', 'started_at', 'expires_at', 'cancel', 'result', 'token',
-    'unknown_since', 'interrupted')
+    'unknown_since', 'interrupted', 'permit')
   redis.call('HSET', JOB .. id, 'last_outcome', 'requeued', 'queued_at', now)
   redis.call('ZADD', QUEUE, later(finite(h[1]), redis.call('INCR', SEQ)), id)
   return 1

@@ -1,0 +1,39 @@
+-- include: now queue many score wake schedule broken ends moved
+--
+-- move_begin(queue, target, nonce, limit, skip_queued, skip_scheduled): the first `limit` waiting jobs are to leave for another queue.
+--
+-- KEYS  1 ns:{q}
+-- ARGV  1 name of the other queue · 2 nonce · 3 limit · 4, 5 how many of the ready and of the scheduled jobs stay, at the head of each
+-- reply {how many leave now, how many wait still, how many run}
+--
+-- moves queue | scheduled -> deferred
+--       queue | scheduled -> broken     no hash, or one that is no job's
+-- touches queue scheduled started deferred leaving inbox job broken conf
+
+redis.call('ZREM', QUEUE, '')
+local target, nonce, limit = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local marked = 0
+
+local function begin(set, kind, first)
+  if limit <= 0 then return end
+  local page = redis.call('ZRANGE', set, first, first + limit - 1, 'WITHSCORES')
+  for i = 1, #page, 2 do
+    local id = page[i]
+    local task = redis.pcall('HGET', JOB .. id, 'task')
+    redis.call('ZREM', set, id)
+    if type(task) ~= 'string' or redis.call('HEXISTS', JOB .. id, 'args') == 0 then
+      break_job(id)
+    else
+      redis.call('HSET', LEAVING, id, nonce .. ' ' .. kind .. ' ' .. page[i + 1] .. ' ' .. target)
+      redis.call('ZADD', DEFERRED, now, id)
+      marked, limit = marked + 1, limit - 1
+    end
+  end
+end
+
+begin(QUEUE, 'queued', tonumber(ARGV[4]))
+begin(SCHEDULED, 'scheduled', tonumber(ARGV[5]))
+local inbox = redis.pcall('LLEN', ROOT .. ':inbox')
+local lost = redis.call('ZCOUNT', STARTED, '-inf', now)
+local left = redis.call('ZCARD', QUEUE) + redis.call('ZCARD', SCHEDULED) + lost + (type(inbox) == 'number' and inbox or 0)
+return { marked, left, redis.call('ZCARD', STARTED) - lost }

@@ -1,0 +1,135 @@
+"""
+Drift: living files that declare one cron entry differently. Pure.
+
+1. declare   what a daemon publishes of each of its entries: what people compare, and a digest of everything
+2. outrank   of several living declarations of one name the newest generation ticks
+3. report    the names that are declared differently, for `fusiond status` and the log
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from fusiond.config.units import written
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from fusiond.broker.records import CronDeclaration, FileInForce
+    from fusiond.config.model import CronEntry, Task
+
+#: what is compared in words where two declarations differ
+_SHOWN = ("task", "schedule", "timezone", "queue")
+#: names in one sentence
+_MOST = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """One name that living files declare differently."""
+
+    entry: str
+    #: newest generation first; the first one ticks
+    declarations: tuple[CronDeclaration, ...]
+
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "entry": self.entry,
+            "declarations": [
+                {"daemon": each.daemon, "generation": each.generation, **{name: each.said.get(name) for name in _SHOWN}}
+                for each in self.declarations
+            ],
+        }
+
+    def __str__(self) -> str:
+        each = "; ".join(f"generation {each.generation}: {self._differences(each)}" for each in self.declarations)
+        newest = self.declarations[0].generation
+        return f"cron entry '{self.entry}' differs between living files and ticks by generation {newest} ({each})"
+
+    def _differences(self, declaration: CronDeclaration) -> str:
+        names = [name for name in _SHOWN if len({str(each.said.get(name)) for each in self.declarations}) > 1]
+        return ", ".join(f"{name} {declaration.said.get(name)}" for name in names) or "arguments or rules"
+
+
+def timetable(entry: CronEntry) -> str:
+    """What says when the entry ticks; where it changes, ticks from before the change are not due."""
+    return f"every {written(entry.every)}" if entry.every is not None else f"{entry.schedule} {entry.timezone}"
+
+
+def digest(entry: CronEntry, task: Task) -> str:
+    """Equal for entries that enqueue the same job at the same times by the same rules."""
+    said = [asdict(entry), task.queue, task.priority, task.expires]
+    return hashlib.sha256(json.dumps(said, sort_keys=True, default=list).encode()).hexdigest()[:20]
+
+
+def declaration(entry: CronEntry, task: Task) -> dict[str, object]:
+    """What the daemon publishes of an entry."""
+    return {
+        "task": entry.task,
+        "schedule": entry.schedule or f"every {written(entry.every or 0)}",
+        "timezone": entry.timezone,
+        "queue": task.queue,
+        "digest": digest(entry, task),
+    }
+
+
+def outranking(
+    entry: str, mine: tuple[int, str], daemon: str, declarations: Iterable[CronDeclaration]
+) -> CronDeclaration | None:
+    """
+    The declaration of another living daemon that ticks in place of this daemon's; None: this daemon's ticks.
+
+    Args:
+        entry: the name.
+        mine: this daemon's generation and digest.
+        daemon: this daemon.
+        declarations: what all daemons declare.
+    """
+    others = [each for each in declarations if each.living and each.entry == entry and each.daemon != daemon]
+    newest = max(others, key=_rank, default=None)
+    return newest if newest is not None and newest.digest != mine[1] and _rank(newest) > mine else None
+
+
+def drifts(declarations: Iterable[CronDeclaration]) -> list[Drift]:
+    """The names that living files declare differently; of equal declarations the newest is named."""
+    names: dict[str, dict[str, CronDeclaration]] = {}
+    for each in sorted(filter(lambda each: each.living, declarations), key=_rank):
+        names.setdefault(each.entry, {})[each.digest] = each
+    return [
+        Drift(name, tuple(sorted(found.values(), key=_rank, reverse=True)))
+        for name, found in sorted(names.items())
+        if len(found) > 1
+    ]
+
+
+def files_in_words(files: Sequence[FileInForce]) -> str:
+    """Several configurations of one namespace, the newest first, and the tasks that they declare differently."""
+    said: dict[str, set[str]] = {}
+    for file in files:
+        for name, task in file.tasks.items():
+            said.setdefault(name, set()).add(json.dumps(task, sort_keys=True))
+    differ = sorted(name for name, each in said.items() if len(each) > 1)
+    each = ", ".join(f"published generation {file.generation} by {_daemons(len(file.daemons))}" for file in files)
+    what = (
+        f"they declare {', '.join(differ[:_MOST])}{' and more' if len(differ) > _MOST else ''} differently"
+        if differ
+        else "tasks of both have the same function, queue, priority and expiry; other keys differ"
+    )
+    return f"living daemons of this namespace run {len(files)} different files: {each}; {what}"
+
+
+def _daemons(number: int) -> str:
+    return "1 daemon" if number == 1 else f"{number} daemons"
+
+
+def in_words(declaration: CronDeclaration) -> str:
+    """`task report, schedule 0 2 * * *, timezone UTC, queue default`."""
+    return ", ".join(f"{name} {declaration.said.get(name)}" for name in _SHOWN)
+
+
+def _rank(declaration: CronDeclaration) -> tuple[int, str]:
+    return declaration.generation, declaration.digest

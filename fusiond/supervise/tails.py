@@ -1,0 +1,35 @@
+"""The last lines of a program's log, in a file of its own that `supervisorctl tail` opens too."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: lines, and characters of one, that `fusiond status` shows of a program that is down
+LINES, WIDTH = 5, 300
+#: bytes that are read for them
+_READ = 8192
+
+
+def last_words(tail: Path | None) -> tuple[str, ...]:
+    """The last lines that a program logged; none where there is no file."""
+    if tail is None:
+        return ()
+    try:
+        with tail.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _READ))
+            text = file.read().decode(errors="replace")
+    except OSError:
+        return ()
+    return tuple(line[:WIDTH] for line in text.splitlines()[-LINES:])
+
+
+def forget_tail(tail: Path | None) -> None:
+    """Remove the file of a program that is gone for good; one that cannot be removed now is left."""
+    if tail is not None:
+        with contextlib.suppress(OSError):
+            tail.unlink(missing_ok=True)

@@ -1,0 +1,130 @@
+"""
+What tasks log with Python's `logging`, on its way to the group's log: each line with its level.
+
+1. watch    for `logging` to be imported, by a module or by a job; a task that does not use it costs nothing
+2. install  a handler on the root logger, if the loaded code has put none there, at the level of the group's log
+3. vanish   as soon as the application adds a handler of its own, and give its level back
+
+A line of a record is written to standard error as NUL, L, the number of its level, a space and the text.
+
+Standard library only, CPython 3.9 and later: it runs under the application's own interpreter.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_level = 30
+#: the root logger's handlers, while they are ours
+_ours: Any = None
+
+
+def install(level: int) -> None:
+    """The tasks are loaded: handle what they log from this level on, now or once `logging` is imported."""
+    global _level  # noqa: PLW0603 - a process has one log
+    _level = level
+    if "logging" in sys.modules:
+        _put_handler()
+    else:
+        sys.meta_path.insert(0, _Watch())
+
+
+def set_level(level: int) -> None:
+    """The group's log has another level now."""
+    global _level  # noqa: PLW0603
+    if level != _level:
+        _level = level
+        if _ours is not None:
+            _ours.set_level(level)
+
+
+class _Watch:
+    """Finds no module by itself; has the handler put behind the import of `logging`."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:  # noqa: ARG002 - part of the face
+        """As the import system calls it."""
+        if name != "logging":
+            return None
+        sys.meta_path.remove(self)
+        specs = (finder.find_spec(name, path) for finder in sys.meta_path)
+        spec = next((spec for spec in specs if spec is not None), None)
+        if spec is not None and spec.loader is not None:
+            run = spec.loader.exec_module
+
+            def run_and_put(module: Any) -> None:
+                run(module)
+                _put_handler()
+
+            spec.loader.exec_module = run_and_put  # type: ignore[method-assign]
+        return spec
+
+
+class _Handlers(list):  # type: ignore[type-arg]
+    """The root logger's handlers: ours alone, which counts as none, until the application adds one."""
+
+    def __init__(self, root: Any, handler: Any) -> None:
+        super().__init__([handler])
+        self._root, self._before, self._level = root, root.level, root.level
+        #: the application has set the level itself
+        self._is_set = False
+        self._set_level = root.setLevel
+        root.setLevel = self._on_set_level
+        root.handlers = self
+
+    def __len__(self) -> int:
+        # `basicConfig` does nothing where there is a handler; `logging.info` calls it where there is none.
+        return 0 if sys._getframe(1).f_code.co_name == "basicConfig" else 1  # noqa: SLF001
+
+    def set_level(self, level: int) -> None:
+        """Log from this level on, unless the application has set another than Python's own, WARNING."""
+        if not self._is_set and self._before == 30:
+            self._level = level
+            self._set_level(level)
+
+    def append(self, handler: Any) -> None:
+        """The application's first handler: ours goes, and its level."""
+        global _ours  # noqa: PLW0603
+        _ours = None
+        self._root.__dict__.pop("setLevel", None)
+        if not self._is_set:
+            self._set_level(self._before)
+        self._root.handlers = [handler]
+
+    def _on_set_level(self, level: Any) -> None:
+        self._is_set = True
+        self._set_level(level)
+
+
+def _put_handler() -> None:
+    global _ours  # noqa: PLW0603
+    import logging
+
+    class Handler(logging.Handler):
+        """Writes to standard error, whatever `sys.stderr` is."""
+
+        def emit(self, record: logging.LogRecord) -> None:
+            """One line, or several with the same mark."""
+            try:
+                head = b"\0L%d " % record.levelno
+                text = self.format(record).encode("utf-8", "backslashreplace")
+                _write(b"".join(head + line + b"\n" for line in text.split(b"\n")))
+            except Exception:  # noqa: BLE001 - as every handler does
+                self.handleError(record)
+
+    root = logging.getLogger()
+    if not root.handlers:
+        _ours = _Handlers(root, Handler())
+        _ours.set_level(_level)
+
+
+def _write(data: bytes) -> None:
+    while data:
+        try:
+            data = data[os.write(2, data) :]
+        except BlockingIOError:  # a program that the task started has changed the pipe
+            os.set_blocking(2, True)

@@ -1,0 +1,52 @@
+"""`ready` is true: every group serves and Redis answers, at the moment of the question."""
+
+import os
+import signal
+
+import pytest
+
+from tests.chaos.plant import DISPATCHER, REDIS, SERVER, Plant
+from tests.fusiond_command import fusiond
+from tests.running import until
+
+pytestmark = pytest.mark.timeout(150)
+
+
+@pytest.fixture
+def plant():
+    with Plant() as plant:
+        plant.start_up()
+        yield plant
+
+
+def probe(plant):
+    return fusiond("health", "--ready", "-c", plant.file, cwd=plant.directory)
+
+
+def test_it_is_not_ready_while_redis_is_frozen(plant):
+    """Each program says so with Redis' address, as soon as it is asked; and is ready when Redis goes on."""
+    until(lambda: probe(plant).status == 0, lambda: probe(plant).out)
+    (server,) = plant.pids(REDIS)
+    os.kill(server, signal.SIGSTOP)
+    done = probe(plant)
+    assert done.status == 1
+    assert "worker:forked@1: Redis at " in done.out
+    assert "does not answer within" in done.out
+    assert fusiond("health", "--live", "-c", plant.file, cwd=plant.directory).status == 0
+    os.kill(server, signal.SIGCONT)
+    until(lambda: probe(plant).status == 0, lambda: probe(plant).out)
+
+
+def test_it_is_not_ready_while_a_group_has_no_fork_server(plant):
+    """The dispatcher lives and answers; it says that it has no child to hand a job to, and why."""
+    until(lambda: probe(plant).status == 0, lambda: probe(plant).out)
+    dispatchers = plant.pids(DISPATCHER)
+    plant.app.rename(plant.directory / "app.away")
+    for pid in plant.pids(SERVER):
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: "its fork server cannot be started" in probe(plant).out, lambda: probe(plant).out)
+    assert probe(plant).status == 1
+    assert "unready" in fusiond("status", "-c", plant.file, cwd=plant.directory).out
+    (plant.directory / "app.away").rename(plant.app)
+    until(lambda: probe(plant).status == 0, lambda: probe(plant).out)
+    assert plant.pids(DISPATCHER) == dispatchers
