@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 CONFIG ?= etc/fusion.yaml
 
-.PHONY: run demo test check lint types bench chaos chaos-full chaos-bugs soak bench-peers bench-reliability clean install
+.PHONY: run demo test check suite lint types bench chaos chaos-full chaos-bugs soak bench-peers bench-reliability clean install
 
 run: install            ## the daemon in the foreground, on the embedded Redis
 	$(BIN)/fusiond run -c $(CONFIG)
@@ -14,7 +14,9 @@ demo: install           ## a tour of half a minute that ends by itself
 
 test: check             ## lint, types and every test
 
-check: lint types
+check: lint types suite
+
+suite: $(VENV)/.dev     ## every test
 	$(BIN)/pytest
 
 lint: $(VENV)/.dev
@@ -58,4 +60,4 @@ $(VENV)/.dev: $(VENV)/.installed
 	touch $@
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) .venv-newest .pytest_cache .mypy_cache .ruff_cache

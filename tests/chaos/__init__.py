@@ -11,6 +11,16 @@ The chaos harness: a real daemon under load and under fire, and the proof from l
     blame.py      which fault explains what
     verdict.py    the invariants, judged from the ledger alone
     report.py     the figures
+    situations.py what some invariants need for themselves, each in a file of its own:
+    frozen.py     I10: one process that is frozen for good, and the jobs that must not stay started
+    conservation.py  I11: bursts and long jobs over two daemons, and jobs that wait beside an idle child
+    moving.py     I12: cron entries while their task moves between queues, files and hosts
+    capacity.py   I14: failures that pass, and the capacity that must return
+    rollout.py    I13: roll-outs and roll-backs under changing hosts, and the move of what they leave
+    addressing.py I17: commands with -c under files, daemons and pointers in trouble
+    attempts.py   I15: jobs that fail, crash and hang, and jobs of `none` whose processes are killed
+    expiry.py     I16: jobs that are claimed in time and could begin too late
+    victims.py    I18: cancels, timeouts and kills that come late, and whom they hit
     bugs.py       seeded bugs that the verdict must find, and what brings each of them out
     hunt.py       the hunt for them
 

@@ -1,5 +1,6 @@
 """
-`python -m tests.chaos`: a calm without faults, a storm, and the verdict; status 1 where a job came to harm.
+`python -m tests.chaos`: a calm without faults, a storm, and the situations of I10 to I18; status 1 where a job came to
+harm.
 
 `--full`: what is published, 100,000 jobs under 10,000 kills. `--bugs` instead: each seeded bug must be found.
 """
@@ -40,7 +41,11 @@ def main():
     for title, each in figures.items():
         for line in report.markdown(title, each):
             write(line)
-    return 1 if any(any(each["violations"].values()) for each in figures.values()) else 0
+    harmed = any(any(each["violations"].values()) for each in figures.values())
+    if not given.no_situations:
+        print("\nsituations of their own", flush=True)
+        harmed = bool(hunt.situations(given.seed, given.times)) or harmed
+    return 1 if harmed else 0
 
 
 def _arguments():
@@ -52,11 +57,12 @@ def _arguments():
     parser.add_argument("--full", action="store_true", help="100,000 jobs, 10,000 kills, 20 minutes")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--no-control", action="store_true", help="leave out the run without faults")
+    parser.add_argument("--no-situations", action="store_true", help="leave out the situations of I10 to I18")
     parser.add_argument("--log", type=Path, help="keep the daemon's log there")
     parser.add_argument("--json", type=Path, help="write the figures there")
     parser.add_argument("--markdown", type=Path, nargs="?", const=Path("/dev/stdout"), help="write tables there")
     parser.add_argument("--bugs", nargs="*", metavar="BUG", help="find the seeded bugs, these or all")
-    parser.add_argument("--times", type=int, default=1, help="how often each bug is to be found")
+    parser.add_argument("--times", type=int, default=1, help="how often each bug, or each situation, is tried")
     given = parser.parse_args()
     jobs, seconds, kills = WHOLE if given.full else SHORT
     given.jobs, given.seconds, given.kills = given.jobs or jobs, given.seconds or seconds, given.kills or kills

@@ -59,15 +59,16 @@ class Bug(NamedTuple):
     where: str
     #: what the code does then, in a sentence
     what: str
-    #: the name in PLANS
+    #: the name in PLANS, or in situations.SITUATIONS
     plan: str
     edits: list
 
 
 _CLAIM, _SETTLE, _RENEW = "broker/lua/claim.lua", "broker/lua/settle.lua", "broker/lua/renew.lua"
 _DISPATCHER, _EXCHANGE, _POOL = "worker/dispatcher.py", "worker/exchange.py", "worker/pool.py"
-_TICKING = "schedule/ticking.py"
-_TAKE = "        elif self._knows(attempt):\n            self._pending.append(attempt)\n"
+_TICKING, _TICK = "schedule/ticking.py", "broker/lua/tick.lua"
+_HANDOUT, _WATCH = "worker/handout.py", "worker/watch.py"
+_TAKE = "        line.append(attempt)\n"
 #: without it the kernel ends the children with their server, whatever else is forgotten
 _ALONE = Edit("worker/forkserver.py", "            self._prctl(PR_SET_PDEATHSIG, 9)\n", "")
 _READY = "  many('ZADD', QUEUE, ready)\n"
@@ -192,8 +193,8 @@ BUGS = {
         [
             Edit(
                 _DISPATCHER, _TAKE,
-                _TAKE + "            finished = (attempt.id, attempt.token, 'finished', 3600000, 0, b'null')\n"
-                "            self._settle(attempt, outcomes.Outcome(*finished))\n",
+                _TAKE + "        finished = (attempt.id, attempt.token, 'finished', 3600000, 0, b'null')\n"
+                "        self._settle(attempt, outcomes.Outcome(*finished))\n",
             )
         ],
     ),
@@ -224,19 +225,32 @@ BUGS = {
         "dispatcher", "drops outcomes and claims whose reply was lost", "connections cut",
         [Edit(_EXCHANGE, _REQUEST, "        request = self._request(shares)\n")],
     ),
+    "a full group that claims ahead": Bug(
+        "dispatcher", "claims for children that are busy with long jobs", "bursts of forked children",
+        [
+            Edit(
+                _HANDOUT, "(min(ahead, WAITING * self._soon_free()) if ahead and self.times.quick else 0)",
+                "WAITING * self._places",
+            )
+        ],
+    ),
+    "a child that keeps what it was handed": Bug(
+        "dispatcher", "leaves jobs behind one that is not quick after all", "bursts of reused children",
+        [Edit(_WATCH, "if stuck or late or attempt.canceled", "if attempt.canceled")],
+    ),
     "orphans that live on": Bug(
         "dispatcher", "leaves the children of a dead fork server alone", "fork servers killed",
         [
             _ALONE,
             Edit(
-                "worker/children.py", "        process.wait()\n        _wait(_no_children, deadline)\n",
-                "        process.wait()\n",
+                "worker/children.py", "            left, reaped = kill_children()\n",
+                "            left, reaped = set[int](), dict[int, int]()\n",
             )
         ],
     ),
     "a job that was taken back and begins": Bug(
         "child", "begins whatever it was handed, whenever", "a group stopped",
-        [Edit("worker/wire.py", "return now_ns < words[_FIRST + serial % RING]", "return True")],
+        [Edit("worker/wire.py", "return _clock(_BOOT) < words[_FIRST + serial % RING]", "return True")],
     ),
     "a beginning that is not marked": Bug(
         "child", "does not say that it has begun a job", "children killed",
@@ -256,6 +270,31 @@ BUGS = {
             ),
         ],
     ),
+    "a fork server that is waited for": Bug(
+        "dispatcher", "waits for ever for a fork server that hangs", "a fork server frozen for good",
+        [Edit("worker/answers.py", "        if waited >= ANSWER:\n", "        if False:\n")],
+    ),
+    "a death held against whoever runs": Bug(
+        "dispatcher", "lets a killed child go on, and charges its death to the job begun last",
+        "a bunch in which one is meant",
+        [
+            Edit(
+                "worker/slots.py", "return self.doomed if self.doom else self.begun()", "return self.begun()"
+            ),
+            Edit(
+                "worker/slots.py", "serial, State.DYING\n        self.forbid()\n", "serial, State.DYING\n"
+            ),
+        ],
+    ),
+    "a kill that takes siblings along": Bug(
+        "fork server", "kills each child where one is to be killed", "a bunch in which one is meant",
+        [
+            Edit(
+                "worker/forkserver.py", "            self._kill(self._slots.get(int(rest)))\n",
+                "            for pid in self._pids:\n                self._kill(pid)\n",
+            )
+        ],
+    ),
     "a death that nobody hears of": Bug(
         "fork server", "does not report a child's death", "children killed",
         [Edit("worker/forkserver.py", 'died.append(f"died {slot} {pid} {status}")', "pass")],
@@ -271,26 +310,68 @@ BUGS = {
             )
         ],
     ),
-    "a tick in two steps": Bug(
-        "scheduler", "notes a tick by a second call, and draws its job's id at random",
+    "a decision without its job": Bug(
+        "scheduler", "does not store with a decision which job it is to have", "the scheduler killed as it ticks",
+        [Edit(_TICKING, "_ticks(decision).to_text() if decision.ticks else None", "None")],
+    ),
+    "a queue that forgets its ticks": Bug(
+        "tick", "stores the job of a tick again, under another id, when it is asked again",
         "the scheduler killed as it ticks",
         [
-            Edit("broker/lua/tick.lua", "'HSET', CRON, 'last', due, 'decision'", "'HSET', CRON, 'decision'"),
-            Edit(_TICKING, "        cron.tick_id(entry, tick),\n", "        f'cron:{time.time_ns()}',\n"),
-            Edit(
-                _TICKING, "        replies = await self._run([self._tick(question) for question in questions])\n",
-                "        from fusiond.broker.call import as_is, plain\n"
-                "        replies = []\n"
-                "        for question in questions:\n"
-                "            replies += await self._run([self._tick(question)])\n"
-                "            key = self._broker.keys.of('timed', 'cron', question.watched.entry.name)\n"
-                "            await self._run([plain(as_is, 'HSET', key, 'last', question.tick)])\n",
-            ),
+            Edit(_TICK, "  if tonumber(tick) <= tonumber(newest) then return '4' end\n", ""),
+            Edit(_TICK, "= 'cron:' .. entry .. ':' .. ARGV[at], ", "= 'cron:' .. now .. ':' .. ARGV[at], "),
+            # long enough to be killed before it is confirmed
+            Edit(_TICKING, "        # What is not", "        await asyncio.sleep(0.05)\n        # What is not"),
+            Edit(_TICKING, "import json\n", "import asyncio\nimport json\n"),
         ],
     ),
     "a scheduler that begins anew": Bug(
         "scheduler", "passes over the ticks from before its start", "the scheduler killed as it ticks",
-        [Edit(_TICKING, "changed=name in waiting or _is_new(entry, before)", "changed=True")],
+        [Edit(_TICKING, "first_seen=state.first_seen_ms if is_known else state.now_ms", "first_seen=state.now_ms")],
+    ),
+    "a cron entry for each queue": Bug(
+        "scheduler", "keeps what it knows of an entry for each queue of its task apart", "entries on the move",
+        [
+            Edit(
+                _TICKING, "self._broker.cron_state(each.entry.name)",
+                "self._broker.cron_state(f'{each.entry.name}@{each.task.queue}')",
+            )
+        ],
+    ),
+    "an entry that is new to a daemon": Bug(
+        "scheduler", "takes an entry that its file did not have for one that no daemon had", "entries on the move",
+        [
+            Edit(
+                _TICKING, "is_known = state.first_seen_ms is not None",
+                "is_known = watched.ahead and state.first_seen_ms is not None",
+            )
+        ],
+    ),
+    "a rescue that knows no permit": Bug(
+        "claim", "gives a job of `none` back whose attempt may have begun", "jobs that are cut off",
+        [Edit(_CLAIM, "local lost = h[6] and h[6] == h[5] and", "local lost = false and")],
+    ),
+    "a begin without a permit": Bug(
+        "dispatcher", "hands a job of `none` to a child and stores no permit", "jobs that are cut off",
+        [
+            Edit(
+                _DISPATCHER,
+                "return self._permits.waiting if attempt.once and not attempt.permitted else self._pending",
+                "return self._pending",
+            )
+        ],
+    ),
+    "a policy that forgives crashes": Bug(
+        "dispatcher", "has `none` run again after two crashes", "jobs that are cut off",
+        [Edit("config/model.py", "jitter_share=0.0, max_crashes=0)", "jitter_share=0.0, max_crashes=2)")],
+    ),
+    "a rescue that forgets the expiry": Bug(
+        "claim", "takes a job that was claimed for one that has begun", "jobs that expire",
+        [Edit(_CLAIM, "return count(attempts) <= count(rescues)", "return count(attempts) == 0")],
+    ),
+    "a child that knows no expiry": Bug(
+        "dispatcher", "lets a job begin for as long as its lease is trusted", "jobs that expire",
+        [Edit("worker/slots.py", "allow(serial, min(attempt.lease, attempt.expires))", "allow(serial, attempt.lease)")],
     ),
     "a daemon whose programs outlive it": Bug(
         "supervisor", "its programs do not end with it", "the supervisor killed",
@@ -299,6 +380,43 @@ BUGS = {
     "a program that stays dead": Bug(
         "supervisor", "does not start a program again", "dispatchers killed",
         [Edit("supervise/process.py", "# EXITED -> BACKOFF\n            self.change_state(State.BACKOFF)\n", "\n")],
+    ),
+    "a passing failure that is final": Bug(
+        "supervisor", "gives up for good what ends with status 78, though it was ready before", "failures that pass",
+        [Edit("supervise/process.py", "== EX_CONFIG and not self.proved:", "== EX_CONFIG:")],
+    ),
+    "a fork server that loads nothing and is left so": Bug(
+        "dispatcher", "starts no other fork server after one that loaded no task", "failures that pass",
+        [
+            Edit(
+                "worker/pool.py",
+                "        if not self.ending:\n            self._loop.call_later(pause, self.start)\n", "",
+            )
+        ],
+    ),
+    "a hung program that is left alone": Bug(
+        "supervisor", "waits for ever for a program that gives no sign of life", "failures that pass",
+        [Edit("supervise/liveness.py", "elif process.silent_for(now) > _patience(process):", "elif False:")],
+    ),
+    "a command that trusts whoever answers": Bug(
+        "commands", "do not ask the daemon which file it runs", "files in trouble",
+        [Edit("supervise/locate.py", "if not pointers.same_file(runs, file):", "if False:")],
+    ),
+    "a dead daemon that is followed": Bug(
+        "catalogue", "follows daemons that have ended before those that live, and calls each task served",
+        "roll-outs and roll-backs",
+        [
+            Edit(
+                "broker/catalogue.py",
+                'rank = (tier, tier == _LIVING and task["queue"] in served.get(name, ()), order)',
+                "rank = (-tier, False, order)",
+            ),
+            Edit("broker/records.py", "return queue in self.served.get(task, ())", "return True"),
+        ],
+    ),
+    "a move that loses": Bug(
+        "requeue", "puts a moved job nowhere", "roll-outs and roll-backs",
+        [Edit("broker/lua/move_end.lua", "    if redis.call('ZSCORE', DEFERRED, id) then\n", "    if false then\n")],
     ),
     "no file behind Redis": Bug(
         "Redis", "keeps jobs in memory alone", "Redis killed",

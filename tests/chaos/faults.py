@@ -172,7 +172,7 @@ def _await_tick(plant):
     """Until the first entry's next tick is decided, 3 s at most."""
     deadline = time.monotonic() + 3.0
     with contextlib.suppress(BrokerError), plant.connect() as connection:
-        state = plant.broker.cron_state("timed", plant.entries[0])
+        state = plant.broker.cron_state(plant.entries[0])
         before = connection.run(state).last_tick_ms
         while connection.run(state).last_tick_ms == before and time.monotonic() < deadline:
             pass

@@ -6,25 +6,41 @@ from dataclasses import replace
 
 from tests.chaos import verdict
 from tests.chaos.bugs import BUGS, PLANS
+from tests.chaos.situations import SITUATIONS
 from tests.chaos.trial import NoRest, carry_out
 
 
 def find(name, seed=0):
-    """What the verdict finds of this bug; empty: nothing."""
-    bug = BUGS[name]
-    return _violations(replace(PLANS[bug.plan], seed=seed, edits=tuple(bug.edits)))
+    """What is found of this bug; empty: nothing."""
+    return _violations(BUGS[name].plan, seed, tuple(BUGS[name].edits))
 
 
 def stand(plan, seed=0):
-    """What the verdict finds in the right code."""
-    return _violations(replace(PLANS[plan], seed=seed))
+    """What is found in the right code."""
+    return _violations(plan, seed, ())
 
 
-def _violations(plan):
+def _violations(plan, seed, edits):
+    if plan in SITUATIONS:
+        return SITUATIONS[plan](edits=edits, seed=seed)
     try:
-        return verdict.judge(carry_out(plan))
+        return verdict.judge(carry_out(replace(PLANS[plan], seed=seed, edits=edits)))
     except NoRest as error:
         return [f"I1 it does not come to rest: {str(error).splitlines()[0]}"]
+
+
+def situations(seed, times=1):
+    """Each situation with the right code, so many times; how many showed a violation."""
+    failed = 0
+    for name in SITUATIONS:
+        for number in range(times):
+            began = time.monotonic()
+            found = stand(name, seed + number)
+            failed += bool(found)
+            _say(name, found, time.monotonic() - began, good=not found)
+            for violation in found[1:20]:
+                print(f"  ✗ {violation}", flush=True)
+    return failed
 
 
 def hunt(names, times, seed, write):

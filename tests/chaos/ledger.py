@@ -197,8 +197,11 @@ def _step(at, words):
 
 
 #: after the last job, nothing else may be there
-_OF_QUEUE = ("seq", "conf", "finished", "failed", "canceled", "wake", "log", "job:", "claim:", "cron:")
-_OF_ALL = ("fusion:queues", "fusion:workers", "fusion:worker:", "fusion:catalog", "fusion:meta")
+_OF_QUEUE = ("seq", "conf", "finished", "failed", "canceled", "wake", "log", "job:", "claim:", "ticks")
+_OF_ALL = (
+    "fusion:queues", "fusion:workers", "fusion:worker:", "fusion:catalog", "fusion:daemons", "fusion:cron",
+    "fusion:meta",
+)  # fmt: skip
 
 
 def _known(key):

@@ -204,8 +204,8 @@ class Fired(Plant):
         self.course = COURSES.get(step) or COURSES[STEPS[step].actor]
         self.fired = self.directory / "fired"
         self.fired.touch()
-        self._environment |= {VARIABLE: rules(step, self.course, actions), LOG: str(self.fired)}
-        self._environment["PYTHONDONTWRITEBYTECODE"] = ""  # whoever starts this may want none; a thousand starts do
+        self.environment |= {VARIABLE: rules(step, self.course, actions), LOG: str(self.fired)}
+        self.environment["PYTHONDONTWRITEBYTECODE"] = ""  # whoever starts this may want none; a thousand starts do
         self._groups = groups if STEPS[step].actor in OF_GROUPS else 1
         self._turn, self.entries = BACKLOG, ["ticking"]
         self.lives = 0
@@ -228,7 +228,7 @@ class Fired(Plant):
     def begin(self):
         """Start it, whatever becomes of it."""
         self.lives += 1
-        self.start(environment=self._environment, wait=False)
+        self.start(environment=self.environment, wait=False)
 
     def tend(self):
         """One look."""
@@ -410,7 +410,7 @@ def _calm(daemon, hand, load):
 
 
 def _read(daemon, acks, faults):
-    until(lambda: daemon.status()["ready"], daemon.text)
+    until(lambda: daemon.status()["settled"], daemon.text)
     found = ledger.read(daemon, acks, faults)
     daemon.remember()
     daemon.stop()

@@ -57,7 +57,7 @@ _CLAIM, _SETTLE, _BY_TOKEN = "broker/lua/claim.lua", "broker/lua/settle.lua", "'
 LOGGED = (
     _behind(
         _CLAIM,
-        "  redis.call('HSET', key, 'score', score, 'started_at', now, 'attempts', attempts, 'token', nonce)\n",
+        "  redis.call('HSET', key, 'score', score, 'started_at', NOW, 'attempts', attempts, 'token', nonce)\n",
         "'claim', 'id', id, 'token', nonce, 'attempt', attempts, 'by', dispatcher",
     ),
     _before(_CLAIM, "  if h[4] then\n", "'rescue', 'id', id"),
@@ -78,8 +78,8 @@ LOGGED = (
     ),
     _behind(
         "broker/lua/tick.lua",
-        "local reply, decision = decide()\n",
-        "'tick', 'id', id or '', 'token', reply, 'attempt', ARGV[2], 'by', '.' .. ARGV[1]",
+        "  redis.call('HSET', JOB .. id, unpack(fields))\n",
+        "'tick', 'id', id, 'token', 'enqueued', 'attempt', ARGV[at], 'by', '.' .. entry",
     ),
 )
 

@@ -45,12 +45,19 @@ ENTRY = "  {name}: {{task: timed, every: 1s, args: [0.0], missed: all, overlap: 
 EVERY = 1.0
 
 
+#: Where the daemon's state lies, so that syncing takes no time. While a disk is slow to sync, Redis answers before it
+#: writes (`appendfsync everysec`): killed then, it loses what it has acknowledged, as the docs say.
+MEMORY = Path("/dev/shm")
+
+
 class Plant(Running):
     """The daemon: `with Plant() as plant: plant.start_up()`."""
 
     def __init__(self, edits=(), *, processes=3, entries=0):
         """`edits`: of package.py; without any it is the real code. `entries`: of cron, each with a tick a second."""
         super().__init__()
+        if MEMORY.is_dir():
+            self.state = MEMORY / self.directory.name
         self.runs = self.directory / "runs"
         self.runs.touch()
         (self.directory / "flaws").mkdir()
@@ -60,7 +67,7 @@ class Plant(Running):
         self.write(FILE.format(app=self.app, runs=self.runs, processes=processes) + cron)
         self.code = copy(self.directory / "code", edits) if edits else Path(fusiond.__file__).parent.parent
         # Whoever starts this may want no byte code; a daemon that is started a thousand times does.
-        self._environment = {"PYTHONDONTWRITEBYTECODE": ""} | ({"PYTHONPATH": str(self.code)} if edits else {})
+        self.environment = {"PYTHONDONTWRITEBYTECODE": ""} | ({"PYTHONPATH": str(self.code)} if edits else {})
         self.broker = Broker()
         #: whether `strays` was asked for after its end
         self.judged = False
@@ -78,7 +85,7 @@ class Plant(Running):
 
     def start_up(self, *, wait=True):
         """Start it, for the first time or anew; every program is ready then, or nobody waits for them."""
-        self.start(environment=self._environment, wait=wait)
+        self.start(environment=self.environment, wait=wait)
         assert not wait or all(program["ready"] for program in self.programs().values()), self.text()
 
     def client(self):
@@ -125,7 +132,7 @@ class Plant(Running):
 
     def strays(self):
         """Living processes that are this daemon's by their directory, their environment or their command line."""
-        mark = os.fsencode(self.directory)
+        mark = os.fsencode(self.directory.name)
         processes = [entry for entry in Path("/proc").iterdir() if entry.name.isdigit()]
         return [int(entry.name) for entry in processes if entry.name != str(os.getpid()) and _carries(entry, mark)]
 
@@ -140,6 +147,7 @@ class Plant(Running):
             for pid in self.strays():
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
+            shutil.rmtree(self.state, ignore_errors=True)
 
 
 def _children(pid):
@@ -160,7 +168,7 @@ def _program(pid):
 
 def _carries(entry, mark):
     try:
-        if entry.joinpath("stat").read_text().rpartition(")")[2].split()[0] in "ZX":
+        if entry.joinpath("stat").read_text(errors="replace").rpartition(")")[2].split()[0] in "ZX":
             return False
         return mark in os.fsencode(entry.joinpath("cwd").readlink()) or any(
             mark in entry.joinpath(name).read_bytes() for name in ("cmdline", "environ")

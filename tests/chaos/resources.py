@@ -222,6 +222,9 @@ def misfits(site, mebibytes=1024):
         code = json.loads(record.error)["code"] if record.error else None
         if code not in (MISFITS[name][2] or {None}):
             site.violations.append(f"misfit {name} is {record.status}: {code}")
+    # What a job leaves in the background ends with its child; one that is reused may live for long.
+    for child in site.plant.pids(CHILD):
+        kill(site.plant, CHILD, child, site.faults)
     pid, began = mark.read_text().split()  # a number may be another's by now
     until(lambda: born(pid) != began, f"daemon {pid} lives")
     site.more()

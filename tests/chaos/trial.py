@@ -117,7 +117,7 @@ def _peace(plan, plant, load):
     load.give_up()
     suspended = time.time()
     for entry in plant.entries:
-        until(lambda entry=entry: _answered(plant, plant.broker.suspend_cron("timed", entry, on=True)))
+        until(lambda entry=entry: _answered(plant, plant.broker.suspend_cron(entry, on=True)))
     ledger.settled(plant, load.acks, plan.peace)
     load.requeue_rest()
     ledger.settled(plant, load.acks, plan.peace)
@@ -133,7 +133,7 @@ def _answered(plant, call):
 
 
 def _last_ticks(plant):
-    return [plant.run(plant.broker.cron_state("timed", entry)).last_tick_ms for entry in plant.entries]
+    return [plant.run(plant.broker.cron_state(entry)).last_tick_ms for entry in plant.entries]
 
 
 class _Clock:

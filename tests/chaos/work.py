@@ -6,6 +6,7 @@ A line is one write to a file that was opened to append, so that a kill cannot t
 
 import os
 import pathlib
+import signal
 import time
 
 _LOG = os.open(os.environ["RUNS"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
@@ -13,7 +14,7 @@ _FLAWS = pathlib.Path(os.environ["RUNS"]).with_name("flaws")
 
 
 def _parent_of(pid):
-    return int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return int(pathlib.Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[1])
 
 
 # Imported by the fork server.
@@ -48,3 +49,22 @@ def flawed(seconds, *, job):
 def _note(what, job):
     chain = f"{os.getpid()} {_SERVER} {_DISPATCHER} {_SUPERVISOR}"
     os.write(_LOG, f"{what} {job['id']} {job['attempt']} {chain} {time.time():.6f}\n".encode())
+
+
+def endure(seconds, *, job):
+    """Take so long, whatever is raised meanwhile."""
+    _note("begin", job)
+    deadline = time.monotonic() + seconds
+    while (left := deadline - time.monotonic()) > 0:
+        try:
+            time.sleep(left)
+        except BaseException:
+            continue
+    _note("end", job)
+
+
+def kill_itself(seconds, *, job):
+    """End by SIGKILL after so long."""
+    _note("begin", job)
+    time.sleep(seconds)
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,234 @@
+"""
+`python -m tests.chaos.conservation`: two daemons on one Redis, quick jobs in bursts among long ones; status 1 where a
+job waited for longer than LIMIT while a child of either daemon was idle (I11, work conservation).
+
+1. teach   the daemons that jobs are quick, so that they claim and hand out many at once
+2. burst   jobs of the same name: all longer than the first ones; then quick ones with long ones among them, never as
+           many long ones as there are children, so that one is always free for the others
+3. judge   from the lines that each run leaves: when a job waited, and when a child ran nothing
+"""
+
+import argparse
+import contextlib
+import random
+import sys
+import threading
+import time
+from typing import NamedTuple
+
+from tests.chaos.package import SHORTER
+from tests.chaos.redis import Outside
+from tests.chaos.server import Server
+from tests.running import Running, until
+
+#: children of each of the two daemons
+CHILDREN = 2
+#: s; how long a job may wait beside an idle child, in all, and how long a child may need from one job to the next on a
+#: machine that is busy with other things
+LIMIT, HAND_OVER = 1.0, 0.25
+#: s; jobs of a burst, and how many of the middle kind, which is not quick and which nobody would call long
+QUICK, LONG = 0.002, (3.0, 6.0)
+MIDDLE, MANY = 0.04, 150
+ISOLATIONS = ("process", "fork")
+FILE = """
+broker: {{url: '{url}'}}
+defaults:
+  tasks: {{retry: none, pass_job: job, result_ttl: 1h}}
+  workers: {{directory: {app}, environment: {{RUNS: {runs}}}, drain_timeout: 2s}}
+tasks: {{quick: {{run: work.run}}}}
+workers: {{main: {{processes: {children}, isolation: {isolation}}}}}
+"""
+
+
+class Host(Outside):
+    """One of two daemons; the runs of both are in one file."""
+
+    def __init__(self, server, edits, runs, isolation):
+        super().__init__(server, edits)
+        self.write(FILE.format(url=self.url, app=self.app, runs=runs, children=CHILDREN, isolation=isolation))
+        self.runs = runs
+
+    def _declared(self):
+        return "quick" in self.run(self.broker.catalogue()).tasks
+
+
+class Run(NamedTuple):
+    """When a job began and ended, and on whose child."""
+
+    job: str
+    dispatcher: str
+    began: float
+    ended: float
+
+
+class Lag(threading.Thread):
+    """Notes how much later than it should this process is woken: the machine was busy with something else."""
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self._over = threading.Event()
+        self.found = []
+
+    def run(self):
+        before = time.time()
+        while not self._over.wait(0.02):
+            now = time.time()
+            self.found.append((before, now - before - 0.02))
+            before = now
+
+    def end(self):
+        self._over.set()
+        self.join(10)
+
+    def within(self, began, ended):
+        """The seconds by which it was late from one time to another, where that was much at once."""
+        return sum(late for at, late in self.found if began <= at < ended and late > 0.05)
+
+
+class Ledger(NamedTuple):
+    """What happened."""
+
+    #: job → when it was acknowledged
+    acked: dict
+    runs: list
+    lag: Lag
+    #: claims that were given back, by both daemons
+    released: int
+
+
+def carry_out(isolation, seconds=12.0, seed=0, edits=()):
+    """Bursts for so many seconds; returns the Ledger. AssertionError: the jobs do not all end."""
+    with contextlib.ExitStack() as stack:
+        place = Running()  # for its directory
+        stack.callback(place.close)
+        server = Server(place.directory).start()
+        stack.callback(server.close)
+        runs = place.directory / "runs"
+        runs.touch()
+        hosts = [stack.enter_context(Host(server, (*SHORTER, *edits), runs, isolation)) for _ in range(2)]
+        for host in hosts:
+            host.start_up()
+        lag = Lag()
+        lag.start()
+        acked = Bursts(hosts[0].client(), runs, random.Random(seed), hosts[0].text).give(seconds)
+        until(lambda: acked.keys() <= {run.job for run in _read(runs)}, hosts[0].text, timeout=90)
+        lag.end()
+        released = sum(int(worker.fields["released"]) for worker in hosts[0].run(hosts[0].broker.workers()))
+        for host in hosts:
+            assert host.stop() == 0
+        return Ledger(acked, _read(runs), lag, released)
+
+
+class Bursts:
+    """The producer."""
+
+    def __init__(self, client, runs, rand, text):
+        self._client, self._runs, self._rand, self._text = client, runs, rand, text
+        #: job → when it was acknowledged
+        self._acked = {}
+        #: monotonic s from which on each but one of the children can take a long job
+        self._free_at = [0.0] * (2 * CHILDREN - 1)
+
+    def give(self, seconds):
+        """Burst after burst; returns what was acknowledged."""
+        over = time.monotonic() + seconds
+        self._enqueue([0.0] * 200)
+        until(self._all_ran, self._text)
+        self._enqueue([MIDDLE] * MANY)
+        until(self._all_ran, self._text)
+        while time.monotonic() < over:
+            burst = self._longs() + [QUICK] * self._rand.randrange(5, 40)
+            self._rand.shuffle(burst)
+            self._enqueue([0.0] * 50 + burst)
+            # No more than the machine can do: only the long ones may still run.
+            until(lambda: self._left() <= len(self._free_at), self._text)
+            time.sleep(self._rand.uniform(0.0, 0.5))
+        return self._acked
+
+    def _longs(self):
+        """Seconds of each long job that may begin now."""
+        now, longs = time.monotonic(), []
+        for number, at in enumerate(self._free_at):
+            if at < now and self._rand.random() < 0.5:
+                longs.append(self._rand.uniform(*LONG))
+                # it ends by then, if it begins as late as it may
+                self._free_at[number] = now + longs[-1] + LIMIT
+        return longs
+
+    def _enqueue(self, burst):
+        jobs = self._client.enqueue_many([("quick", [each], {}) for each in burst])
+        self._acked |= {job.id: time.time() for job in jobs}
+
+    def _left(self):
+        return len(self._acked) - len(_read(self._runs))
+
+    def _all_ran(self):
+        return self._left() == 0
+
+
+def _read(runs):
+    """The runs that have ended."""
+    begun, ended = {}, []
+    for line in runs.read_text().split("\n")[:-1]:
+        what, job, attempt, _, _, dispatcher, _, at = line.split()
+        if what == "begin":
+            begun[job, attempt] = dispatcher, float(at)
+        else:
+            ended.append(Run(job, *begun[job, attempt], float(at)))
+    return ended
+
+
+def judge(ledger):
+    """The jobs that waited for longer than LIMIT beside an idle child, as sentences."""
+    spans, found = _idle(ledger.runs), []
+    for run in ledger.runs:
+        acked = ledger.acked[run.job]
+        beside = sum(max(0.0, min(end, run.began) - max(begin, acked)) for begin, end in spans)
+        if beside > LIMIT + ledger.lag.within(acked, run.began):
+            waited = f"waited for {run.began - acked:.2f} s, {beside:.2f} s of them beside an idle child"
+            found.append(f"I11 job {run.job} {waited}")
+    return found
+
+
+def _idle(runs):
+    """The spans of time, longer than HAND_OVER, in which fewer runs went on than there are children."""
+    steps = sorted([(run.began, 1) for run in runs] + [(run.ended, -1) for run in runs])
+    spans, running, since = [], 0, 0.0
+    for at, step in steps:
+        if step > 0 and running == 2 * CHILDREN - 1:
+            spans.append((since, at))
+        elif step < 0 and running == 2 * CHILDREN:
+            since = at
+        running += step
+    return [(begin, end) for begin, end in spans if end - begin > HAND_OVER]
+
+
+def violations(edits, seed, isolation):
+    """What is found wrong, briefly."""
+    try:
+        return judge(carry_out(isolation, seed=seed, edits=edits))
+    except AssertionError as error:
+        return [f"I11 the jobs do not come to their end: {str(error).splitlines()[-1]}"]
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos.conservation", description=__doc__.split("\n\n")[0])
+    parser.add_argument("--seconds", type=float, default=60.0, help="how long jobs come in, for each isolation")
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    given = parser.parse_args()
+    print(f"seed {given.seed}", flush=True)
+    found = []
+    for isolation in ISOLATIONS:
+        ledger = carry_out(isolation, given.seconds, given.seed)
+        found += judge(ledger)
+        waits = sorted(run.began - ledger.acked[run.job] for run in ledger.runs)
+        waited = f"waited for {waits[len(waits) // 2]:.3f} s (median), {waits[-1]:.2f} s (most)"
+        print(f"{isolation}: {len(waits)} jobs {waited}; {ledger.released} claims were given back", flush=True)
+    for violation in found[:50]:
+        print("  ✗ " + violation)
+    print(f"{len(found)} violations" if found else "✓ I11 holds")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,147 @@
+"""
+`python -m tests.chaos.expiry`: jobs that are claimed in time and could begin too late; status 1 where a job has begun
+for the first time after its expiry (I16).
+
+1. killed    children stand still, so that jobs are claimed and not begun; their dispatcher is killed, and others rescue
+2. frozen    a dispatcher and its children stand still past the expiry, within the lease, and go on, the children first
+3. judge     from the lines that each run leaves; what had begun in time and was cut off may run again at any time
+"""
+
+import argparse
+import contextlib
+import os
+import signal
+import sys
+import time
+
+from tests.chaos import ledger
+from tests.chaos.blame import SKEW
+from tests.chaos.package import LEASE, MARGIN, RENEW, SHORTER
+from tests.chaos.plant import CHILD, DISPATCHER, Plant
+from tests.running import until
+
+#: s; below what is left of a lease when it is trusted no more, so that only the expiry can keep a job from its begin
+EXPIRES = LEASE - MARGIN - 1.5
+FILE = """
+broker: {{url: embedded}}
+defaults:
+  tasks: {{pass_job: job, result_ttl: 1h}}
+  workers: {{directory: {app}, environment: {{RUNS: {runs}}}, drain_timeout: 2s}}
+tasks: {{run: {{run: work.run}}}}
+workers: {{main: {{processes: 3, isolation: {isolation}}}}}
+"""
+
+
+class Expiry(Plant):
+    """The daemon, with one group and one task."""
+
+    def __init__(self, edits, isolation):
+        super().__init__((*SHORTER, *edits))
+        self.write(FILE.format(app=self.app, runs=self.runs, isolation=isolation))
+
+    def _declared(self):
+        return "run" in self.run(self.broker.catalogue()).tasks
+
+
+def violations(edits=(), seed=0):
+    """What has begun too late, or has not ended, a sentence each."""
+    isolation = ("process", "fork")[seed % 2]
+    with Expiry(edits, isolation) as plant:
+        plant.start_up()
+        client = plant.client()
+        late = {}
+        try:
+            late |= _killed(plant, client)
+            late |= _frozen(plant, client)
+            _at_rest(plant)
+        except AssertionError as error:
+            return [f"I16 {str(error).splitlines()[0]}"]
+        found = list(judge(late, ledger.read_runs(plant.runs)))
+        plant.remember()
+        plant.stop()
+        plant.judged = True
+    return found
+
+
+def judge(late, runs):
+    """`late`: id → epoch s; a first run that begins after it is too late."""
+    for id_, expiry in late.items():
+        first = min((run.began for run in runs[id_]), default=0.0)
+        if first > expiry + SKEW:
+            yield f"I16 job {id_} has begun {first - expiry:.3f} s after its expiry"
+
+
+@contextlib.contextmanager
+def _stopped(pids):
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+
+def _claimed(plant, client):
+    """Jobs that expire soon, claimed by a group whose children stand still: id → epoch s of the latest expiry."""
+    jobs = client.options(expires=EXPIRES).enqueue_many([("run", [0.0], {}) for _ in range(3)])
+    expiry = time.time() + EXPIRES
+    until(lambda: any(job.status() == "started" for job in jobs), plant.text)
+    return {job.id: expiry for job in jobs}
+
+
+def _killed(plant, client):
+    """With a job that has begun and was renewed so, which must run again."""
+    begun = client.enqueue("run", LEASE + 1.0)
+    until(lambda: begun.status() == "started", plant.text)
+    time.sleep(RENEW + 0.5)
+    with _stopped(plant.pids(CHILD)):
+        late = _claimed(plant, client)
+        for pid in plant.pids(DISPATCHER):
+            os.kill(pid, signal.SIGKILL)
+        time.sleep(EXPIRES + 0.2)
+    _at_rest(plant)
+    return late
+
+
+def _frozen(plant, client):
+    children = until(lambda: len(now := plant.pids(CHILD)) >= 3 and now, plant.text)
+    dispatchers = plant.pids(DISPATCHER)
+    with contextlib.ExitStack() as held:
+        stopped = held.enter_context(contextlib.ExitStack())
+        stopped.enter_context(_stopped(children))
+        late = _claimed(plant, client)
+        held.enter_context(_stopped(dispatchers))
+        time.sleep(EXPIRES + 0.2)
+        stopped.close()  # the children go on first
+        time.sleep(0.2)
+    _at_rest(plant)
+    return late
+
+
+def _at_rest(plant):
+    """Until nothing waits or runs. AssertionError: something does."""
+
+    def left():
+        with plant.connect() as connection:
+            counts = connection.run(plant.broker.counts("default"))
+        return counts.queued + counts.scheduled + counts.started + counts.inbox
+
+    until(lambda: not left(), lambda: f"{left()} jobs have not ended", 40)
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos.expiry", description=__doc__.split("\n\n")[0])
+    parser.add_argument("--times", type=int, default=10)
+    given = parser.parse_args()
+    found = []
+    for number in range(given.times):
+        now = violations(seed=number)
+        print(f"{number + 1}: {len(now)} violations", *now, sep="\n  ", flush=True)
+        found += now
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,15 @@
+"""A slice of `python -m tests.chaos.conservation`: no job waits beside an idle child (I11)."""
+
+import pytest
+
+from tests.chaos import conservation
+
+pytestmark = pytest.mark.timeout(180)
+
+
+@pytest.mark.parametrize("isolation", conservation.ISOLATIONS)
+def test_no_job_waits_beside_an_idle_child(isolation):
+    """Two daemons, quick jobs in bursts among long ones of the same name."""
+    ledger = conservation.carry_out(isolation, seconds=6.0)
+    assert conservation.judge(ledger) == []
+    assert len(ledger.acked) > conservation.MANY

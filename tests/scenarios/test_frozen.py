@@ -1,0 +1,24 @@
+"""Slices of `python -m tests.chaos.frozen` and `python -m tests.chaos.victims`."""
+
+import pytest
+
+from tests.chaos import frozen, victims
+from tests.chaos.package import PACKAGE
+
+pytestmark = pytest.mark.timeout(180)
+
+
+def test_a_frozen_fork_server_holds_up_no_job():
+    """I10: no started job outlives its hard timeout and two leases; the others are frozen in the longer run."""
+    assert frozen.violations() == []
+
+
+def test_a_victim_is_the_job_that_was_meant():
+    """I18: of cancels, hard timeouts and signals, though the kill comes late."""
+    assert victims.violations(rounds=2) == []
+
+
+def test_what_is_quicker_in_the_copy_still_fits_the_code():
+    """A patience that is not shortened would be longer than what the copy's jobs are allowed."""
+    for edit in frozen.QUICKER:
+        assert (PACKAGE / edit.file).read_text().count(edit.right) == 1, edit
