@@ -13,8 +13,6 @@ A job's id is made here, once, so that a call whose reply was lost can be repeat
 from __future__ import annotations
 
 import json
-import os
-import sys
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
@@ -35,6 +33,7 @@ from fusiond.errors import (
     UnknownTask,
 )
 from fusiond.job import JobStatus, id_of_key, new_id
+from fusiond.loading_guard import refuse_while_loading
 from fusiond.options import (
     NO_OPTIONS,
     dotted_path,
@@ -98,7 +97,7 @@ class Producer:
         self, options: Options, task: str | Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
     ) -> Plan[Place]:
         """Store one job. The plan raises an EnqueueError, and nothing is stored, if it cannot be."""
-        _refuse_while_loading()
+        refuse_while_loading()
         if time.monotonic() - self._read_at > CATALOGUE_AGE:
             yield from self._read_catalogue()
         try:
@@ -121,7 +120,7 @@ class Producer:
 
     def enqueue_many(self, options: Options, jobs: Iterable[tuple[Any, ...]]) -> Plan[list[Place]]:
         """Store many, in chunks; the chunks before one that is refused stay."""
-        _refuse_while_loading()
+        refuse_while_loading()
         if options.id is not None or options.key is not None:
             raise EnqueueError("enqueue_many: id and key are for one job; call enqueue for each")
         made = yield from self._made(options, [_triple(job) for job in jobs])
@@ -322,16 +321,6 @@ class Producer:
                 " enqueue again with the same id or key"
             )
         return replies
-
-
-def _refuse_while_loading() -> None:
-    """Raise where this process loads the modules of tasks: `validate --imports` or a reload must not make a job."""
-    loading = sys.modules.get("_fusiond_loading")
-    if loading is not None and loading.pid == os.getpid():
-        raise EnqueueError(
-            "a job was enqueued while the modules of tasks are loaded, as each worker and `fusiond validate --imports`"
-            " do: enqueue inside a function that is called later"
-        )
 
 
 def refuse(queue: str, jobs: Sequence[NewJob], replies: Sequence[Stored], stored: str) -> None:

@@ -19,6 +19,7 @@ FLOORS = [
         "failpoints",
         "identity",
         "job",
+        "loading_guard",
         "logs",
         "nesting",
         "paths",

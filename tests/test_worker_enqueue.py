@@ -26,6 +26,14 @@ WAYS = {
         "pool = ThreadPoolExecutor(1)\n"
         "pool.submit(Client({url!r}, namespace={namespace!r}).enqueue, 'echo', 1).result()\n"
     ),
+    "a caught exception": "try: " + PLAIN + "except Exception: pass\n",
+    "a caught exception in a function": "def start():\n    try: " + PLAIN + "    except Exception: pass\nstart()\n",
+    "a program": (
+        "import subprocess, sys\n"
+        "code = \"from fusiond import Client; Client({url!r}, namespace={namespace!r}).enqueue('echo', 1)\"\n"
+        "subprocess.run([sys.executable, '-c', code], stderr=subprocess.DEVNULL)\n"
+    ),
+    "a fork": "import os\nif os.fork() == 0:\n    try: " + PLAIN + "    finally: os._exit(0)\nos.wait()\n",
 }
 HEAD = "from fusiond import AsyncClient, Client\n"
 BOTH = pytest.mark.parametrize("isolation", ["fork", "process"])
@@ -58,7 +66,8 @@ def test_reload_refuses_a_module_that_enqueues(place, way):
     program = place.start(held=True, link=True, ready=False, tasks={"eager": {"run": "eager.task"}})
     reason = program.heard("failed")["reason"]
     assert SAYS in reason
-    assert "eager.py, line " in reason
+    # The nearest code that is not the client's: of the program, or of the thread that calls the client itself.
+    assert {"a program": "<string>, line 1", "a thread": "thread.py, line "}.get(way, "eager.py, line ") in reason
     assert jobs(place) == 0
 
 
@@ -86,9 +95,39 @@ def test_job_may_enqueue(place, isolation):
     assert place.result(made.partition("/")[2]) == {"args": [1], "kwargs": {}}
 
 
-def test_validate_and_call_refuse(place, tmp_path):
+@BOTH
+def test_program_of_a_job_may_enqueue(place, isolation):
+    """With the environment of the job, and with one that was copied while the module was loaded."""
+    write(place, "import os, subprocess, sys\nCOPY = dict(os.environ)\n")
+    code = "from fusiond import Client; " + PLAIN.format(url=place.settings.url, namespace=place.settings.namespace)
+    with (place.app / "eager.py").open("a") as file:
+        file.write(f"def make(copy):\n    words = [sys.executable, '-c', {code!r}]\n")
+        file.write("    assert 'FUSION_LOADING' in COPY and 'FUSION_LOADING' not in os.environ\n")
+        file.write("    subprocess.run(words, check=True, env=COPY if copy else None)\n")
+    place.start(
+        isolation=isolation, tasks={"make": {"run": "eager.make", "queue": "other"}}, queues=("default", "other")
+    )
+    for copied in (False, True):
+        place.result(place.enqueue("make", copied, queue="other"), queue="other")
+    assert jobs(place) == 2
+
+
+@pytest.mark.parametrize("way", ["a client", "a caught exception", "a program"])
+def test_each_task_of_such_a_module_is_refused(place, way):
+    """Its code went on and the module is there: a second task of it, and one of what imports it, say the same."""
+    write(place, WAYS[way])
+    (place.app / "second.py").write_text("import eager\ndef task(): ...\n")
+    runs = {"eager": "eager.task", "other": "eager.Client", "second": "second.task"}
+    found = place.start(held=True, link=True, ready=False, tasks={name: {"run": run} for name, run in runs.items()})
+    reason = found.heard("failed")["reason"]
+    assert "task eager, other" in reason or "task other, eager" in reason
+    assert jobs(place) == 0
+
+
+@pytest.mark.parametrize("way", ["a client", "a caught exception", "a program"])
+def test_validate_and_call_refuse(place, tmp_path, way):
     """Each with the sentence; a call of a function that enqueues works."""
-    write(place, PLAIN)
+    write(place, WAYS[way])
     file = tmp_path / "fusion.yaml"
     file.write_text(
         json.dumps(

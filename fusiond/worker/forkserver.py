@@ -36,7 +36,7 @@ import signal
 import struct
 import sys
 
-from . import child, fresh, run, startup, task, tasklog, wire
+from . import child, fresh, refusals, run, startup, task, tasklog, wire
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,8 +68,9 @@ def main(control: int, setup: dict[str, Any]) -> None:
         os.umask(setup["umask"])
     sys.path[:] = [setup["directory"], *(path for path in sys.path if path)]
     tasks = task.Tasks(json.dumps(setup["table"]).encode())
-    task.forbid_enqueue()
+    refusals.begin()
     loaded, problems = startup.preload(tasks, setup["preload"], lambda: sock.send(b"loading"))
+    refusals.close()
     tasklog.install(tasks.level)
     run.flush()  # half a line would be printed by each child anew
     if setup["fork"]:

@@ -41,6 +41,7 @@ FORK_SERVER = (
     "nesting",
     "wire",
     "errortext",
+    "refusals",
     "task",
     "tasklog",
     "payload",
@@ -50,7 +51,7 @@ FORK_SERVER = (
     "startup",
     "forkserver",
 )
-PROBE = ("errortext", "task", "probe")
+PROBE = ("errortext", "refusals", "task", "probe")
 #: the last of a fork server's where failpoints are armed
 _ARMED = "failpoints"
 #: the parts that other rooms use as well; they lie beside the rooms

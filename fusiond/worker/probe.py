@@ -24,7 +24,7 @@ import sys
 import traceback
 from typing import Any
 
-from . import errortext, task
+from . import errortext, refusals, task
 
 #: characters of a traceback that are sent, its end; a packet has its limit
 MAX_TRACEBACK = 8000
@@ -47,7 +47,7 @@ def main(control: int, setup: dict[str, Any]) -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     sys.path[:] = [setup["directory"], *(path for path in sys.path if path)]
-    task.forbid_enqueue()
+    refusals.begin()
     for key, examine in (("paths", function), ("exceptions", exception)):
         for path in setup[key]:
             _say(sock, trying=path)
@@ -89,8 +89,9 @@ def exception(path: str) -> dict[str, Any]:
 def _failure(path: str, error: task.TaskError) -> dict[str, Any]:
     """`reason`, `message`, `detail` and `near`, the paths that may have been meant."""
     cause = error.__cause__
-    if cause is not None:
-        return {"reason": "broken-module", "message": str(error), "detail": _own_frames(cause), "near": []}
+    if cause is not None or isinstance(error, task.EnqueuedError):
+        detail = _own_frames(cause) if cause is not None else ""
+        return {"reason": "broken-module", "message": str(error), "detail": detail, "near": []}
     if error.code == "IMPORT_ERROR":
         return {"reason": "missing-module", "message": str(error), "near": _near_module(path)}
     found, parts, at = _walk(path)

@@ -12,27 +12,15 @@ from __future__ import annotations
 import builtins
 import importlib
 import json
-import os
 import sys
 from collections import namedtuple
 
-from . import errortext
+from . import errortext, refusals
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any, Callable
-
-
-#: by its `pid` the client library knows the process that loads modules, in which it refuses to enqueue. A module, since
-#: the client is another package than this one, of another version perhaps, and finds it in `sys.modules`
-_loading: Any = sys.modules.setdefault("_fusiond_loading", type(sys)("_fusiond_loading"))
-_loading.pid = 0
-
-
-def forbid_enqueue() -> None:
-    """From now on nothing is enqueued in this process, which loads modules and runs no job; its forks may again."""
-    _loading.pid = os.getpid()
 
 
 class TaskError(Exception):
@@ -43,13 +31,25 @@ class TaskError(Exception):
         super().__init__(message)
 
 
+class EnqueuedError(TaskError):
+    """A path whose module enqueues a job where it is imported."""
+
+
 def load(path: str) -> Callable[..., Any]:
     """The callable at `package.module.name`, or at `package.module.Class.name`. Raises TaskError."""
-    before, _loading.pid = _loading.pid, os.getpid()
+    begun, failure = refusals.begin(), None
     try:
-        return _load(path)
+        found = _load(path)
+    except TaskError as error:
+        failure = error
     finally:
-        _loading.pid = before
+        reason = refusals.taken(path)
+        refusals.end(begun)
+    if reason:  # whatever else came of it
+        raise EnqueuedError("IMPORT_ERROR", reason) from (failure and failure.__cause__)
+    if failure is not None:
+        raise failure
+    return found
 
 
 def _load(path: str) -> Callable[..., Any]:

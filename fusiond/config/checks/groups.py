@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from fusiond.config.problems import Problem
 
 #: what the daemon and its children set themselves
-_RESERVED: Final = frozenset({"FUSION_JOB_ID", "FUSIOND_LINK", "NOTIFY_SOCKET"})
+_RESERVED: Final = frozenset({"FUSION_JOB_ID", "FUSION_LOADING", "FUSIOND_LINK", "NOTIFY_SOCKET"})
 _SEARCHED: Final = frozenset({"PATH", "PYTHONPATH", "LD_LIBRARY_PATH"})
 
 

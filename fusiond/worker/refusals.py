@@ -1,0 +1,91 @@
+"""
+The enqueues that the client library refused while the modules of tasks were loaded, here or in a program of theirs.
+
+1. begin   the client library knows by `_fusiond_loading.pid` that this process loads modules; the programs that an
+           import starts know it by a variable of the environment, which names a pipe of this process
+2. taken   what was refused since: a module whose code catches the exception is refused all the same
+3. end     the pipe: from then on a copy of the variable says nothing
+
+Standard library only, CPython 3.9 and later: it runs under the application's own interpreter.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+#: the name that `fusiond.loading_guard` has for it
+VARIABLE = "FUSION_LOADING"
+
+#: a module of no package, since the client library, of another version perhaps, finds it in `sys.modules`. `pid`: the
+#: process in which nothing is enqueued; `refused`: (FILE, line N; names of the modules being imported) of each attempt
+_loading: Any = sys.modules.setdefault("_fusiond_loading", type(sys)("_fusiond_loading"))
+_loading.pid, _loading.refused = 0, []
+
+#: module → where it enqueued. It stays in `sys.modules` where its code went on
+_reasons: dict[str, str] = {}
+#: both ends of the pipe, while there is one
+_pipe: tuple[int, int] | None = None
+
+
+def begin() -> tuple[int, bool]:
+    """Refuse from now on; returns what `end` is given."""
+    global _pipe  # noqa: PLW0603
+    before = _loading.pid
+    _loading.pid = os.getpid()
+    if _pipe is not None and before == _loading.pid:
+        return before, False
+    try:
+        _pipe = os.pipe()
+    except OSError:
+        return before, False  # no descriptor is left; this process' own attempts are still refused
+    os.set_blocking(_pipe[0], False)
+    pipe = os.readlink(f"/proc/self/fd/{_pipe[1]}")  # noqa: PTH115 - the link's text, which is no path
+    os.environ[VARIABLE] = f"/proc/{os.getpid()}/fd/{_pipe[1]} {pipe}"
+    return before, True
+
+
+def end(begun: tuple[int, bool]) -> None:
+    """Undo one `begin`."""
+    _loading.pid = begun[0]
+    if begun[1]:
+        close()
+
+
+def close() -> None:
+    """Programs may enqueue from now on, and so may the forks of this process; it may not while its `begin` lasts."""
+    global _pipe  # noqa: PLW0603
+    if _pipe is not None:
+        os.environ.pop(VARIABLE, None)
+        for fd in _pipe:
+            os.close(fd)
+        _pipe = None
+
+
+def taken(path: str) -> str:
+    """Why what is at this dotted path, which was tried since the last call, is refused; empty: it is not."""
+    attempts = [*_loading.refused, *((place, []) for place in _reported())]
+    _loading.refused = []
+    parts = path.split(".")
+    heads = [".".join(parts[:cut]) for cut in range(len(parts) - 1, 0, -1)]
+    name = next((head for head in heads if head in sys.modules), ".".join(parts[:-1]))
+    for place, modules in attempts:
+        for module in [name, *modules]:
+            _reasons.setdefault(module, place)
+    place = next((_reasons[head] for head in heads if head in _reasons), "")
+    return place and (
+        f"module '{name}' failed to import at {place}: it enqueues a job, which is refused while modules are loaded;"
+        " enqueue inside a function that is called later"
+    )
+
+
+def _reported() -> list[str]:
+    """The places that programs have written to the pipe."""
+    try:
+        return os.read(_pipe[0], 1 << 16).decode(errors="replace").splitlines() if _pipe is not None else []
+    except BlockingIOError:
+        return []
