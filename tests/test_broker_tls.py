@@ -141,3 +141,45 @@ def test_a_client_trusts_the_certificates_that_it_is_given(settings, papers):
         assert client.counts() == {}
     with Client(settings.url) as stranger, pytest.raises(BrokerUnavailable, match="certificate"):
         stranger.counts()
+
+
+@pytest.fixture
+def spoilt(papers, tmp_path):
+    """What is wrong -> (the files of a connection, the file that is to be named, what is said of it)."""
+    ca, key, other, _ = map(str, papers)
+    text, gone, secret = (str(tmp_path / name) for name in ("text", "gone", "secret.key"))
+    (tmp_path / "text").write_text("no PEM")
+    words = ["openssl", "ec", "-in", key, "-aes256", "-passout", "pass:secret", "-out", secret]
+    subprocess.run(words, check=True, capture_output=True)
+    return {
+        "no ca_file": ({"ca_file": gone}, f"ca_file {gone} cannot be read: No such file"),
+        "a directory": ({"ca_file": str(tmp_path)}, f"ca_file {tmp_path} cannot be read: Is a directory"),
+        "a text": ({"ca_file": text}, f"ca_file {text} holds no certificate"),
+        "no cert_file": ({"ca_file": ca, "cert_file": gone, "key_file": key}, f"cert_file {gone} cannot be read"),
+        "no key_file": ({"ca_file": ca, "cert_file": ca, "key_file": gone}, f"key_file {gone} cannot be read"),
+        "no certificate": ({"cert_file": text, "key_file": key}, f"cert_file {text} holds no certificate"),
+        "no key": ({"cert_file": ca, "key_file": text}, f"key_file {text} holds no key"),
+        "another's key": ({"cert_file": other, "key_file": key}, f"key_file {key} is not the key of cert_file {other}"),
+        "a password": ({"cert_file": ca, "key_file": secret}, f"key_file {secret} holds no key"),
+        "a key alone": ({"key_file": key}, f"key_file {key} is of no use without cert_file"),
+    }
+
+
+def test_a_file_that_cannot_be_used_is_named(settings, spoilt, tmp_path):
+    """With what is wrong with it, to threads, to asyncio and to a client, and no word of whether Redis runs."""
+
+    async def ask(broken):
+        async with connect_async(broken, tmp_path) as connection:
+            await connection.run(PING)
+
+    for files, said in spoilt.values():
+        broken = model.Broker(url=settings.url, tls=model.Tls(**files))
+        for attempt in (
+            lambda broken=broken: connect(broken, tmp_path).run(PING),
+            lambda broken=broken: asyncio.run(ask(broken)),
+            lambda files=files: Client(settings.url, **files).counts(),
+        ):
+            with pytest.raises(BrokerUnavailable) as told:
+                attempt()
+            assert said in str(told.value)
+            assert "is it running" not in str(told.value)

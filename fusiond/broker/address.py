@@ -14,7 +14,8 @@ from typing import Any
 import redis.asyncio.connection
 import redis.connection
 
-from fusiond.broker.wire import AsyncWire, Lead, Wire
+from fusiond.broker import tls_files
+from fusiond.broker.wire import LOST, AsyncWire, Lead, Wire
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,11 @@ class Address:
         options = parse(self.url) | self.options
         kind = options.pop("connection_class", redis.connection.Connection)
         made = kind(**_without_tcp(kind, options), socket_timeout=seconds)
-        made.connect()
+        try:
+            made.connect()
+        except (*LOST, TypeError):  # a key_file without a cert_file is a TypeError of Python's
+            tls_files.check(self.options)
+            raise
         return Wire(made, seconds)
 
     async def open_async(self, seconds: float) -> AsyncWire:
@@ -54,8 +59,10 @@ class Address:
         try:
             async with asyncio.timeout(seconds):
                 await made.connect()
-        except BaseException:
+        except BaseException as error:
             await made.disconnect(nowait=True)
+            if isinstance(error, (*LOST, TypeError)):
+                tls_files.check(self.options)
             raise
         return AsyncWire(made)
 

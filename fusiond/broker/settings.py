@@ -77,6 +77,8 @@ def _options(settings: Broker, url: str, timeout: float, *, tls: bool) -> dict[s
     if tls:
         files = settings.tls
         options |= {"ssl_ca_certs": files.ca_file, "ssl_certfile": files.cert_file, "ssl_keyfile": files.key_file}
+        # Without one OpenSSL asks the terminal for the password of an encrypted key, and waits.
+        options["ssl_password"] = ""
     return options
 
 
