@@ -5,6 +5,9 @@ import pytest
 from running import until
 from worker_program import Place
 
+from fusiond.config.load import load
+from fusiond.config.snapshot import Snapshot, content_hash
+from fusiond.schedule import declaring
 from tests.fusiond_command import fusiond, samples
 from tests.fusiond_desk import opened
 
@@ -56,24 +59,51 @@ def test_entries_that_living_files_declare_differently_are_named(desk, no_daemon
 
 
 def test_different_files_of_living_daemons_are_named(desk, no_daemon):
-    """Two hosts of one namespace: how many files there are, and the tasks that they declare differently."""
-    tasks = {name: {"queue": "default", "priority": 1} for name in ("same", "other")}
+    """Two hosts of one namespace: how many files there are, and what they say differently, whatever the key."""
+    text = """
+version: 1
+broker: {url: "redis://:geheim@localhost"}
+queues: {default: {}, more: {}}
+tasks: {same: {run: app.f}, other: {run: app.f, timeout: 5s}, gone: {run: app.f}}
+cron: {nightly: {task: same, schedule: "0 2 * * *"}, daily: {task: same, schedule: "0 3 * * *"}}
+workers: {main: {processes: 1, environment: {PASSWORD: geheim}}, second: {processes: 1}}
+"""
 
     def status(*words):
         return fusiond("status", *words, cwd=desk.cwd, FUSION_URL=desk.settings.url, **no_daemon)
 
-    def publish(daemon, hash_, said):
-        desk.run(desk.verbs.publish_catalogue(daemon, hash_, said, priorities={}, queues=[]))
+    def publish(daemon, text):
+        (file := desk.cwd / "other.yaml").write_text(text)
+        config = load(file, environ={}).config
+        snapshot = Snapshot(1, content_hash(config), config, file)
+        desk.run(declaring.catalogue(desk.verbs, snapshot, daemon))
+
+    def differ(*changes):
+        changed = text
+        for old, new in changes:
+            assert old in changed
+            changed = changed.replace(old, new)
+        publish("two", changed)
+        look = status().out
+        assert "geheim" not in look
+        line = next(line for line in look.splitlines() if line.startswith("living daemons"))
+        assert line.startswith("living daemons of this namespace run 2 different files: published generation ")
+        return line.partition("; these differ: ")[2]
 
     for each in ("test", "one", "two"):
-        publish(each, "a", tasks)
+        publish(each, text)
     assert "different files" not in status().out
-    publish("two", "b", tasks | {"other": {"queue": "sms", "priority": 1}})
-    line = status().out.splitlines()[-1]
-    assert line.startswith("living daemons of this namespace run 2 different files: published generation ")
-    assert line.endswith("they declare other differently")
-    newest, old = status("--json").json["files"]
+    assert differ(("timeout: 5s", "timeout: 6s"), (", gone: {run: app.f}", "")) == "tasks gone, other"
+    assert differ(("more: {}", "more: {max_length: 5}"), ("processes: 1}}", "processes: 2}}")) == (
+        "queues more; worker groups second"
+    )
+    assert differ(("0 3 * * *", "0 4 * * *")) == "cron entries daily"
+    assert differ(("geheim}", "other}")).startswith("only values of `environment`")
+    differ(("timeout: 5s", "timeout: 6s"))
+    shown = status("--json").json
+    newest, old = shown["files"]
     assert (newest["daemons"], sorted(old["daemons"])) == (["two"], ["one", "test"])
+    assert shown["files_differ"] == {"tasks": ["other"]}
 
 
 def test_with_neither_it_says_so_of_each(tmp_path, no_daemon):

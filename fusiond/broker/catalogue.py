@@ -100,7 +100,8 @@ def declared(raw: bytes | None) -> Declared | None:
         said = json.loads((raw or b"").partition(b"\n")[2])
         tasks, priorities, queues = said["tasks"], said["priorities"], frozenset(said["queues"])
         good = all(map(_is_task, tasks.values())) and all(map(_is_priority, priorities.values()))
-        return Declared(tasks, priorities, queues, _cron(said)) if good and all(map(is_name, queues)) else None
+        good = good and all(map(is_name, queues))
+        return Declared(tasks, priorities, queues, _cron(said), _digests(said)) if good else None
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
         return None
 
@@ -111,6 +112,12 @@ def _cron(said: dict[str, Any]) -> dict[str, dict[str, Any]]:
     if not isinstance(found, dict):
         return {}
     return {name: entry for name, entry in found.items() if isinstance(entry, dict) and "digest" in entry}
+
+
+def _digests(said: dict[str, Any]) -> dict[str, dict[str, str]]:
+    """The digests of what the file says; none where no daemon has written them."""
+    found = said.get("digests")
+    return {kind: each for kind, each in found.items() if isinstance(each, dict)} if isinstance(found, dict) else {}
 
 
 def cron_of(found: Roll, contents: Mapping[str, Declared]) -> list[CronDeclaration]:
@@ -135,7 +142,7 @@ def in_force(found: Roll, contents: Mapping[str, Declared]) -> list[FileInForce]
             hash_,
             max(each.generation for each in daemons),
             tuple(sorted(each.id for each in daemons)),
-            contents[daemons[0].content].tasks if daemons[0].content in contents else {},
+            contents[daemons[0].content].digests if daemons[0].content in contents else {},
         )
         for hash_, daemons in runs.items()
     ]

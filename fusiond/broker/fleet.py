@@ -91,6 +91,7 @@ class FleetVerbs:
         priorities: Mapping[str, int],
         queues: Iterable[str],
         cron: Mapping[str, Mapping[str, object]] | None = None,
+        digests: Mapping[str, Mapping[str, str]] | None = None,
         before: str | None = None,
         alive_ms: int = ALIVE_MS,
     ) -> Plan[Published]:
@@ -104,6 +105,7 @@ class FleetVerbs:
             priorities: the names of priorities.
             queues: all queues that the file declares.
             cron: entry -> {digest, task, schedule, …}, for other daemons that declare an entry of the same name.
+            digests: kind -> name -> digest of what the file says of it, for `files_in_force`.
             before: the hash that this process has published last; None: what Redis knows of the daemon.
             alive_ms: until when the daemon counts as alive.
 
@@ -113,7 +115,8 @@ class FleetVerbs:
         if before is None:
             before = yield plain(_hash_of, "HGET", self.keys.daemons, daemon)
         generation: int = yield scripted("generation", self.keys.meta, (hash, before), int)
-        body = json.dumps({"tasks": tasks, "priorities": priorities, "queues": sorted(queues), "cron": cron or {}})
+        said = {"tasks": tasks, "priorities": priorities, "queues": sorted(queues), "cron": cron or {}}
+        body = json.dumps({**said, "digests": digests or {}})
         published = Published(generation, hash, hashlib.sha256(body.encode()).hexdigest())
         # before the record that names it
         yield scripted("publish", self.keys.catalog, (published.content, FORGOTTEN_MS, body), nothing)

@@ -191,6 +191,8 @@ class Declared:
     queues: frozenset[str]
     #: cron entry -> {digest, task, schedule, …}
     cron: dict[str, dict[str, Any]]
+    #: kind -> name -> digest of what the file says of it: of tasks, queues, worker groups, …
+    digests: dict[str, dict[str, str]]
 
 
 class CronDeclaration(NamedTuple):
@@ -215,8 +217,8 @@ class FileInForce(NamedTuple):
     generation: int
     #: the ids of the daemons that run it
     daemons: tuple[str, ...]
-    #: task -> what producers are told of it
-    tasks: Mapping[str, Mapping[str, Any]]
+    #: as `Declared.digests`
+    digests: Mapping[str, Mapping[str, str]]
 
 
 @dataclass(frozen=True, slots=True)

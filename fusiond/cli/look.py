@@ -18,7 +18,7 @@ from fusiond.cli.queue import count_each, documents, listed
 from fusiond.cli.table import count, fields, legible, span, table, when
 from fusiond.errors import BrokerError, FusionError
 from fusiond.job import JobStatus
-from fusiond.schedule.drift import drifts, files_in_words
+from fusiond.schedule.drift import differences, drifts, files_in_words
 
 if TYPE_CHECKING:
     import argparse
@@ -94,6 +94,7 @@ class Look:
             "errors": {**self.errors, **({"queues": "\n".join(map(str, self.spoilt))} if self.spoilt else {})},
             "drift": [each.document() for each in self.drifts],
             "files": [{"generation": f.generation, "hash": f.hash, "daemons": f.daemons} for f in self.files],
+            "files_differ": differences(self.files),
         }
 
     def page(self) -> str:

@@ -41,6 +41,7 @@ def catalogue(
         priorities=config.priorities,
         queues=config.queues,
         cron={name: drift.declaration(entry, config.tasks[entry.task]) for name, entry in entries.items()},
+        digests=drift.digests(config),
         before=before,
     )
 

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 from fusiond.config.units import written
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from fusiond.broker.records import CronDeclaration, FileInForce
-    from fusiond.config.model import CronEntry, Task
+    from fusiond.config.model import Config, CronEntry, Task
 
 #: what is compared in words where two declarations differ
 _SHOWN = ("task", "schedule", "timezone", "queue")
@@ -106,20 +106,48 @@ def drifts(declarations: Iterable[CronDeclaration]) -> list[Drift]:
     ]
 
 
+def digests(config: Config) -> dict[str, dict[str, str]]:
+    """Kind → name → a digest that is equal where two files say the same of it; of variables only the names count."""
+    groups = {
+        name: {**asdict(group), "environment": sorted(group.environment)} for name, group in config.workers.items()
+    }
+    kinds: dict[str, Mapping[str, Any]] = {
+        "tasks": config.tasks,
+        "queues": config.queues,
+        "cron entries": config.cron,
+        "worker groups": groups,
+        "retry policies": config.retry_policies,
+        "priorities": config.priorities,
+    }
+    return {kind: {name: _short_digest(said) for name, said in each.items()} for kind, each in kinds.items()}
+
+
+def _short_digest(said: Any) -> str:
+    content = said if isinstance(said, (dict, int)) else asdict(said)
+    return hashlib.sha256(json.dumps(content, sort_keys=True, default=list).encode()).hexdigest()[:8]
+
+
+def differences(files: Sequence[FileInForce]) -> dict[str, list[str]]:
+    """Kind → the names that the files declare differently, or that some of them do not declare."""
+    kinds = {kind: None for file in files for kind in file.digests}
+    found = {kind: _differing([file.digests.get(kind, {}) for file in files]) for kind in kinds}
+    return {kind: names for kind, names in found.items() if names}
+
+
+def _differing(each: Sequence[Mapping[str, str]]) -> list[str]:
+    names = sorted({name for digests in each for name in digests})
+    return [name for name in names if len({digests.get(name) for digests in each}) > 1]
+
+
 def files_in_words(files: Sequence[FileInForce]) -> str:
-    """Several configurations of one namespace, the newest first, and the tasks that they declare differently."""
-    said: dict[str, set[str]] = {}
-    for file in files:
-        for name, task in file.tasks.items():
-            said.setdefault(name, set()).add(json.dumps(task, sort_keys=True))
-    differ = sorted(name for name, each in said.items() if len(each) > 1)
+    """Several configurations of one namespace, the newest first, and what they declare differently."""
     each = ", ".join(f"published generation {file.generation} by {_daemons(len(file.daemons))}" for file in files)
-    what = (
-        f"they declare {', '.join(differ[:_MOST])}{' and more' if len(differ) > _MOST else ''} differently"
-        if differ
-        else "tasks of both have the same function, queue, priority and expiry; other keys differ"
-    )
-    return f"living daemons of this namespace run {len(files)} different files: {each}; {what}"
+    parts = [
+        f"{kind} {', '.join(names[:_MOST])}{f' and {len(names) - _MOST} more' if len(names) > _MOST else ''}"
+        for kind, names in differences(files).items()
+    ]
+    what = "; ".join(parts) or "only values of `environment`, `broker`, `control`, `logging`, `watch` or directories"
+    return f"living daemons of this namespace run {len(files)} different files: {each}; these differ: {what}"
 
 
 def _daemons(number: int) -> str:
