@@ -11,6 +11,7 @@ from worker_program import Place
 
 from fusiond.config.model import RetryPolicy, Timeout
 from fusiond.worker import answers
+from tests.chaos.package import Edit, copy
 
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can start processes of another user")
 PYTHON = "/usr/bin/python3"
@@ -294,6 +295,31 @@ def test_a_job_whose_process_cannot_be_killed_keeps_its_lease_and_is_named(place
     until(lambda: not alive(int(place.lines(path)[0].split()[1])))
     ids = place.enqueue_many([("echo", n) for n in range(4)])
     assert {place.until(each).status for each in ids} == {"finished"}
+
+
+@ROOT
+def test_a_process_that_cannot_be_killed_holds_up_no_job_as_a_fork_server_ends(place):
+    """One that tries again what does not load, for one: others run while its end is waited for."""
+    (place.app / "survivor.py").write_text(SURVIVOR)
+    (place.app / "broken.py").write_text("raise ConnectionError\n")
+    waits = Edit("worker/orphans.py", "REAP_WITHIN = 5.0", "REAP_WITHIN = 15.0")
+    code = copy(place.directory / "code", (waits,))
+    program = place.start(
+        user="nobody", python=PYTHON, isolation="process", processes=2, prefix=NO_KILL, own={"PYTHONPATH": str(code)},
+        tasks={"outlive": {"run": "survivor.outlive"}, "broken": {"run": "broken.broken"}},
+    )  # fmt: skip
+    path = place.path()
+    place.enqueue("outlive", path, 300)
+    survivor = int(place.until_lines(path)[0].split()[1])
+    try:
+        os.kill(program.fork_server(), signal.SIGKILL)
+        program.until_said("has not ended; the lease of its job is kept")
+        for count in (3, 2):  # with the survivor: a fork server that tries again is there, and has ended
+            until(lambda count=count: len(program.fork_servers()) == count, program.text)
+        assert place.result(place.enqueue("echo"))
+        assert not program.said("have not ended, and are left")
+    finally:
+        os.kill(survivor, signal.SIGKILL)
 
 
 @ROOT

@@ -15,6 +15,7 @@ from worker_program import STRICT, Place
 from fusiond.broker.call import as_is, plain
 from fusiond.config.model import RetryPolicy, Timeout
 from fusiond.worker import wire
+from tests.chaos.package import Edit, copy
 
 
 @pytest.fixture
@@ -422,6 +423,21 @@ def test_cancel(place, isolation):
     assert place.until(waiting).status == "canceled"
     place.result(place.enqueue("echo"))
     assert place.lines(other) == []
+
+
+def test_cancel_while_nobody_hears_of_it(place, run):
+    """A dispatcher that was cut off from its wake-ups asks once it hears them again, not at the next renewal alone."""
+    seldom = Edit("worker/leases.py", "MARGIN = 15.0, 5.0, 2.0", "MARGIN = 300.0, 120.0, 2.0")
+    code = copy(place.directory / "code", (seldom,))
+    place.start(own={"PYTHONPATH": str(code)})
+    path = place.path()
+    id_ = place.enqueue("work", path, 60)
+    place.until_lines(path)
+    channel = place.broker.keys.wake("default")
+    until(lambda: run(plain(as_is, "PUBSUB", "NUMSUB", channel))[1])
+    run(plain(as_is, "CLIENT", "KILL", "TYPE", "PUBSUB"))
+    place.cancel(id_)
+    assert place.until(id_).status == "canceled"
 
 
 def test_cancel_of_a_job_that_waits_in_a_child(place):

@@ -1,13 +1,16 @@
 """Tasks that do not load: their jobs wait and lose nothing, the others run, and capacity returns by itself."""
 
+import asyncio
 import os
 import signal
+from unittest.mock import Mock
 
 import pytest
 from running import until
 from worker_program import Place
 
 from fusiond.broker.call import as_is, plain
+from fusiond.worker import pool
 
 HOUR = 3_600_000
 #: fails to import for as long as the file is there
@@ -170,6 +173,48 @@ def serve_default(config):
     from dataclasses import replace
 
     return replace(config, workers={"main": replace(config.workers["main"], queues=("default",))})
+
+
+class Server:
+    """Stands in for a fork server."""
+
+    lost, environment = False, ""
+
+    def __init__(self):
+        self.forked, self.ended = [], False
+
+    def fork(self, slot, sock, _output, _page):
+        self.forked.append(slot)
+        sock.close()
+
+    def end(self):
+        self.ended = True
+
+    close = end
+
+    def set_table(self, table):
+        """Another one."""
+
+    def report_to(self, reports):
+        """Nothing is reported."""
+
+
+def test_children_are_forked_though_a_trial_is_ready_before_the_serving_fork_server(place, monkeypatch):
+    """One that was started again and still loads is not replaced: it forks once it is ready, and says what loads."""
+    monkeypatch.setattr(pool, "end_children", lambda: None)
+    config = place.config(processes=2)
+
+    async def steps():
+        group = pool.Pool(config, config.workers["main"], Mock())
+        group._server, trial = Server(), Server()
+        group._adopt(trial, {})
+        serving = group._server
+        group.on_ready({}, 1)
+        assert len(serving.forked) == 2
+        assert trial is serving or trial.ended
+        group.close()
+
+    asyncio.run(steps())
 
 
 #: as FLAKY, and waits in the import while the second file is there

@@ -15,6 +15,7 @@ from worker_program import Place
 from fusiond import failpoints
 from fusiond.broker.call import as_is, plain
 from fusiond.config.model import RetryPolicy, Timeout
+from tests.chaos.package import Edit, copy
 
 
 @pytest.fixture
@@ -199,6 +200,25 @@ def test_a_reload_changes_nothing_of_a_job_that_has_begun(place):
     place.enqueue("work", other, 60)
     os.kill(int(place.until_lines(other)[0].split()[1]), signal.SIGKILL)
     place.until_lines(other, 2)
+
+
+def test_a_job_that_waits_in_a_child_while_a_reload_turns_its_task_to_none(place):
+    """It begins with a permit: when its dispatcher is killed, it has begun once and does not run again."""
+    patient = Edit("worker/watch.py", "BEGIN, LONGEST_BEGIN = 0.25, 8.0", "BEGIN, LONGEST_BEGIN = 60.0, 60.0")
+    code = copy(place.directory / "code", (patient,))
+    first = place.start(isolation="process", link=True, own={"PYTHONPATH": str(code)})
+    child = first.until_children(1).pop()
+    os.kill(child, signal.SIGSTOP)
+    path = place.path()
+    id_ = place.enqueue("work", path, 60)
+    place.until(id_, "started")
+    first.apply(isolation="process", tasks=WORK)
+    os.kill(child, signal.SIGCONT)
+    place.until_lines(path)
+    os.kill(first.pid, signal.SIGKILL)
+    first.process.wait()
+    place.start(isolation="process", tasks=WORK)
+    failed_after_one_run(place, id_, path, "LEASE_LOST", timeout=40)
 
 
 def test_another_policy_of_one_attempt_runs_again(place):

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Protocol
 from fusiond.worker.answers import Answers
 from fusiond.worker.forkserver import AT_ONCE
 from fusiond.worker.launch import Launched, memory_file
-from fusiond.worker.orphans import REAP_WITHIN, be_subreaper, kill_all_children, kill_children, spared, wait
+from fusiond.worker.orphans import LEFT, REAP_WITHIN, be_subreaper, kill_children, spared, wait
 from fusiond.worker.output import logged
 
 if TYPE_CHECKING:
@@ -85,6 +85,8 @@ class ForkServer:
         #: it takes no requests any more, and why it was killed, if it was
         self.lost, self._hung = False, ""
         self._was_killed = False
+        #: nobody hears of its end any more
+        self._unheard = False
         self._ending: asyncio.TimerHandle | None = None
         self._answers = Answers(lambda number: self._send(f"ask {number}"), self._on_silent, self._on_hung)
         self._loop.add_reader(launched.control, self._hear)
@@ -150,20 +152,26 @@ class ForkServer:
         finally:
             os.close(fd)
 
+    def end(self) -> None:
+        """Let the server end, children included, beside the loop's work; nothing is reported any more."""
+        self._unheard = True
+        self._hang_up()
+        self._end_after(_BY_ITSELF)
+
     def close(self) -> None:
-        """Let the server end, children included, and wait for it, for a time; nothing is reported any more."""
-        spared.discard(self.pid)
+        """Let the server end, and wait for a moment; who calls kills what is left. Nothing is reported any more."""
+        self._unheard = True
+        self._hang_up()
+        wait(self._has_ended, _BY_ITSELF)
+        self._kill_server()
+
+    def _hang_up(self) -> None:
         self._fork_all()
         if self._ending:
             self._ending.cancel()
         # Closed: the server has died, and what was to be done about it has failed.
         if self._launched.control.fileno() >= 0:
             self._forget()
-        process = self._launched.process
-        wait(lambda: process.poll() is not None, _BY_ITSELF)
-        self._kill_server()
-        if not (wait(lambda: process.poll() is not None, REAP_WITHIN) and kill_all_children()):
-            log.error("processes that were killed have not ended, and are left")
 
     def _send(self, text: str, *fds: int) -> None:
         """Send a command with copies of the descriptors; what the socket has no room for follows in its order."""
@@ -246,19 +254,22 @@ class ForkServer:
 
     def _lose(self) -> None:
         """It is dead, or hangs, or has closed its socket: end it, and what it leaves to us, beside the loop's work."""
-        spared.discard(self.pid)
         self._forget()
         self.lost = True
         self._reports.on_server_lost(hung=bool(self._hung))
+        self._end_after(0.0 if self._hung else _BY_ITSELF)
+
+    def _end_after(self, seconds: float) -> None:
+        """Kill it where it has not ended by itself by then."""
         self._pause, self._is_told = _FIRST_LOOK, False
-        self._kill_at = self._loop.time() + (0.0 if self._hung else _BY_ITSELF)
+        self._kill_at = self._loop.time() + seconds
         self._give_up_at = self._kill_at + REAP_WITHIN
         self._end()
 
     def _end(self) -> None:
         """One look; the last one reports."""
         now = self._loop.time()
-        if self._launched.process.poll() is None:
+        if not self._has_ended():
             if now >= self._kill_at:
                 self._kill_server()
             # Below it nothing is ours yet. A job there may run on, and its lease must be kept.
@@ -271,6 +282,13 @@ class ForkServer:
                 return
         self._pause = min(2 * self._pause, _LAST_LOOK)
         self._ending = self._loop.call_later(self._pause, self._end)
+
+    def _has_ended(self) -> bool:
+        """Whether its process has; until that is known nobody else may reap it, or its status would be lost."""
+        if self._launched.process.poll() is None:
+            return False
+        spared.discard(self.pid)
+        return True
 
     def _left(self) -> set[int]:
         """Pids of what it has left to us, all of it killed; of those that were reaped too: they may leave others."""
@@ -285,18 +303,24 @@ class ForkServer:
     def _tell_of_server(self, now: float) -> None:
         if now >= self._kill_at + REAP_WITHIN and not self._is_told:
             self._is_told = True
-            log.error("the fork server, process %d, was killed and has not ended; its jobs keep their leases", self.pid)
-            self._reports.on_server_unkilled()
+            leases = "" if self._unheard else "; its jobs keep their leases"
+            log.error("the fork server, process %d, was killed and has not ended%s", self.pid, leases)
+            if not self._unheard:
+                self._reports.on_server_unkilled()
 
     def _report_death(self, survivors: set[int]) -> None:
         self._ending = None
+        if self._unheard:
+            if survivors:
+                log.error(LEFT)
+            return
         status = self._launched.process.returncode
         killed = bool(self._hung) or (status == -signal.SIGKILL and not self._was_killed)
         self._reports.on_server_died(self._reason(), killed=killed, survivors=survivors)
 
     def _kill_server(self) -> None:
         """Unless it has ended; another user's cannot be, where this one may not."""
-        if self._launched.process.poll() is None:
+        if not self._has_ended():
             self._was_killed = True
             with contextlib.suppress(PermissionError):
                 self._launched.process.kill()

@@ -156,7 +156,10 @@ class Dispatcher:
         self.config, self.group = config, group
         self.queues = _queues(config, group)
         self.pool.set_config(config, group)
-        self._once = _once(config)
+        former, self._once = self._once, _once(config)
+        if turned := self._once - former:
+            # What waits in a child has no permit: it comes back for one, unless it has begun under the former policy.
+            self.pool.watch.take_back(turned)
         # Whose task has gone with the old file must not reach a child.
         self.on_back(self._take_pending())
 

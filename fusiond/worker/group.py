@@ -257,8 +257,9 @@ class Program:
     async def _hear_wakes(self, subscription: Subscription) -> None:
         """Until the connection is lost. Raises BrokerUnavailable."""
         channels = self._channels()
-        # What was enqueued before the subscription stood has woken nobody.
+        # What was enqueued or canceled before the subscription stood has woken nobody.
         self._dispatcher.open()
+        self._keeper.renew_soon()
         try:
             async for channel, message in subscription:
                 if channel == self._broker.keys.workers:

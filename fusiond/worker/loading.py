@@ -91,7 +91,7 @@ class Loading:
             self._timer = None
         if self._server:
             server, self._server = self._server, None
-            server.close()
+            server.end()
 
     def _later(self) -> None:
         if self._problems and self._timer is None and self._server is None:

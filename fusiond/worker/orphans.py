@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import logging
 import os
 import signal
 import time
@@ -16,9 +17,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+log = logging.getLogger("fusiond.job")
+
 _PR_SET_CHILD_SUBREAPER = 36
-#: pids of children that live on: fork servers, whose own children are theirs
+#: pids of fork servers: their own children are theirs, and who started one takes its status
 spared: set[int] = set()
+#: what is said of processes that are given up
+LEFT = "processes that were killed have not ended, and are left"
 #: s; for the kernel to hand over and end what was killed
 REAP_WITHIN = 5.0
 
@@ -55,6 +60,13 @@ def kill_children() -> tuple[set[int], dict[int, int]]:
 def kill_all_children(within: float = REAP_WITHIN) -> bool:
     """Kill and reap every child that this process has, orphans that come meanwhile too; False: not all in this time."""
     return wait(_none_is_left, within)
+
+
+def end_children() -> None:
+    """Kill and reap whatever is below this process, which is about to end; fork servers are not spared."""
+    spared.clear()
+    if not kill_all_children():
+        log.error(LEFT)
 
 
 def _none_is_left() -> bool:

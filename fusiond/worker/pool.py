@@ -28,7 +28,7 @@ from fusiond.worker.handout import HandOut
 from fusiond.worker.joblog import JobLog
 from fusiond.worker.launch import launch, table
 from fusiond.worker.loading import Loading, sentence
-from fusiond.worker.orphans import kill_children
+from fusiond.worker.orphans import end_children, kill_children
 from fusiond.worker.slots import Attempt, Doom, Slot, State
 from fusiond.worker.watch import Watch
 
@@ -218,15 +218,16 @@ class Pool:
         self._empty_starts, self._nothing_loads = self._empty_starts + 1, reason
         server, self._server = self._server, None
         if server:
-            server.close()
+            server.end()
         self._host.on_ready(problems)
         if not self.ending:
             self._loop.call_later(pause, self.start)
 
     def _adopt(self, server: ForkServer, problems: Mapping[str, list[str]]) -> None:
         """Fork from this server from now on; children of the serving one end when they have no job."""
-        if self.ending or not self._server:
-            server.close()
+        if self.ending or not self._server or not self._server_ready:
+            # One that loads now will say itself what it does not load.
+            server.end()
             return
         former, self._server = self._server, server
         self._former.append(former)
@@ -247,7 +248,7 @@ class Pool:
         for server in list(self._former):
             if not any(slot.server is server for slot in self.slots.values()):
                 self._former.remove(server)
-                server.close()
+                server.end()
 
     def _doubt_late(self, problems: Mapping[str, list[str]]) -> None:
         if problems is self._problems:
@@ -504,6 +505,7 @@ class Pool:
         self.loading.stop()
         for server in (*self._former, *([self._server] if self._server else [])):
             server.close()
+        end_children()
         self._former.clear()
         for slot in list(self.slots.values()):
             self._hang_up(slot)

@@ -22,7 +22,7 @@ from fusiond.worker.slots import State
 from fusiond.worker.wire import boot_ns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from fusiond.worker.slots import Attempt, Doom, Slot
 
@@ -96,6 +96,13 @@ class Watch:
         """Forbid every job that has not begun."""
         for slot in self._slots.values():
             self._take_back(slot, slot.waiting())
+
+    def take_back(self, tasks: Collection[bytes]) -> None:
+        """Forbid every job of these tasks that has not begun."""
+        for slot in self._slots.values():
+            serials = [serial for serial in slot.waiting() if slot.outstanding[serial].task in tasks]
+            if serials:
+                self._take_back(slot, serials)
 
     def _again(self) -> None:
         if boot_ns() - self._asked > LATE:

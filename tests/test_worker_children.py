@@ -1,0 +1,68 @@
+"""The end of a fork server, while others live or end beside it: who reaps it, and what is said of it."""
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+
+import pytest
+from worker_program import children_of
+
+from fusiond.worker import children, orphans
+from fusiond.worker.launch import Launched
+
+#: closes its socket, and ends some time later
+SLOW_END = "import os, sys, time; os.close(int(sys.argv[1])); time.sleep(0.3); sys.exit(7)"
+
+
+@pytest.fixture
+def _alone(monkeypatch):
+    """Processes of other tests are neither killed nor reaped, and a slow machine is no reason to kill either."""
+    own = set(children_of(os.getpid()))
+    orphans.spared.update(own)
+    monkeypatch.setattr(children, "_BY_ITSELF", 30.0)
+    yield
+    orphans.spared.difference_update(own)
+
+
+def launched(program):
+    """A fork server of which nothing is asked."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    output, printed = os.pipe()
+    command = [sys.executable, "-S", "-c", program, str(theirs.fileno())]
+    with theirs, open(printed, "wb") as file:  # noqa: PTH123
+        process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdout=file, stderr=file)
+    ours.setblocking(False)
+    return Launched(process, ours, output, "")
+
+
+class Reports:
+    """Looks after the children of others as soon as this server is lost, as the end of another one does."""
+
+    def __init__(self):
+        self.died = asyncio.Event()
+
+    def on_server_lost(self, *, hung):
+        assert not hung
+        orphans.kill_children()
+
+    def on_server_died(self, reason, *, killed, survivors):
+        self.reason, self.killed, self.survivors = reason, killed, survivors
+        self.died.set()
+
+
+@pytest.mark.usefixtures("_alone")
+def test_the_status_of_a_lost_fork_server_is_its_own():
+    """Whoever else kills and reaps what a dead one has left."""
+
+    async def steps():
+        reports = Reports()
+        server = children.ForkServer(launched(SLOW_END), reports)
+        async with asyncio.timeout(30):
+            await reports.died.wait()
+        assert (reports.reason, reports.killed) == ("the fork server ended with status 7", False)
+        assert not reports.survivors
+        assert server.pid not in orphans.spared
+
+    asyncio.run(steps())
