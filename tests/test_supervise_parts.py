@@ -2,7 +2,6 @@
 
 import os
 import re
-import select
 import shutil
 import socket
 import stat
@@ -11,17 +10,18 @@ import time
 from pathlib import Path
 
 import pytest
+import watchfiles
 
 from fusiond import paths
 from fusiond.config.load import load
 from fusiond.config.nodes import tell_apart
 from fusiond.errors import ConfigError, ControlError, FusionError
-from fusiond.supervise import server, start
+from fusiond.supervise import server, start, watch
 from fusiond.supervise.control import ask
 from fusiond.supervise.notify import Notify
 from fusiond.supervise.process import describe_exit
 from fusiond.supervise.reading import watched
-from fusiond.supervise.watch import AGAIN, LONGEST, QUIET, Watcher, as_read, directories, fingerprint
+from fusiond.supervise.watch import Watcher, as_read, fingerprint, view
 from tests.running import until
 
 
@@ -55,28 +55,39 @@ def test_every_directory_on_the_way_of_a_symlink_is_watched(tmp_path):
     (tmp_path / "..v1" / "f.yaml").touch()
     (tmp_path / "..data").symlink_to("..v1")
     (tmp_path / "f.yaml").symlink_to("..data/f.yaml")
-    found = directories([str(tmp_path / "f.yaml")])
-    assert {str(tmp_path), str(tmp_path / "..v1")} <= found
+    found = view([str(tmp_path / "f.yaml")])
+    assert {str(tmp_path), str(tmp_path / "..v1")} <= found.directories
+    for name in ("f.yaml", "..data", "..v1/f.yaml"):
+        assert found.concerns(str(tmp_path / name))
+
+
+def test_other_files_in_the_directory_are_of_no_concern(tmp_path):
+    """Neither a log that is written to all day, nor a swap file; all in a directory that a glob searches."""
+    (tmp_path / "d").mkdir()
+    found = view([str(tmp_path / "f.yaml"), str(tmp_path / "d" / "*.yaml")])
+    assert not found.concerns(str(tmp_path / "f.log"))
+    assert not found.concerns(str(tmp_path / ".f.yaml.swp"))
+    assert found.concerns(str(tmp_path / "d" / "g.yaml"))
 
 
 def test_symlinks_in_a_circle_are_survived(tmp_path):
     """A file that cannot be read is the reader's affair."""
     (tmp_path / "a").symlink_to("b")
     (tmp_path / "b").symlink_to("a")
-    assert str(tmp_path) in directories([str(tmp_path / "a")])
+    assert str(tmp_path) in view([str(tmp_path / "a")]).directories
     assert fingerprint([str(tmp_path / "a")])
 
 
 def test_a_path_that_nobody_can_have_is_survived():
     """Its name is too long: a look at it fails otherwise than at one that is not there."""
-    assert directories([f"/tmp/{'x' * 300}/f.yaml", f"/tmp/{'x' * 300}/*.yaml"]) == frozenset()
+    assert view([f"/tmp/{'x' * 300}/f.yaml", f"/tmp/{'x' * 300}/*.yaml"]).directories == {os.path.realpath("/tmp")}
 
 
 def test_a_directory_that_may_come_to_match_is_watched(tmp_path):
     """Each that a glob looks into, whether anything matches or not."""
     (tmp_path / "a").mkdir()
     pattern = str(tmp_path / "*" / "f.yaml")
-    assert {str(tmp_path), str(tmp_path / "a")} <= directories([pattern])
+    assert {str(tmp_path), str(tmp_path / "a")} <= view([pattern]).directories
 
 
 def test_a_mode_and_an_owner_are_part_of_a_print(tmp_path):
@@ -105,95 +116,143 @@ def test_what_has_changed_since_it_was_read_is_no_part_of_what_was_read(tmp_path
     assert [mark[0] for mark in as_read(fingerprint(files), stats)] == [str(main), str(same)]
 
 
-class Loop:
-    """As much of the daemon's loop as a watcher sees."""
-
-    def __init__(self):
-        self.woken, self.socket_map = threading.Event(), {}
-        self.watcher = Watcher(directories, self.woken.set, self.socket_map)
-
-    def turn(self):
-        """What happened by now; True if the watcher says so."""
-        for fd in select.select(list(self.socket_map), [], [], 0)[0]:
-            self.socket_map[fd].handle_read_event()
-        return self.watcher.fired()
-
-
 @pytest.fixture(params=["", "true"], ids=["inotify", "polling"])
-def loop(request, monkeypatch):
+def polling(request, monkeypatch):
     monkeypatch.setenv("WATCHFILES_FORCE_POLLING", request.param)
-    loop = Loop()
-    yield loop
-    loop.watcher.stop()
-    assert not loop.socket_map
 
 
-def test_the_watcher_wakes_for_a_change_in_a_directory_that_came_later(tmp_path, loop):
-    """A directory that is not there yet is looked for again, and one that is made anew."""
-    file = tmp_path / "conf" / "fusion.yaml"
-    loop.watcher.watch((str(file),))
-    until(loop.turn)
-    until(lambda: not loop.turn())
-    for _ in range(2):
-        file.parent.mkdir()
-        until(loop.turn)
-        until(lambda: not loop.turn())
-        file.write_text("1")
-        until(loop.turn)
-        shutil.rmtree(file.parent)
-        until(loop.turn)
-        until(lambda: not loop.turn())
-
-
-def test_a_burst_of_events_is_one_and_is_waited_for_a_moment(tmp_path):
-    """Until it was quiet for QUIET, at most LONGEST: who writes without end does not put the reload off for ever."""
-    now, socket_map = 100.0, {}
-    watcher = Watcher(directories, lambda: None, socket_map, lambda: now)
-    watcher.watch((str(tmp_path / "file"),))
-    assert watcher.fired()
-    assert watcher.due(now) == AGAIN
-    fired = []
-    for _ in range(20):
-        watcher.handle_read_event()
-        fired.append(watcher.fired())
-        now += QUIET / 2
-    assert fired.count(True) == 2 * LONGEST / QUIET // 10
-    now += QUIET
-    assert watcher.fired()
-    assert not watcher.fired()
+@pytest.fixture
+def watcher(monkeypatch):
+    """It looks again by itself after a minute: until then all that it says has a reason."""
+    monkeypatch.setattr(watch, "AGAIN", 60.0)
+    watcher = Watcher(view, lambda: None)
+    yield watcher
     watcher.stop()
+    assert not watcher._thread.is_alive()
 
 
-def test_a_link_that_is_swapped_is_followed(tmp_path, loop):
+def at_rest(watcher):
+    """Wait until a new watch stands, which is told of once more, and nothing has been told of for a while."""
+    until(watcher.fired)
+    quiet = time.monotonic() + watch.SETTLED * 1.5
+    while time.monotonic() < quiet:
+        if watcher.fired():
+            quiet = time.monotonic() + watch.SETTLED * 1.5
+        time.sleep(0.05)
+
+
+def change(watcher, file, act):
+    """What is done to the file is told of."""
+    before = fingerprint([str(file)])
+    act()
+    assert fingerprint([str(file)]) != before
+    until(watcher.fired)
+    at_rest(watcher)
+
+
+@pytest.mark.usefixtures("polling")
+def test_the_watcher_wakes_for_a_change_in_a_directory_that_came_later(tmp_path, watcher):
+    """A directory that is not there yet is waited for, and one that is made anew, with those above it."""
+    file = tmp_path / "etc" / "conf" / "fusion.yaml"
+    watcher.watch((str(file),))
+    at_rest(watcher)
+    change(watcher, file, lambda: (file.parent.mkdir(parents=True), file.write_text("1")))
+    change(watcher, file, lambda: file.write_text("22"))
+    change(watcher, file, lambda: shutil.rmtree(tmp_path / "etc"))
+    change(watcher, file, lambda: (file.parent.mkdir(parents=True), file.write_text("1")))
+
+
+def test_a_burst_of_events_is_one_and_is_waited_for_a_moment(tmp_path, watcher):
+    """Until it is quiet, or 0.1 s after the first: who writes without end does not put the reload off for ever."""
+    file, ended = tmp_path / "file", threading.Event()
+    watcher.watch((str(file),))
+    at_rest(watcher)
+
+    def write():
+        while not ended.wait(0.001):
+            file.write_text("x")
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    until(watcher.fired)
+    until(watcher.fired)
+    ended.set()
+    writer.join()
+
+
+@pytest.mark.usefixtures("polling")
+def test_a_link_that_is_swapped_is_followed(tmp_path, watcher):
     """The directory that it leads to is another; what happens there counts from then on."""
     for name in "ab":
         (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_text(name)
     (tmp_path / "link").symlink_to("a")
-    loop.watcher.watch((str(tmp_path / "link" / "file"),))
-    until(loop.turn)
-    until(lambda: not loop.turn())
+    file = tmp_path / "link" / "file"
+    watcher.watch((str(file),))
     (tmp_path / "new").symlink_to("b")
-    (tmp_path / "new").replace(tmp_path / "link")
-    until(loop.turn)
-    until(lambda: not loop.turn())
-    (tmp_path / "b" / "file").touch()
-    until(loop.turn)
+    at_rest(watcher)
+    change(watcher, file, lambda: (tmp_path / "new").replace(tmp_path / "link"))
+    change(watcher, file, lambda: (tmp_path / "b" / "file").write_text("22"))
 
 
-def test_what_no_watch_tells_of_is_looked_for(tmp_path, loop, monkeypatch):
+def test_what_no_watch_tells_of_is_looked_for(tmp_path, watcher, monkeypatch):
     """A directory further up is another: the kernel tells of neither it nor what is in it."""
-    monkeypatch.setattr("fusiond.supervise.watch.AGAIN", 0.1)
     file = tmp_path / "a" / "b" / "file"
     file.parent.mkdir(parents=True)
     file.touch()
-    loop.watcher.watch((str(file),))
-    until(loop.turn)
-    before = fingerprint([str(file)])
+    monkeypatch.setattr(watch, "AGAIN", 3.0)
+    watcher.watch((str(file),))
+    until(watcher.fired)
+    until(watcher.fired)
     (tmp_path / "a").rename(tmp_path / "old")
     file.parent.mkdir(parents=True)
+    until(watcher.fired)
+
+
+def test_other_files_wake_nobody(tmp_path, watcher):
+    """Hundreds of files that come, change and go beside the file are not told of; the file still is."""
+    file = tmp_path / "file"
+    watcher.watch((str(file),))
+    at_rest(watcher)
+    for number in range(300):
+        other = tmp_path / f"{number}.log"
+        other.write_text("x")
+        other.unlink()
+        time.sleep(0.001)
+        assert not watcher.fired()
+    file.touch()
+    until(watcher.fired)
+
+
+def test_a_name_that_is_no_utf_8_is_survived(tmp_path, watcher):
+    """The library cannot tell of it: the watch is begun anew."""
+    file = tmp_path / "file"
+    watcher.watch((str(file),))
+    at_rest(watcher)
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff")).touch()
+    until(watcher.fired)
     file.write_text("1")
-    until(lambda: loop.turn() and fingerprint([str(file)]) != before)
-    assert loop.watcher.due(time.monotonic()) <= 0.1
+    until(watcher.fired)
+
+
+def test_without_inotify_the_files_are_polled(tmp_path, watcher, monkeypatch, caplog):
+    """The user's limit is reached: one sentence with the remedy, and changes are still seen."""
+    real = watchfiles.watch
+
+    def limited(*paths, force_polling, **options):
+        if not force_polling:
+            raise OSError("OS file watch limit reached.")
+        return real(*paths, force_polling=True, **options)
+
+    monkeypatch.setattr(watchfiles, "watch", limited)
+    file = tmp_path / "file"
+    watcher.watch((str(file),))
+    at_rest(watcher)
+    change(watcher, file, file.touch)
+    change(watcher, file, lambda: file.write_text("1"))
+    (said,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert "limit reached" in said
+    assert "fs.inotify.max_user_instances or max_user_watches" in said
 
 
 def test_without_systemd_nothing_is_said_and_nothing_is_due():

@@ -11,9 +11,9 @@ from __future__ import annotations
 import logging
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from fusiond.supervise.watch import Print, Watcher, directories, fingerprint
+from fusiond.supervise.watch import Print, View, Watcher, fingerprint, view
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -35,11 +35,10 @@ class Code:
 
     Args:
         wake: makes the loop turn; safe from any thread.
-        socket_map: the loop's own.
     """
 
-    def __init__(self, wake: Callable[[], None], socket_map: dict[int, Any]) -> None:
-        self._watcher = Watcher(_places, wake, socket_map)
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._watcher = Watcher(_find, wake)
         self._prints: dict[str, Print] = {}
 
     def changed(self, groups: Mapping[str, WorkerGroup]) -> frozenset[str]:
@@ -53,19 +52,22 @@ class Code:
         changed = {root for root in roots if root in before and self._prints[root] != before[root]}
         return frozenset(name for name, root in directory_of.items() if root in changed)
 
-    def due(self, now: float) -> float:
-        """Seconds until `changed` has something to say by itself."""
-        return self._watcher.due(now)
-
     def stop(self) -> None:
         """Watch nothing any more."""
         self._watcher.stop()
 
 
-def _places(roots: Iterable[str]) -> frozenset[str]:
+def _find(roots: Iterable[str]) -> View:
+    """What to watch for the code below these directories."""
     roots = list(roots)
+    above = view(roots)
     below = {directory for root in roots for directory, _ in _walk(root)}
-    return directories(roots) | below
+    return View(above.directories | below, lambda path: above.concerns(path) or path in below or _may_be_code(path))
+
+
+def _may_be_code(path: str) -> bool:
+    """Whether it is a module, or may be a directory: not the log file that is written to all day."""
+    return path.endswith(".py") or "." not in os.path.basename(path)  # noqa: PTH119 - a text
 
 
 def _sources(root: str) -> list[str]:

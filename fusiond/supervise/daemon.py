@@ -15,7 +15,6 @@ Knows processes and the accepted snapshot. No Redis, no task code, no YAML.
 from __future__ import annotations
 
 import logging
-import math
 import resource
 import signal
 import time
@@ -36,7 +35,7 @@ from fusiond.supervise.programs import PUBLISHER, REDIS, SCHEDULER, WORKER, Plac
 from fusiond.supervise.rehearsal import Rehearsals
 from fusiond.supervise.reload import Reloads
 from fusiond.supervise.rpc import DaemonFace, FusionFace
-from fusiond.supervise.watch import Watcher, directories
+from fusiond.supervise.watch import Watcher, view
 
 if TYPE_CHECKING:
     from fusiond.config.snapshot import Snapshot
@@ -70,8 +69,8 @@ class Daemon(Supervisor):  # type: ignore[misc] # supervisor has no types
             on_accepted=self._on_accepted,
         )
         self.rehearsals = Rehearsals(self.fleet, options.foreign, lambda: self.reloads.taken)
-        self.watcher = Watcher(directories, options.waker.wake, options.get_socket_map())
-        self.code = Code(options.waker.wake, options.get_socket_map()) if places.development else None
+        self.watcher = Watcher(view, options.waker.wake)
+        self.code = Code(options.waker.wake) if places.development else None
         options.process_group_configs = [GroupConfig(options, name) for name in (REDIS, SCHEDULER, PUBLISHER, WORKER)]
         options.idle_for = self._idle_for
         fusion = FusionFace(
@@ -196,8 +195,7 @@ class Daemon(Supervisor):  # type: ignore[misc] # supervisor has no types
         waits = [self.notify.due(now), self.liveness.due(now), *(process.wait(time.time()) for process in self.fleet)]
         waits += [channel.delay for channel in self.options.get_socket_map().values() if getattr(channel, "delay", 0)]
         if not self.ending:
-            waits += [self.reloads.due(now), self.rehearsals.due(now), self.watcher.due(now)]
-            waits.append(self.code.due(now) if self.code else math.inf)
+            waits += [self.reloads.due(now), self.rehearsals.due(now)]
             waits.append(LONGEST_SLEEP if self._announced else max(0.0, self.started + START_PATIENCE - now))
         return min(waits)
 

@@ -3,10 +3,10 @@ Notice that the file changed.
 
 1. watch      the directories of the file, of its real path, and of each include: editors rename over a file, and a
               Kubernetes ConfigMap swaps a symlink in a directory above
-2. wait       until a burst of events is over, QUIET after its last, at most LONGEST
+2. filter     only a change to a name on the way to a file, or in a directory that a glob searches, wakes the loop
 3. compare    a print of all files; only a change of it is a change
 
-The kernel tells of events (inotify.py); where it cannot, a thread looks for them (polling.py).
+A thread waits for watchfiles, which waits for inotify; or polls where the kernel reports nothing.
 """
 
 from __future__ import annotations
@@ -14,25 +14,26 @@ from __future__ import annotations
 import contextlib
 import glob
 import logging
-import math
 import os
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fusiond.config.nodes import tell_apart
-from fusiond.supervise import polling
-from fusiond.supervise.inotify import Inotify
-from fusiond.supervise.polling import Polling
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-#: seconds: an editor's save is some events within a millisecond, a deployment's many
-QUIET, LONGEST = 0.02, 0.1
-#: seconds until the files are looked at whatever happens
+#: ms: a burst of changes has ended when nothing came for STEP, or after DEBOUNCE
+DEBOUNCE, STEP = 100, 50
+#: seconds after which a new watch is sure to see all changes; polling compares times in whole seconds
+SETTLED = 1.0
+#: seconds until the directories are watched anew and the files compared, whatever happens
 AGAIN = 10.0
+#: seconds that the end of the daemon waits for the thread, which may hang in a network's file system
+PATIENCE = 2.0
 #: symlinks on one way, as the kernel counts
 LINKS = 40
 #: who asks for a reload when a file was saved
@@ -59,19 +60,49 @@ def as_read(seen: Print, stats: Mapping[str, Sequence[int]]) -> Print:
     return tuple(mark for mark in seen if mark[2:] == tuple(stats.get(str(mark[0]), ())))
 
 
-def directories(files: Iterable[str]) -> frozenset[str]:
-    """The directories to watch for the files and globs; only those that exist."""
-    found: set[Path] = set()
+@dataclass(frozen=True, slots=True)
+class View:
+    """What to watch for some files."""
+
+    #: real paths of directories that exist
+    directories: frozenset[str]
+    #: whether a change to this path, in one of the directories, may be a change to the files
+    concerns: Callable[[str], bool]
+
+
+def view(files: Iterable[str]) -> View:
+    """What to watch for files and globs. Of what does not exist yet, the nearest directory above that does."""
     files = tuple(files)
+    names: set[str] = set()
+    searched: set[str] = set()
     for pattern in filter(glob.has_magic, files):
-        found |= _searched(Path(pattern))
+        for directory in _searched(Path(pattern)):
+            if _is_directory(directory):
+                searched.add(os.path.realpath(directory))
+            else:
+                names.add(_existing(directory))
     for name in _expand(files):
         path = Path(name)
-        found |= {path.parent, Path(os.path.realpath(path)).parent}
         # Each may be swapped: file -> ..data/file, ..data -> ..2026_01; current/file, current -> releases/42
-        found |= {link.parent for link in _links(path)}
-    # Not Path.is_dir(), which raises where a parent cannot be searched, or the name is too long.
-    return frozenset(str(directory) for directory in found if os.path.isdir(directory))  # noqa: PTH112
+        names.update(map(_existing, (path, Path(os.path.realpath(path)), *_links(path))))
+    directories = searched.union(map(os.path.dirname, names))
+
+    def concerns(path: str) -> bool:
+        return path in names or path in directories or os.path.dirname(path) in searched  # noqa: PTH120 - a text
+
+    return View(frozenset(directories), concerns)
+
+
+def _existing(path: Path) -> str:
+    """The path, or the one above it that is the first to be missing, below the real path of its directory."""
+    while not _is_directory(path.parent):
+        path = path.parent
+    return str(Path(os.path.realpath(path.parent), path.name))
+
+
+def _is_directory(path: Path) -> bool:
+    """As Path.is_dir(), which raises where a parent cannot be searched, or the name is too long."""
+    return os.path.isdir(path)  # noqa: PTH112
 
 
 def _searched(pattern: Path) -> set[Path]:
@@ -100,110 +131,105 @@ def _links(path: Path) -> set[Path]:
 
 class Watcher:
     """
-    Says, to the loop that it is a part of, when something happened beside the files.
+    Says, to the loop that it is a part of, when something happened to the files.
 
     Args:
-        places: files → the directories to watch for them.
+        find: files → what to watch for them.
         wake: makes the loop turn; safe from any thread.
-        socket_map: the loop's own.
     """
 
-    def __init__(
-        self,
-        places: Callable[[tuple[str, ...]], frozenset[str]],
-        wake: Callable[[], None],
-        socket_map: dict[int, Any],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._places, self._wake, self._socket_map, self._clock = places, wake, socket_map, clock
+    def __init__(self, find: Callable[[tuple[str, ...]], View], wake: Callable[[], None]) -> None:
+        self._find, self._wake = find, wake
         self._files: tuple[str, ...] = ()
-        #: when the burst of events is over, and must be taken for over; infinite: nothing has happened
-        self._over = self._latest = math.inf
-        self._inotify: Inotify | None = None
-        self._polling: Polling | None = None
-        #: set by the thread that polls
-        self._rung = threading.Event()
+        #: set by the thread: something may have happened
+        self._fired = threading.Event()
+        #: set for the thread: the files are others, or the daemon ends
+        self._disturbed = threading.Event()
+        self._stopped = self._warned = False
+        self._thread: threading.Thread | None = None
 
     def watch(self, files: tuple[str, ...]) -> None:
         """From now on, these; nothing happens where they are the same as before."""
         if files == self._files:
             return
         self._files = files
-        if not (self._inotify or polling.wanted()):
-            self._begin()
-        if self._inotify is None:
-            self._poll()
         # What changed before the first watch has no event.
-        self._over = -math.inf
+        self._fire()
+        self._disturbed.set()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
+            self._thread.start()
 
     def fired(self) -> bool:
-        """Whether something happened since the last call, and a moment has passed in which nothing more did."""
-        rung = self._rung.is_set()
-        self._rung.clear()
-        now = self._clock()
-        if not rung and self._over > now:
-            return False
-        self._over = self._latest = math.inf
-        if self._inotify is not None:
-            places = self._places(self._files)
-            # Before the caller looks at the files: whatever happens from here on is an event.
-            self._inotify.watch(places)
-        # What no watch tells of: a directory further up that was moved away, one that is to come again.
-        self._over = now + AGAIN
-        return True
-
-    def due(self, now: float) -> float:
-        """Seconds until `fired` has something to say by itself."""
-        return max(0.0, self._over - now)
+        """Whether something may have happened since the last call."""
+        # Cleared before the caller looks at the files: whatever happens from here on fires again.
+        fired = self._fired.is_set()
+        self._fired.clear()
+        return fired
 
     def stop(self) -> None:
         """Watch nothing any more."""
-        if self._inotify is not None:
-            del self._socket_map[self._inotify.fd]
-            self._inotify.close()
-            self._inotify = None
-        if self._polling is not None:
-            self._polling.stop()
+        self._stopped = True
+        self._disturbed.set()
+        if self._thread is not None:
+            self._thread.join(PATIENCE)
 
-    def _begin(self) -> None:
-        try:
-            self._inotify = Inotify()
-        except OSError as error:
-            log.warning("the kernel gives no word of changes (%s): files are looked at instead", error)
-        else:
-            self._socket_map[self._inotify.fd] = self
-
-    def _poll(self) -> None:
-        if self._polling is not None:
-            self._polling.stop()
-        files = self._files
-        self._polling = Polling(lambda: self._places(files), self._ring)
-
-    def _ring(self) -> None:
-        self._rung.set()
+    def _fire(self) -> None:
+        self._fired.set()
         self._wake()
 
-    # ---- what supervisor's loop calls
+    # ---- in the thread
 
-    def readable(self) -> bool:
-        """Always polled."""
-        return True
+    def _run(self) -> None:
+        # watchfiles reports each burst of changes at INFO.
+        logging.getLogger("watchfiles").setLevel(logging.WARNING)
+        while not self._stopped:
+            self._disturbed.clear()
+            try:
+                changed = self._until_changed(self._find(self._files))
+            except (OSError, RuntimeError) as error:  # a directory has just gone, for one
+                log.debug("the watch is begun anew: %s", error)
+                self._disturbed.wait(SETTLED)
+                changed = True
+            if changed:
+                self._fire()
 
-    def writable(self) -> bool:
-        """Never."""
+    def _until_changed(self, found: View) -> bool:
+        """Whether something happened; False: it is time to look for the directories again."""
+        try:
+            return self._wait(found)
+        except FileNotFoundError:
+            raise
+        except (OSError, RuntimeError) as error:
+            if not self._warned:
+                self._warned = True
+                log.warning(
+                    "the kernel cannot report changes to the files (%s): they are polled instead. "
+                    "Where a limit is reached, raise fs.inotify.max_user_instances or max_user_watches with sysctl",
+                    error,
+                )
+            return self._wait(found, polling=True)
+
+    def _wait(self, found: View, *, polling: bool | None = None) -> bool:
+        """As `_until_changed`; `polling` None: as the environment says. Raises OSError, RuntimeError."""
+        import watchfiles  # here: the start of the daemon does not wait for it
+
+        began, settled = time.monotonic(), False
+        for changes in watchfiles.watch(
+            *sorted(found.directories), watch_filter=None, debounce=DEBOUNCE, step=STEP, stop_event=self._disturbed,
+            recursive=False, raise_interrupt=False, rust_timeout=int(SETTLED * 1000), yield_on_timeout=True,
+            force_polling=polling, ignore_permission_denied=True,
+        ):  # fmt: skip
+            if any(found.concerns(path) for _, path in changes):
+                return True
+            passed = time.monotonic() - began
+            if not settled and passed >= SETTLED:
+                # What changed between the last look at the files and the begin of the watch has no event.
+                settled = True
+                self._fire()
+            if passed >= AGAIN:
+                return False
         return False
-
-    def handle_read_event(self) -> None:
-        """Something happened; more may follow at once."""
-        if self._inotify is not None:
-            self._inotify.take()
-        now = self._clock()
-        self._latest = min(self._latest, now + LONGEST)
-        self._over = min(now + QUIET, self._latest)
-
-    def handle_error(self) -> None:
-        """Part of the face of a dispatcher."""
-        log.exception("watching failed")  # noqa: LOG004 - called in an except block
 
 
 def _expand(files: Iterable[str]) -> Iterator[str]:
