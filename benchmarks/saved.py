@@ -17,7 +17,7 @@ SAVES = 60
 #: seconds between two saves: all that the last one started is over
 REST = 0.5
 #: gates, in milliseconds
-USUAL, WORST = 300.0, 600.0
+USUAL, WORST = 700.0, 1200.0
 
 
 def measure(scale: float = 1.0) -> Iterator[Figure]:

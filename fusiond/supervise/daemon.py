@@ -65,7 +65,6 @@ class Daemon(Supervisor):  # type: ignore[misc] # supervisor has no types
             state=places.state,
             notify=notify,
             foreign=options.foreign,
-            standby=options.standby,
             on_accepted=self._on_accepted,
         )
         self.rehearsals = Rehearsals(self.fleet, options.foreign, lambda: self.reloads.taken)

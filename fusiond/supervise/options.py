@@ -19,6 +19,8 @@ import errno
 import logging
 import os
 import signal
+import subprocess
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from supervisor.http import LogWrapper, logtail_handler, supervisor_af_unix_http_server
@@ -29,15 +31,27 @@ from supervisor.xmlrpc import SystemNamespaceRPCInterface
 
 from fusiond.errors import FusionError
 from fusiond.supervise.channel import Channel, Handler
-from fusiond.supervise.standby import Launch, Standby, detach, start
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
 #: seconds that an idle daemon sleeps at most; deadlines in wall-clock time survive a set clock
 LONGEST_SLEEP = 60.0
+#: never from the daemon's environment into a program's
+PRIVATE = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES")
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One program to be started."""
+
+    command: Sequence[str]
+    #: the program's end of its link, a descriptor that it inherits
+    link: int
+    #: in addition to the daemon's own
+    environment: Mapping[str, str]
 
 
 class Options(ServerOptions):  # type: ignore[misc] # supervisor has no types
@@ -56,7 +70,6 @@ class Options(ServerOptions):  # type: ignore[misc] # supervisor has no types
         self.launch: Launch | None = None
         #: pids whose status someone else waits for
         self.foreign: set[int] = set()
-        self.standby = Standby(self.foreign)
         #: seconds until the loop has something to do
         self.idle_for: Callable[[], float] = lambda: LONGEST_SLEEP
         #: (namespace, what answers its verbs)
@@ -98,11 +111,22 @@ class Options(ServerOptions):  # type: ignore[misc] # supervisor has no types
         return None, None
 
     def fork(self) -> int:
-        """Start what `launch` says. Raises OSError."""
+        """Start what `launch` says, in a session of its own. Raises OSError."""
         launch, self.launch = self.launch, None
         if launch is None:
             raise OSError(errno.EINVAL, "nothing is to be started")
-        return self.standby.become(launch) or detach(start(launch))
+        own = {name: value for name, value in os.environ.items() if name not in PRIVATE}
+        process = subprocess.Popen(
+            launch.command,
+            stdin=subprocess.DEVNULL,
+            env={**own, **launch.environment},
+            pass_fds=(launch.link,),
+            # No signal of the terminal's, and a group of its own to kill.
+            start_new_session=True,
+        )
+        # Supervisor waits for the pid; a Popen that is collected must not.
+        process.returncode = 0
+        return process.pid
 
     def close_parent_pipes(self, pipes: dict[str, Any]) -> None:
         """After the end of a process, or of the attempt to start one."""

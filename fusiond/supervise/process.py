@@ -31,8 +31,8 @@ from supervisor.states import getProcessStateDescription
 from fusiond.program import EX_CONFIG, LINK, NAME, TAIL
 from fusiond.supervise import tree
 from fusiond.supervise.link import Link
+from fusiond.supervise.options import Launch
 from fusiond.supervise.programs import REDIS, Program
-from fusiond.supervise.standby import Launch
 from fusiond.supervise.tails import last_words
 
 if TYPE_CHECKING:

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from fusiond.supervise.fleet import Fleet
     from fusiond.supervise.notify import Notify
-    from fusiond.supervise.standby import Standby
 
 log = logging.getLogger(__name__)
 
@@ -52,12 +51,11 @@ class Reloads:
         state: Path,
         notify: Notify,
         foreign: set[int],
-        standby: Standby,
         on_accepted: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._fleet, self._state, self._notify, self._foreign = fleet, state, notify, foreign
-        self._standby, self._on_accepted, self._clock = standby, on_accepted, clock
+        self._on_accepted, self._clock = on_accepted, clock
         self._asked: list[Request] = []
         self._serving: list[Request] = []
         self._transaction: Transaction | None = None
@@ -142,8 +140,6 @@ class Reloads:
             clock=self._clock,
         )
         self._steps = self._transaction.steps()
-        if any(request.code for request in self._serving) or fingerprint(self.files) != self._seen:
-            self._standby.prepare()
         self._notify.reloading("reading the file")
 
     def _step(self, steps: Steps) -> None:
@@ -163,7 +159,6 @@ class Reloads:
     def _finish(self, result: Result, reason: str = "", refused: Refused | None = None) -> None:
         done, served = self._transaction, self._serving
         self._transaction, self._steps, self._serving = None, None, []
-        self._standby.dismiss()
         accepted = self._fleet.accepted
         applied = result == "applied"
         self.last = Outcome(

@@ -4,37 +4,24 @@ A worker group's program: `python -m fusiond.worker --snapshot PATH --runtime PA
 1. launch   the fork server, which loads the tasks in a process of its own
 2. load     what speaks to Redis, meanwhile: it takes as long
 3. run      the group
-
-With `--standby FD` it loads at once, and hears on that socket the rest of its command line, its environment and its
-link, and launches as soon as it knows; or hears nothing, and ends.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib
-import json
-import os
-import socket
 import sys
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from fusiond import logs
 from fusiond.config.snapshot import read_snapshot
 from fusiond.errors import FusionError
-from fusiond.program import EX_CONFIG, EX_SOFTWARE, LINK, Link, tell_failure
+from fusiond.program import EX_CONFIG, EX_SOFTWARE, Link, tell_failure
 from fusiond.worker.launch import launch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from fusiond.config.snapshot import Snapshot
     from fusiond.worker.launch import Launched
-
-#: bytes of what a process on standby is told: some arguments, some variables
-_PACKET = 1 << 16
 
 
 class _Begun(NamedTuple):
@@ -49,16 +36,9 @@ class _Begun(NamedTuple):
 
 def main() -> int:
     """Run the group; returns the exit status."""
-    words = sys.argv[1:]
-    if words[:1] == ["--standby"]:
-        return _stand_by(int(words[1]))
     link = Link.from_environment()
-    return _run(link, lambda: _begin(words, link))
-
-
-def _run(link: Link, begin: Callable[[], _Begun]) -> int:
     try:
-        begun = begin()
+        begun = _begin(sys.argv[1:], link)
 
         import asyncio
 
@@ -96,21 +76,6 @@ def _launch(snapshot: Snapshot, group: str) -> Launched | None:
         return launch(snapshot.config, snapshot.config.workers[group])
     except (OSError, LookupError):
         return None
-
-
-def _stand_by(number: int) -> int:
-    """Load beside, and run what is told on the socket of that number as soon as it is."""
-    # Not the other way round: the fork server ends with the thread that has launched it.
-    threading.Thread(target=importlib.import_module, args=("fusiond.worker.group",), daemon=True).start()
-    with socket.socket(fileno=number) as told:
-        packet, fds, _flags, _address = socket.recv_fds(told, _PACKET, 1, socket.MSG_CMSG_CLOEXEC)
-    if not packet:
-        # Nobody needs it; the thread may be in the middle of an import.
-        os._exit(0)
-    rest = json.loads(packet)
-    os.environ.update({**rest["environment"], LINK: str(fds[0])})
-    link = Link.from_environment()
-    return _run(link, lambda: _begin(rest["arguments"], link))
 
 
 if __name__ == "__main__":

@@ -9,14 +9,12 @@ import sys
 from pathlib import Path
 
 from fusiond import cli
-from fusiond.supervise import liveness, programs, standby
+from fusiond.supervise import liveness, programs
 
 programs.SETTLE = 1.0
 if "SILENT" in os.environ:
     liveness.SILENT = float(os.environ["SILENT"])
     liveness.ASK = liveness.SILENT / 5
-# It becomes a worker, and the stand-in is none.
-standby.Standby.prepare = lambda _: None
 programs.WORKER_MODULE = programs.SCHEDULER_MODULE = "standin_program"
 
 if __name__ == "__main__":
