@@ -1,5 +1,6 @@
-"""Failpoints: what the variable may say, that nothing is touched without it, and that what it names is done."""
+"""Failpoints: what the variable may say, and that what it names is done."""
 
+import ast
 import asyncio
 import importlib
 import os
@@ -8,22 +9,22 @@ import subprocess
 import sys
 import time
 import types
+from pathlib import Path
 
 import pytest
 
-from fusiond import failpoints
-from fusiond.failpoints import ACTIONS, LOG, STEPS, VARIABLE, Rule, arm, parse
-from fusiond.worker import launch
+from tests import failpoints
+from tests.failpoints import ACTIONS, HOOK, LOG, STEPS, VARIABLE, Rule, parse
 from tests.fusiond_command import fusiond
 
 #: a program whose only step is one of the scheduler's
 PROGRAM = """
-import sys, types
-from fusiond import failpoints
+import types
+from fusiond import hook
 class Ticker:
     def _decide(self):
         print("done", flush=True)
-failpoints.arm("scheduler", find=lambda module: types.SimpleNamespace(Ticker=Ticker))
+hook.run("scheduler", find=lambda module: types.SimpleNamespace(Ticker=Ticker))
 Ticker()._decide()
 """
 
@@ -39,7 +40,7 @@ def place(step):
 def program(rule, log, **more):
     """PROGRAM under a rule for its step."""
     log.touch()
-    environment = {**os.environ, VARIABLE: f"tick.{rule}", LOG: str(log)}
+    environment = {**os.environ, **HOOK, VARIABLE: f"tick.{rule}", LOG: str(log)}
     return subprocess.Popen([sys.executable, "-c", PROGRAM], env=environment, stdout=subprocess.PIPE, text=True, **more)
 
 
@@ -47,7 +48,7 @@ def armed(monkeypatch, text, **functions):
     """The steps of a scheduler that is made of these functions, armed."""
     monkeypatch.setenv(VARIABLE, text)
     ticker, sweeper = (type(name, (), functions) for name in ("Ticker", "Sweeper"))
-    arm("scheduler", find=lambda _: types.SimpleNamespace(Ticker=ticker, Sweeper=sweeper))
+    failpoints.hook("scheduler", "", lambda _: types.SimpleNamespace(Ticker=ticker, Sweeper=sweeper))
     return ticker
 
 
@@ -95,7 +96,7 @@ def test_what_means_nothing_is_refused_with_what_there_is(text, sentence):
 def test_the_daemon_does_not_start_with_a_point_that_there_is_not(tmp_path):
     """A proof with a typing mistake would prove nothing."""
     (tmp_path / "fusion.yaml").write_text(f"version: 1\nstate_directory: {tmp_path}\nruntime_directory: {tmp_path}\n")
-    ended = fusiond("run", "-c", "fusion.yaml", cwd=tmp_path, FUSIOND_FAILPOINTS="settle.befor:kill")
+    ended = fusiond("run", "-c", "fusion.yaml", cwd=tmp_path, **HOOK, FUSIOND_FAILPOINTS="settle.befor:kill")
     assert ended.status != 0
     assert "there is no failpoint 'settle.befor'; there are exchange, settle, " in ended.err
 
@@ -106,21 +107,12 @@ def test_each_step_is_a_function_that_is_there(name):
     assert isinstance(place(STEPS[name]), types.FunctionType)
 
 
-@pytest.mark.parametrize("name", STEPS)
-def test_off_is_the_very_function(name, monkeypatch):
-    """Without the variable arming leaves every step as it was written: nothing is on the way of a job."""
-    monkeypatch.delenv(VARIABLE, raising=False)
-    before = place(STEPS[name])
-    arm(STEPS[name].actor)
-    assert place(STEPS[name]) is before
-    assert not hasattr(before, "__wrapped__")
-
-
-def test_off_a_fork_server_is_not_even_given_them(monkeypatch):
-    """Its sources, and so what each fork copies, are the same as if there were no failpoints."""
-    monkeypatch.delenv(VARIABLE, raising=False)
-    assert failpoints.handed_on() is None
-    assert "failpoints" not in launch.FORK_SERVER
+def test_the_file_runs_under_another_interpreter():
+    """A fork server has it under the application's own Python, from 3.9 up, beside nothing but the standard library."""
+    tree = ast.parse(Path(failpoints.__file__).read_text(), feature_version=(3, 9))
+    names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    names |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert names <= sys.stdlib_module_names
 
 
 def test_only_the_steps_that_are_named_are_wrapped(monkeypatch):

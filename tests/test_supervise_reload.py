@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from fusiond.errors import ControlError
-from fusiond.failpoints import LOG, VARIABLE
 from fusiond.supervise.control import ask
+from tests.failpoints import HOOK, LOG, VARIABLE
 from tests.running import STANDINS, Running, alive, until
 
 
@@ -125,7 +125,7 @@ def test_a_commit_that_fails_leaves_nothing_on_trial(daemon):
     """The disk is full: what was started for the candidate goes, what ran stays, and the next reload is like any."""
     log = daemon.directory / "fired"
     log.touch()
-    failing = {VARIABLE: "promote.before:raise", LOG: str(log)}
+    failing = {**HOOK, VARIABLE: "promote.before:raise", LOG: str(log)}
     daemon.start(file("main: {environment: {A: '1'}}"), environment=failing)
     outcome = daemon.reload(file("main: {environment: {A: '2'}}"))
     assert (outcome["result"], outcome["generation"]) == ("refused", 1)

@@ -12,9 +12,9 @@ import pytest
 from running import until
 from worker_program import Place
 
-from fusiond import failpoints
 from fusiond.broker.call import as_is, plain
 from fusiond.config.model import RetryPolicy, Timeout
+from tests import failpoints
 from tests.chaos.package import Edit, copy
 
 
@@ -262,7 +262,7 @@ def test_a_job_whose_dispatcher_was_killed_before_it_began_expires(place):
     path, begun = place.path(), place.path()
     runs = place.enqueue("work", begun, 60, header={"expires_ms": 8000})
     place.until_lines(begun)
-    doomed = place.start(own={failpoints.VARIABLE: "hand.before:kill"})
+    doomed = place.start(own={**failpoints.HOOK, failpoints.VARIABLE: "hand.before:kill"})
     waits = place.enqueue("work", path, header={"expires_ms": 8000})
     doomed.process.wait(30)  # it has claimed the job
     until(lambda: place.job(runs).expires_at is None, first.text)  # renewed as begun

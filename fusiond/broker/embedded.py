@@ -387,11 +387,10 @@ def beside(name: str) -> Any:
     return module
 
 
-def arm() -> None:
-    """Arm this program's failpoints, where there are any."""
-    if "FUSIOND_FAILPOINTS" in os.environ:
-        failpoints = beside("failpoints")
-        failpoints.arm(failpoints.REDIS, find=lambda _: sys.modules[__name__])
+def run_hook() -> None:
+    """Run the file that FUSIOND_HOOK names, in this program too."""
+    if "FUSIOND_HOOK" in os.environ:
+        beside("hook").run("redis", find=lambda _: sys.modules[__name__])
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -404,7 +403,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--server", required=True, help="path of redis-server or valkey-server")
     options = parser.parse_args(arguments)
     os.umask(0o077)
-    arm()
+    run_hook()
     link = Link()
     log = Log(as_json=options.json)
     watch = Watch(link, log)

@@ -21,7 +21,7 @@ import signal
 import time
 from typing import TYPE_CHECKING, Any
 
-from fusiond import failpoints, logs
+from fusiond import hook, logs
 from fusiond.broker import script
 from fusiond.broker.broker import Broker
 from fusiond.broker.connection import connect_async
@@ -57,7 +57,7 @@ async def run(snapshot_path: Path, link: Link, runtime: Path, *, ticks: bool = T
 
     `ticks`: whether it ticks and sweeps, or publishes only.
     """
-    failpoints.arm(failpoints.SCHEDULER)
+    hook.run("scheduler")
     snapshot = read_snapshot(snapshot_path)
     scheduler = Scheduler(snapshot, link, runtime, ticks=ticks)
     serving = asyncio.create_task(scheduler.serve())

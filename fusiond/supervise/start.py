@@ -27,7 +27,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fusiond import failpoints, logs, paths, pointers
+from fusiond import hook, logs, paths, pointers
 from fusiond.config import diff, history
 from fusiond.config import snapshot as snapshots
 from fusiond.config.endpoints import with_namespace
@@ -68,7 +68,7 @@ def run(config_path: Path, *, only: Sequence[str] = (), last_good: bool = False,
     Raises:
         FusionError: it cannot start here; says what to do.
     """
-    _arm()
+    _run_hook()
     notify = Notify()
     source = config_path.absolute()
     found, read = _read(source, development=development)
@@ -101,11 +101,11 @@ def run(config_path: Path, *, only: Sequence[str] = (), last_good: bool = False,
     return OK
 
 
-def _arm() -> None:
-    """The failpoints of this process; of the others', whether they mean anything. Raises FusionError."""
+def _run_hook() -> None:
+    """Run the file that FUSIOND_HOOK names. Raises FusionError."""
     try:
-        failpoints.arm(failpoints.SUPERVISOR)
-    except ValueError as error:
+        hook.run("supervisor")
+    except (OSError, ValueError) as error:
         raise FusionError(str(error)) from None
 
 
@@ -244,6 +244,8 @@ def _daemon(accepted: Snapshot, state: Path, only: frozenset[str], notify: Notif
         server = found.path
     _forget(state)
     log.info("state directory %s, sockets in %s", state, runtime)
+    if file := hook.path():
+        log.warning("%s is set: %s runs in each process of this daemon", hook.VARIABLE, file)
     if development:
         url = with_namespace(f"unix://{paths.redis_socket(runtime)}", config.broker.namespace)
         log.info("for producers in other terminals: export FUSION_URL=%s", shlex.quote(url))

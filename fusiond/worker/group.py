@@ -24,7 +24,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from fusiond import failpoints, logs
+from fusiond import hook, logs
 from fusiond.broker import script
 from fusiond.broker.broker import Broker
 from fusiond.broker.connection import connect_async
@@ -74,7 +74,7 @@ async def run(
     Returns:
         the exit status.
     """
-    failpoints.arm(failpoints.DISPATCHER, group_name)
+    hook.run("dispatcher", group_name)
     group = snapshot.config.workers[group_name]
     program = Program(snapshot, group, link, runtime=runtime, held=held)
     try:

@@ -27,7 +27,7 @@ from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fusiond import failpoints
+from fusiond import hook
 from fusiond.config import environment_files
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from fusiond.config.model import Config, Task, WorkerGroup
 
 _HERE = Path(__file__).parent
-#: the files of each program in the order in which they import one another; the last one's main is run
+#: the files of each program in the order in which they import one another; the last one's main is run, or a hook's
 FORK_SERVER = (
     "nesting",
     "wire",
@@ -52,10 +52,8 @@ FORK_SERVER = (
     "forkserver",
 )
 PROBE = ("errortext", "refusals", "task", "probe")
-#: the last of a fork server's where failpoints are armed
-_ARMED = "failpoints"
 #: the parts that other rooms use as well; they lie beside the rooms
-_SHARED = {"nesting", _ARMED}
+_SHARED = {"nesting"}
 
 #: ld.so(8): symbols are looked up at the start. Looked up when first used they are in each child anew: 0.04 ms a job.
 _LOADER = {"LD_BIND_NOW": "1"}
@@ -94,9 +92,9 @@ class Launched:
 
 def launch(config: Config, group: WorkerGroup) -> Launched:
     """Start the fork server of a group. Raises as `start`."""
-    setup, armed = _setup(config, group), failpoints.handed_on()
-    if armed:
-        return start(group, (*FORK_SERVER, _ARMED), {**setup, _ARMED: armed})
+    setup = _setup(config, group)
+    if hook.path():
+        setup["hook"] = hook.handed()
     return start(group, FORK_SERVER, setup)
 
 
@@ -240,6 +238,8 @@ def _setup(config: Config, group: WorkerGroup) -> dict[str, Any]:
 def _bundle(sources: tuple[str, ...], setup: dict[str, Any]) -> str:
     """Sources and set-up."""
     parts = [_source(module_of(part)) for part in sources]
+    if "hook" in setup:
+        parts.append(_source("hook", hook.path()))
     return json.dumps({"python": sys.version, "sources": parts, "setup": setup})
 
 
@@ -249,9 +249,10 @@ def module_of(part: str) -> str:
 
 
 @cache
-def _source(module: str) -> tuple[str, str, str, str]:
+def _source(module: str, path: str | None = None) -> tuple[str, str, str, str]:
     """A module's own name, path, text and compiled code; of the last each byte is a character, for JSON."""
-    loader = SourceFileLoader(module, str(_HERE.parent.joinpath(*module.split(".")[1:]).with_suffix(".py")))
+    in_package = _HERE.parent.joinpath(*module.split(".")[1:]).with_suffix(".py")
+    loader = SourceFileLoader(module, path or str(in_package))
     # As the import system compiles it, so that what it has kept in a file serves here as well.
     code = marshal.dumps(loader.get_code(module)).decode("latin-1")
     return module.rpartition(".")[2], loader.path, Path(loader.path).read_text(), code

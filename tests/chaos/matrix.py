@@ -1,7 +1,7 @@
 """
 `python -m tests.chaos.matrix`: each failpoint, in each kind of process that has it, fires so many times under load.
 
-For each step of fusiond/failpoints.py a daemon of its own:
+For each step of tests/failpoints.py a daemon of its own:
 
 1. start   it with the step's two points armed, each with every action
 2. load    jobs, and what else the step needs to be passed: reloads, stopped dispatchers, restarts, other failpoints
@@ -25,15 +25,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from fusiond import failpoints
 from fusiond.client import Client
 from fusiond.errors import FusionError, QueueFull
-from fusiond.failpoints import CHILD, DISPATCHER, LOG, REDIS, SCHEDULER, SERVER, STEPS, SUPERVISOR, VARIABLE
+from tests import failpoints
 from tests.chaos import ledger, plant, trial, verdict
 from tests.chaos.faults import TERM, Fault, Pulse
 from tests.chaos.load import Load, Mix
 from tests.chaos.package import LEASE, LOGGED, MARGIN, RENEW, SHORTER, Edit, scripts_of
 from tests.chaos.plant import Plant
+from tests.failpoints import CHILD, DISPATCHER, HOOK, LOG, REDIS, SCHEDULER, SERVER, STEPS, SUPERVISOR, VARIABLE
 from tests.running import until
 
 #: what each point does, and how often, relative to the others
@@ -185,7 +185,7 @@ def rows(step):
 
 
 def rules(step, course, actions):
-    """What FUSIOND_FAILPOINTS is."""
+    """The value of FUSIOND_FAILPOINTS."""
     stopped = PAST_LEASE if STEPS[step].actor in OF_GROUPS else SHORT_STOP
     chosen = {action: ACTIONS[action] for action in course.actions if action in actions}
     armed = [
@@ -204,7 +204,7 @@ class Fired(Plant):
         self.course = COURSES.get(step) or COURSES[STEPS[step].actor]
         self.fired = self.directory / "fired"
         self.fired.touch()
-        self.environment |= {VARIABLE: rules(step, self.course, actions), LOG: str(self.fired)}
+        self.environment |= {**HOOK, VARIABLE: rules(step, self.course, actions), LOG: str(self.fired)}
         self.environment["PYTHONDONTWRITEBYTECODE"] = ""  # whoever starts this may want none; a thousand starts do
         self._groups = groups if STEPS[step].actor in OF_GROUPS else 1
         self._turn, self.entries = BACKLOG, ["ticking"]

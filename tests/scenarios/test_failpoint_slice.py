@@ -2,8 +2,8 @@
 
 import pytest
 
-from fusiond.failpoints import LOG, VARIABLE
 from tests.chaos import matrix
+from tests.failpoints import HOOK, LOG, VARIABLE
 from tests.running import until
 
 pytestmark = pytest.mark.timeout(300)
@@ -20,7 +20,7 @@ def begin(daemon, points, tasks=""):
     log = daemon.directory / "fired"
     log.touch()
     rules = ",".join(f"{point}:delay=0.001" for point in points)
-    daemon.start(daemon.body(GROUPS, tasks=tasks), environment={VARIABLE: rules, LOG: str(log)})
+    daemon.start(daemon.body(GROUPS, tasks=tasks), environment={**HOOK, VARIABLE: rules, LOG: str(log)})
     return log
 
 

@@ -1,7 +1,10 @@
 """
 Failpoints: have a process be killed, stop, fail or dawdle at a named step of its protocol. For proofs alone.
 
-    FUSIOND_FAILPOINTS=settle.before:kill:0.01,fork.after:stop=2     POINT:ACTION[:PROBABILITY], several by commas
+    FUSIOND_HOOK=…/tests/failpoints.py FUSIOND_FAILPOINTS=settle.before:kill:0.01,fork.after:stop=2
+
+The daemon loads this file into each of its programs (fusiond/hook.py). A rule is POINT:ACTION[:PROBABILITY]; several
+are separated by commas.
 
 1. name   a step is a function; STEPS says whose and which. Each has two points, `.before` and `.after`
 2. arm    a process wraps its own steps that the variable names; without it no code of ours is touched, or run
@@ -10,9 +13,10 @@ Failpoints: have a process be killed, stop, fail or dawdle at a named step of it
 4. act    kill, exit: this process ends · stop: until somebody who reads the log sends SIGCONT, after so many seconds if
           it says so · raise: OSError · delay: the whole process sleeps
 
-The daemon hands the variable on to its programs, and the dispatcher to its fork server; task code does not see it.
+The dispatcher hands the rules on to its fork server; task code does not see the variables.
 
-Standard library only, CPython 3.9 and later: the fork server has it under the application's own interpreter.
+Standard library only, nothing of tests/, CPython 3.9 and later: the fork server has it under the application's own
+interpreter.
 """
 
 from __future__ import annotations
@@ -25,7 +29,8 @@ import sys
 import time
 from typing import Any, Callable, NamedTuple
 
-#: what is armed, and where each firing is noted
+#: what the daemon loads; what is armed, and where each firing is noted
+HOOK = {"FUSIOND_HOOK": __file__}
 VARIABLE, LOG = "FUSIOND_FAILPOINTS", "FUSIOND_FAILPOINTS_LOG"
 SUPERVISOR, REDIS, SCHEDULER = "supervisor", "redis", "scheduler"
 DISPATCHER, SERVER, CHILD = "dispatcher", "fork-server", "child"
@@ -163,42 +168,35 @@ def _wrong(what: str, known: str) -> ValueError:
     return ValueError(f"{VARIABLE}: {what}; there are {known}")
 
 
-def arm(actor: str, where: str = "", find: Callable[[str], Any] | None = None) -> None:
+def hook(actor: str, where: str, find: Callable[[str], Any]) -> None:
     """
     Wrap this process' steps that the variable names; nothing where it is not set.
 
     Args:
         actor: what kind of process this is.
         where: which one of them, for the log: a worker group's name.
-        find: module within the package → the module; by default, one that is loaded.
+        find: module within the package → the module.
 
     Raises:
         ValueError: the variable means nothing.
     """
-    text = os.environ.get(VARIABLE)
-    if text:
-        _arm(parse(text), (actor,), where, os.environ.get(LOG, ""), find or _loaded)
+    _arm(parse(os.environ.get(VARIABLE, "")), (actor,), where, os.environ.get(LOG, ""), find)
 
 
-def handed_on() -> dict[str, str] | None:
-    """What a fork server needs to be armed as well; None where nothing is."""
-    text = os.environ.get(VARIABLE)
-    return {"rules": text, "log": os.environ.get(LOG, "")} if text else None
+def handed() -> dict[str, str]:
+    """What a fork server needs to be armed as well."""
+    return {"rules": os.environ.get(VARIABLE, ""), "log": os.environ.get(LOG, "")}
 
 
 def main(control: int, setup: dict[str, Any]) -> None:
-    """The fork server's, armed: its arguments are that one's, and `setup` has what was handed on."""
-    given = setup["failpoints"]
+    """The fork server's, armed: its arguments are that one's, and `setup` has what `handed` returned."""
+    given = setup["hook"]
     _arm(parse(given["rules"]), (SERVER, CHILD), setup["group"], given["log"], _beside)
     _beside("worker.forkserver").main(control, setup)
 
 
-def _loaded(module: str) -> Any:
-    return sys.modules[f"{__package__}.{module}"]
-
-
 def _beside(module: str) -> Any:
-    """In the fork server's package of a private name."""
+    """In the fork server's package of a private name, of which this file is a part."""
     return sys.modules[f"{__package__}.{module.rpartition('.')[2]}"]
 
 

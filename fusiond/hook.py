@@ -1,0 +1,69 @@
+"""
+Load a Python file into each of the daemon's processes, for proofs: FUSIOND_HOOK=/absolute/path.py.
+
+1. run      each program of the daemon loads the file and calls its `hook(process, name, find)`
+2. handed   a fork server gets the file's source over its descriptor, and runs the file's `main` in place of its own
+
+The variable is read from the daemon's own environment. Neither the YAML file nor a worker group's environment sets it.
+
+Standard library only: the embedded Redis' program runs without the package.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import cache
+from importlib import util
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+VARIABLE = "FUSIOND_HOOK"
+
+
+def path() -> str | None:
+    """The file that the variable names; None where it is not set. Raises ValueError: the path is not absolute."""
+    value = os.environ.get(VARIABLE)
+    if value and not value.startswith("/"):
+        raise ValueError(f"{VARIABLE}: {value!r} is not an absolute path")
+    return value or None
+
+
+def run(process: str, name: str = "", find: Callable[[str], Any] | None = None) -> None:
+    """
+    Call the file's `hook` in this process; nothing where the variable is not set.
+
+    Args:
+        process: its kind: supervisor, redis, scheduler or dispatcher.
+        name: which one of them: a worker group's name.
+        find: a module's name within the package → the module; by default, one that is loaded.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: the path is not absolute, or the file's own settings are wrong.
+    """
+    file = path()
+    if file:
+        _load(file).hook(process, name, find or _loaded)
+
+
+def handed() -> Any:
+    """What a fork server's `main` of the file is handed, as JSON: what its `handed()` returns. Raises as `run`."""
+    file = path()
+    return _load(file).handed() if file else None
+
+
+@cache
+def _load(file: str) -> Any:
+    spec = util.spec_from_file_location("fusiond_hook", file)
+    if spec is None or spec.loader is None:
+        raise ValueError(f"{VARIABLE}: {file} is not a Python file")
+    module = util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _loaded(module: str) -> Any:
+    return sys.modules[f"{__package__}.{module}"]
