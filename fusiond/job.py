@@ -67,9 +67,14 @@ def id_of_key(task: str, key: str) -> str:
     return _text(hashlib.sha256(f"{task}\0{key}".encode()).digest()[:16])
 
 
-def new_token() -> str:
-    """A 128-bit nonce in 22 characters, for a claim and the attempts that it begins."""
-    return _text(os.urandom(16))
+def new_token(mark: str = "") -> str:
+    """A nonce in 22 characters, for a claim and the attempts that it begins; 104 random bits behind a `mark`."""
+    return mark + _text(os.urandom(16))[len(mark) :]
+
+
+def mark_of(worker: str) -> str:
+    """The 4 characters with which the tokens of a worker, `<host>.<pid>`, begin: a lost lease tells its holder."""
+    return _text(hashlib.sha256(worker.encode()).digest()[:16])[:4]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -337,11 +337,11 @@ def test_the_grace_of_an_unknown_task_begins_with_its_first_claim(enqueue, claim
     key = f"test:{{q}}:job:{job_id}"
     redis("HSET", key, "created_at", 1)
 
-    def attempt(kind, ms=0, payload=b'{"code":"TASK_NOT_FOUND"}'):
+    def attempt(kind, ms=0, payload=b'{"code":"TASK_NOT_FOUND"}', replies=(1, 2)):
         redis("ZADD", "test:{q}:scheduled", "XX", 1, job_id)
         token, got = claim()
         assert (ids(got), got.jobs[0].attempts) == ([job_id], 1)
-        assert [settle(job_id, token, kind, ms, payload=payload, why="word") for _ in range(2)] == [1, 2]
+        assert [settle(job_id, token, kind, ms, payload=payload, why="word") for _ in replies] == [*replies]
         return status(job_id)
 
     def an_hour_later():
@@ -353,7 +353,7 @@ def test_the_grace_of_an_unknown_task_begins_with_its_first_claim(enqueue, claim
     assert redis("HGET", key, "unknown_since") is None
     assert attempt("unknown", HOUR) == attempt("unknown", HOUR) == "scheduled"
     an_hour_later()
-    assert attempt("unknown", HOUR) == "failed"
+    assert attempt("unknown", HOUR, replies=(3, 3)) == "failed"
     assert run(broker.job("q", job_id)).error == b'{"code":"TASK_NOT_FOUND"}'
     assert run(broker.requeue("q", [job_id])) == [1]
     assert attempt("unknown", HOUR) == "scheduled"
@@ -529,12 +529,57 @@ def test_a_canceled_job_whose_lease_expires_is_not_rescued(enqueue, claim, statu
     assert status(job_id) == "canceled"
 
 
-# What a claim says of the queue
+# What a claim says of the queue, and of jobs that it does not give
+
+
+def test_a_claim_tells_of_each_job_that_it_rescued_or_ended(enqueue, claim, run, broker, redis):
+    """Whose attempt it was, how it ended and its tag; a repeat tells the same, and the next claim nothing of it."""
+    lost, again, begun, canceled = (enqueue(log_tag=f"tag {n}", meta=b'{"a":[1]}') for n in range(4))
+    token, _ = claim(4)
+    redis("HSET", f"test:{{q}}:job:{lost}", "rescues", 2)
+    run(broker.renew("q", [(begun, token, "permit")], HOUR))
+    run(broker.cancel("q", canceled))
+    expired, waits = enqueue(expires_ms=0), enqueue()
+    lease_over(redis, lost, again, begun, canceled)
+    time.sleep(0.002)
+    nonce, got = claim(2, max_rescues=2)
+    assert sorted(ids(got)) == sorted([again, waits])
+    told = {chore.id.decode(): chore for chore in got.chores}
+    assert {id_: (chore.code, chore.rescues, chore.token, chore.log_tag) for id_, chore in told.items()} == {
+        lost: ("LEASE_LOST", 3, token, "tag 0"),
+        again: ("RESCUED", 1, token, "tag 1"),
+        begun: ("LEASE_LOST", 1, token, "tag 2"),
+        canceled: ("CANCELED", 1, token, "tag 3"),
+        expired: ("EXPIRED", 0, "", ""),
+    }
+    assert {chore.task for chore in got.chores} == {b"task"}
+    assert all(0 <= chore.waited_ms < 60_000 for chore in got.chores)
+    assert told[begun].message == json.loads(run(broker.job("q", begun)).error)["message"]
+    assert claim(2, token=nonce)[1].chores == got.chores
+    assert claim(2)[1].chores == ()
+
+
+def test_a_claim_that_gives_nothing_tells_the_same_when_it_is_repeated(enqueue, claim, redis):
+    """Its reply may be lost like any other."""
+    enqueue(expires_ms=0)
+    time.sleep(0.002)
+    nonce, got = claim()
+    assert (got.jobs, [chore.code for chore in got.chores]) == ([], ["EXPIRED"])
+    assert claim(token=nonce)[1].chores == got.chores
+
+
+def test_a_settle_tells_of_a_job_that_does_not_go_on(enqueue, claim, settle, run, broker):
+    """It was to be tried again, and a cancel had been asked; a repeat tells the same."""
+    for kind in ("retry", "released", "unknown", "unloaded"):
+        job_id = enqueue()
+        token, _ = claim()
+        run(broker.cancel("q", job_id))
+        assert [settle(job_id, token, kind, HOUR, payload=b"{}") for _ in range(2)] == [4, 4]
 
 
 def test_a_claim_says_what_comes_next(enqueue, claim):
     """`more` while there is something to take; else the ms until something is due, or None."""
-    assert claim()[1] == ([], None, False, False, {}, False)
+    assert claim()[1] == ([], None, False, False, {}, False, ())
     enqueue(), enqueue()
     assert claim()[1].more
     _, got = claim(lease_ms=5000)

@@ -791,8 +791,8 @@ def test_a_sweep_goes_through_all_queues_in_steps(bench, broker):
         assert [job.id for job in bench.run(broker.jobs(queue, JobStatus.QUEUED))] == ["lost"]
 
 
-def test_sweep_takes_back_leases_where_no_dispatcher_does(bench):
-    """Not those that it sees for the first time: whoever holds them may only just have woken up."""
+def test_sweep_takes_back_leases_where_no_dispatcher_does(bench, caplog):
+    """Not those that it sees for the first time: whoever holds them may only just have woken up. Each has its line."""
     broker = bench.broker
     bench.run(broker.declare(["left"]))
     bench.run(broker.enqueue("left", [NewJob("lost", "t", b"[[],{}]"), NewJob("once", "t", b"[[],{}]")]))
@@ -809,9 +809,12 @@ def test_sweep_takes_back_leases_where_no_dispatcher_does(bench):
     async def sweeps() -> None:
         async with connect_async(bench.settings, bench.directory) as connection:
             sweeper = Sweeper(broker, connection, random.Random(1))
+            sweeper.set_config(bench.config())
             assert [await sweep(sweeper), await sweep(sweeper)] == [["started", "started"]] * 2
             bench.run(plain(as_is, "ZADD", broker.keys.of("left", "started"), 1, "lost", 1, "once"))
             assert await sweep(sweeper) == ["started", "started"]
             assert await sweep(sweeper) == ["queued", "failed"]
 
     asyncio.run(sweeps())
+    told = {(record.job, record.outcome, record.levelname) for record in caplog.records if hasattr(record, "outcome")}
+    assert told == {("lost", "rescued", "WARNING"), ("once", "failed", "ERROR")}

@@ -70,6 +70,10 @@ class FleetVerbs:
         yield plain(nothing, "PUBLISH", self.keys.workers, number)
         return int(number)
 
+    def worker_names(self) -> Call[list[str]]:
+        """All workers that have not said that they end, as far as nobody has found them gone."""
+        return plain(lambda reply: [_text(name) for name in map(raw, reply) if name], "SMEMBERS", self.keys.workers)
+
     def workers(self) -> Plan[list[Worker]]:
         """All workers that have said something within their ttl; the names of the others are dropped."""
         names = yield plain(lambda reply: [name for name in map(raw, reply) if name], "SMEMBERS", self.keys.workers)

@@ -10,7 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from fusiond.broker.call import Call, Word, number, scripted
-from fusiond.broker.records import Claim, ClaimedJob, NewJob, Outcome, Renewal, Stored
+from fusiond.broker.records import Chore, Claim, ClaimedJob, NewJob, Outcome, Renewal, Stored
 from fusiond.job import new_token
 
 if TYPE_CHECKING:
@@ -66,7 +66,12 @@ class JobVerbs:
         return scripted("renew", self.keys.root(queue), words, _flags(len(words) // 3))
 
     def settle(self, queue: str, outcomes: Sequence[Outcome]) -> Call[list[int]]:
-        """End attempts. 1: settled · 2: it was settled by this very attempt before · 0: fenced, the lease was lost."""
+        """
+        End attempts.
+
+        1: settled · 2: it was settled by this very attempt before · 0: fenced, the lease was lost. Of an outcome after
+        which the job was to go on, 3: it failed, since no host could run its task for an hour · 4: it was canceled.
+        """
         words: list[Word] = []
         for outcome in outcomes:
             words += outcome
@@ -117,6 +122,8 @@ def _flags(count: int) -> Callable[[Any], list[int]]:
 
 #: of ClaimedJob's fields
 _KINDS = (bytes, bytes, bytes, int, int, int, bytes, int)
+#: of Chore's fields
+_CHORE_KINDS = (bytes, bytes, bytes, bytes, int, int, bytes, int, bytes)
 #: bytes of an id, and attempts: what fits into the head of a job on its way to a child, and more than any verb makes
 _MOST_ID, _MOST_ATTEMPTS = 65535, 2**32 - 1
 
@@ -126,7 +133,7 @@ _FEW = 2
 
 
 def _claim(reply: Any) -> Claim:
-    more, suspended, due, flat, expiring = reply
+    more, suspended, due, flat, expiring, *others = reply
     jobs = list(map(ClaimedJob._make, zip(*[iter(flat)] * len(_KINDS), strict=True)))
     if tuple(map(type, flat)) != _KINDS * len(jobs):
         raise TypeError("a field of a job is of another type")
@@ -136,4 +143,19 @@ def _claim(reply: Any) -> Claim:
     until = {number(n) - 1: max(0, number(ms)) for n, ms in zip(expiring[::2], expiring[1::2], strict=True)}
     if until and not 0 <= min(until) <= max(until) < len(jobs):
         raise ValueError("a job expires that was not given")
-    return Claim(jobs, None if due < 0 else due, bool(more), bool(suspended), until, few=more == _FEW)
+    chores = _chores(*others) if others else ()
+    return Claim(jobs, None if due < 0 else due, bool(more), bool(suspended), until, more == _FEW, chores)
+
+
+def _chores(flat: Any) -> list[Chore]:
+    rows = list(zip(*[iter(flat)] * len(_CHORE_KINDS), strict=True))
+    if any(tuple(map(type, row)) != _CHORE_KINDS for row in rows):
+        raise TypeError("a field of a job is of another type")
+    return [
+        Chore(id_, task, _text(code), _text(message), attempts, rescues, _text(token), waited, _text(tag))
+        for id_, task, code, message, attempts, rescues, token, waited, tag in rows
+    ]
+
+
+def _text(word: bytes) -> str:
+    return word.decode(errors="backslashreplace")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from fusiond.job import JobStatus
 
@@ -93,6 +93,26 @@ class Renewal(NamedTuple):
     note: Literal["", "begun", "permit"] = ""
 
 
+class Chore(NamedTuple):
+    """A job that a claim took back from a worker whose lease had expired, or that it ended."""
+
+    id: bytes
+    task: bytes
+    #: RESCUED: it is queued again · otherwise it has ended, with an error of this code
+    code: str
+    #: the sentence of that error
+    message: str
+    attempts: int
+    #: this one counted
+    rescues: int
+    #: of the attempt whose lease was lost; empty: it was not claimed
+    token: str
+    #: from when it became ready to its last claim, or to its end
+    waited_ms: int
+    #: that its producer gave; empty: none
+    log_tag: str
+
+
 class Claim(NamedTuple):
     """What a claim gave."""
 
@@ -106,6 +126,8 @@ class Claim(NamedTuple):
     expiring: dict[int, int]
     #: the next job is one of those tasks of which only few were wanted
     few: bool = False
+    #: other jobs, which were rescued or ended
+    chores: Sequence[Chore] = ()
 
 
 class Outcome(NamedTuple):

@@ -94,6 +94,7 @@ class Scheduler:
         self._ticker = Ticker(self._broker, self._connection, self._daemon)
         self._ticker.set_config(snapshot.config)
         self._sweeper = Sweeper(self._broker, self._connection, self._rand)
+        self._sweeper.set_config(snapshot.config)
         self._changed = asyncio.Event()
         #: commands that wait for what they changed to be published
         self._unanswered: list[dict[str, Any]] = []
@@ -149,6 +150,7 @@ class Scheduler:
             log.error("%s", error)  # noqa: TRY400 - one sentence
             return
         self._ticker.set_config(snapshot.config)
+        self._sweeper.set_config(snapshot.config)
         self._snapshot = snapshot
         logs.set_level(snapshot.config.logging.level)
         self._configured, self._publish_at = False, 0.0

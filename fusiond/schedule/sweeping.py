@@ -17,6 +17,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
+from fusiond.broker import chores
 from fusiond.errors import BrokerError, BrokerUnavailable
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from fusiond.broker.broker import Broker
     from fusiond.broker.connection import AsyncConnection
+    from fusiond.config.model import Config
 
 log = logging.getLogger(__name__)
 
@@ -42,12 +44,17 @@ class Sweeper:
 
     def __init__(self, broker: Broker, connection: AsyncConnection, rand: Random) -> None:
         self._broker, self._connection, self._rand = broker, connection, rand
+        self._config: Config | None = None
         self._next = time.monotonic() + rand.uniform(0, PERIOD)
         #: queue and steps left in this sweep
         self._todo: deque[tuple[str, int]] = deque()
         self._cursors: dict[str, int] = {}
         #: queues in which the last sweep has seen expired leases
         self._expired: set[str] = set()
+
+    def set_config(self, config: Config) -> None:
+        """Follow what the log is to say of jobs."""
+        self._config = config
 
     def until_next(self) -> float:
         """Seconds to the next step."""
@@ -87,7 +94,9 @@ class Sweeper:
             self._expired.add(queue)
         else:
             for _ in range(min(STEPS, math.ceil(expired / RESCUED))):
-                await self._connection.run(self._broker.rescue(queue))
+                claim = await self._connection.run(self._broker.rescue(queue))
+                if self._config:
+                    await chores.tell(self._broker, self._connection, self._config, [(queue, claim.chores)])
             log.warning("queue '%s': %d leases had expired, and no dispatcher has rescued their jobs", queue, expired)
 
     async def _finish_moves(self, queue: str) -> None:

@@ -319,6 +319,9 @@ class Dispatcher:
             self._ask_again = asyncio.get_running_loop().call_later(REFUSED, self._after_refusal)
         self._hand()
         self._open_full()
+        for attempt, outcome in self._exchange.take_ended():
+            self._say_end(attempt, outcome)
+        await self._exchange.tell(self.config, found)
 
     def _shares(self) -> list[tuple[str, int]]:
         """
@@ -541,14 +544,17 @@ class Dispatcher:
 
     def _end(self, attempt: Attempt, outcome: Outcome) -> None:
         """Settle what has failed or was canceled, and say so in the log."""
+        self._say_end(attempt, outcome)
+        self._settle(attempt, outcome)
+
+    def _say_end(self, attempt: Attempt, outcome: Outcome) -> None:
         if outcome.kind == "canceled":
             self.pool.job_log.canceled(attempt)
         else:
             self.pool.job_log.failed(attempt, outcome)
-        self._settle(attempt, outcome)
 
     def _settle(self, attempt: Attempt, outcome: Outcome) -> None:
-        self._exchange.settle(attempt.queue, outcome)
+        self._exchange.settle(attempt.queue, outcome, attempt)
         self._wake.set()
 
     def _policy(self, attempt: Attempt) -> tuple[Task, RetryPolicy]:

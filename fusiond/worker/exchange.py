@@ -14,8 +14,9 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fusiond.broker import chores
 from fusiond.errors import BrokerError, BrokerUnavailable
-from fusiond.job import new_token
+from fusiond.job import mark_of, new_token
 from fusiond.worker.leases import LEASE_MS, renew
 from fusiond.worker.wire import boot_ns
 
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
     from fusiond.broker.broker import Broker
     from fusiond.broker.call import Call
     from fusiond.broker.connection import AsyncConnection
-    from fusiond.broker.records import Claim, Outcome
+    from fusiond.broker.records import Claim, Kind, Outcome
+    from fusiond.config.model import Config
     from fusiond.worker.slots import Attempt
 
 log = logging.getLogger(__name__)
@@ -36,6 +38,9 @@ MAX_RESCUES = 25
 PACE = 0.005
 #: outcomes in one call
 _SETTLE = 500
+#: outcomes after which a job goes on; what becomes of it instead, as settle.lua answers
+_GOES_ON = frozenset({"retry", "released", "unknown", "unloaded"})
+_INSTEAD: dict[int, Kind] = {3: "failed", 4: "canceled"}
 #: s; a refusal that lasts is said again only then
 _SAY_AGAIN = 60.0
 
@@ -66,6 +71,7 @@ class Exchange:
     def __init__(self, name: str, broker: Broker, connection: AsyncConnection) -> None:
         """`name`: of the dispatcher, `host.pid`; `connection`: for nothing else."""
         self._name, self._broker, self._connection = name, broker, connection
+        self._mark = mark_of(name)
         #: outcomes that Redis has taken, by kind
         self.counts = {"finished": 0, "failed": 0, "retry": 0, "released": 0, "canceled": 0}
         #: monotonic ns of the last request; the same in boot ns
@@ -76,6 +82,10 @@ class Exchange:
         #: Redis answered, and refused: outcomes are kept; what it will do later is to be asked again
         self.refused = False
         self._outcomes: dict[str, list[Outcome]] = {}
+        #: id and token → attempt, of outcomes after which their jobs go on, unless Redis ends them
+        self._going_on: dict[tuple[bytes | str, str], Attempt] = {}
+        #: those that it has ended, each with how
+        self._ended: list[tuple[Attempt, Outcome]] = []
         self._unanswered: _Request | None = None
         #: claims and outcomes to which a node of a Cluster gave no reply
         self._lost: list[tuple[str, int, str]] = []
@@ -84,9 +94,20 @@ class Exchange:
         #: what is refused, as it was said → monotonic s
         self._said: dict[str, float] = {}
 
-    def settle(self, queue: str, outcome: Outcome) -> None:
-        """Take the outcome along on the next round trip."""
+    def settle(self, queue: str, outcome: Outcome, attempt: Attempt | None = None) -> None:
+        """Take the outcome along on the next round trip; `attempt`: for `take_ended`."""
+        if attempt is not None and outcome.kind in _GOES_ON:
+            self._going_on[outcome.id, outcome.token] = attempt
         self._outcomes.setdefault(queue, []).append(outcome)
+
+    def take_ended(self) -> list[tuple[Attempt, Outcome]]:
+        """The attempts after which their jobs were to go on and have failed or were canceled instead, once each."""
+        ended, self._ended = self._ended, []
+        return ended
+
+    async def tell(self, config: Config, claimed: Iterable[Claimed]) -> None:
+        """Write a line of each other job that these claims rescued or ended."""
+        await chores.tell(self._broker, self._connection, config, [(each.queue, each.claim.chores) for each in claimed])
 
     async def permit(self, attempts: Iterable[Attempt]) -> None:
         """
@@ -162,7 +183,7 @@ class Exchange:
         settles = [
             (queue, batch[at : at + _SETTLE]) for queue, batch in taken.items() for at in range(0, len(batch), _SETTLE)
         ]
-        claims += [(queue, want, new_token()) for queue, want in shares if queue not in again]
+        claims += [(queue, want, new_token(self._mark)) for queue, want in shares if queue not in again]
         calls: list[Call[Any]] = [self._broker.settle(queue, batch) for queue, batch in settles]
         calls += [self._claim(queue, want, nonce) for queue, want, nonce in claims]
         return _Request(settles, claims, calls)
@@ -189,8 +210,12 @@ class Exchange:
             self.refused = True
             return
         for outcome, flag in zip(batch, reply, strict=True):
+            attempt = self._going_on.pop((outcome.id, outcome.token), None) if outcome.kind in _GOES_ON else None
             if flag:
-                self.counts["released" if outcome.kind in ("unknown", "unloaded") else outcome.kind] += 1
+                kind: Kind = _INSTEAD.get(flag, outcome.kind)
+                self.counts["released" if kind in ("unknown", "unloaded") else kind] += 1
+                if attempt is not None and flag in _INSTEAD:
+                    self._ended.append((attempt, outcome._replace(kind=kind)))
             else:
                 fields = {"job": _text(outcome.id), "queue": queue}
                 log.warning("an outcome came too late: the lease was lost", extra=fields)

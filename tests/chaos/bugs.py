@@ -181,10 +181,10 @@ BUGS = {
     "a token from a counter": Bug(
         "dispatcher", "numbers its claims, as every other dispatcher does", "no faults",
         [
-            Edit(_EXCHANGE, "(queue, want, new_token())", "(queue, want, next(_TOKENS))"),
+            Edit(_EXCHANGE, "(queue, want, new_token(self._mark))", "(queue, want, next(_TOKENS))"),
             Edit(
-                _EXCHANGE, "from fusiond.job import new_token\n",
-                "import itertools\n_TOKENS = map(str, itertools.count())\n",
+                _EXCHANGE, "from fusiond.job import mark_of, new_token\n",
+                "import itertools\nfrom fusiond.job import mark_of\n_TOKENS = map(str, itertools.count())\n",
             ),
         ],
     ),

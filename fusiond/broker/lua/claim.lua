@@ -6,7 +6,9 @@
 -- ARGV  1 want · 2 dispatcher · 3 nonce, the token of each attempt that this call begins · 4 lease, ms · 5 max_rescues
 --       then, where it matters: how many jobs of the tasks that follow, at most · tasks
 -- reply {more 0|1|2: the next job is one of such a task and above that number, suspended 0|1, ms until something comes due or -1, {id, task, args, attempts, crashes, rescues, header, ms from when it became ready to its claim, …},
---        {n, ms, …}: the n-th job must have begun within so many ms, or it expires}
+--        {n, ms, …}: the n-th job must have begun within so many ms, or it expires
+--        and only where jobs were rescued or ended here: {id, task, RESCUED or the code of its error, the sentence of its error or empty,
+--        attempts, rescues, token of the lost lease or empty, ms that its last attempt or it itself waited, log tag, …}}
 --
 -- moves inbox     -> queue | scheduled | broken
 --       scheduled -> queue              its time has come: a new place in its priority's row
@@ -16,7 +18,7 @@
 --       queue     -> failed             EXPIRED, BAD_ARGUMENTS: larger than a child is handed
 --       queue     -> started            lease, token, attempt + 1
 --       queue | scheduled | started -> broken   no hash, or one that is no job's
--- A repeat with the same nonce gives the same jobs again, leases renewed. Fewer than `want`, and no more to be had: the caller is
+-- A repeat with the same nonce gives the same jobs again, leases renewed, and tells the same of the others. Fewer than `want`, and no more to be had: the caller is
 -- noted as waiting. A reply ends with the job that takes it over 8 MB; the others stay where they are, and `more` says so.
 -- touches conf queue scheduled started seq job claim inbox broken failed canceled wake
 
@@ -35,7 +37,7 @@ local LARGE_REPLY = 8388608       -- bytes of bodies; a slow link must be able t
 -- at maxmemory a script passes whose first write frees memory (also: raises here if the key is no set, before any write)
 redis.call('ZREM', QUEUE, '')
 
-local given, expiring, last, bytes = {}, {}, 0, 0
+local given, expiring, last, bytes, told = {}, {}, 0, 0, {}
 local leases, ids = {}, {}
 
 -- first_begin(attempts, rescues): whether none of the attempts so far is known to have begun: a release undoes its attempt, a rescue
@@ -58,6 +60,19 @@ local function give(id, h, attempts, started)
   end
 end
 
+-- tell(id, code, why, …): the reply's part about a job that is not given; it was ready from `since`, and waited until `upto`
+local function tell(id, code, why, task, attempts, rescues, token, since, upto, header)
+  local tag = ''
+  if header and #header <= 65536 and header:find('"log_tag"', 1, true) then
+    local good, read = pcall(cjson.decode, header)
+    tag = good and type(read) == 'table' and type(read.log_tag) == 'string' and read.log_tag or ''
+  end
+  upto = finite(upto) or now
+  for _, each in ipairs({
+    id, task:sub(1, 255), code, why, count(attempts), rescues, token or '', math.max(0, upto - (finite(since) or upto)), tag,
+  }) do told[#told + 1] = each end
+end
+
 -- first_due(key): the lowest score, or nil
 local function first_due(key)
   return tonumber(redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2])
@@ -66,13 +81,18 @@ end
 local function reply(more, suspended)
   local due, expiry = first_due(SCHEDULED), first_due(STARTED)
   if expiry and (not due or expiry < due) then due = expiry end
-  return { more == 'few' and 2 or more and 1 or 0, suspended and 1 or 0, due and math.max(due - now, 0) or -1, given, expiring }
+  return {
+    more == 'few' and 2 or more and 1 or 0, suspended and 1 or 0, due and math.max(due - now, 0) or -1, given, expiring,
+    #told > 0 and told or nil,
+  }
 end
 
 -- 0. the same call again: its reply was lost
 local before = redis.call('GET', LAST)
 if before and before:sub(1, #nonce + 1) == nonce .. ' ' then
-  for id in before:sub(#nonce + 2):gmatch('[^ ]+') do
+  local list, rest = before:sub(#nonce + 2):match('^([^\n]*)\n?(.*)$')
+  if rest ~= '' then told = cjson.decode(rest) end
+  for id in list:gmatch('[^ ]+') do
     local h = redis.pcall('HMGET', JOB .. id, 'task', 'args', 'attempts', 'crashes', 'rescues', 'header', 'expires_at', 'queued_at', 'created_at', 'started_at', 'token')
     if h[11] == nonce then give(id, h, count(h[3]), finite(h[10]) or now) end
   end
@@ -103,26 +123,30 @@ if scheduled_due and scheduled_due <= now then
 end
 
 -- 3. expired leases -> queue, the old place
-local function end_job(id, status, code, message, ttl, score)
+local function end_job(id, status, code, message, ttl, score, ...)
   local key = JOB .. id
   redis.call('HSET', key, 'ended_at', now, 'token', '', 'last_outcome', code:lower(), 'error', failure(code, message), 'score', score)
   redis.call('ZADD', ROOT .. ':' .. status, keep_until(ttl), id)
+  tell(id, code, message, ...)
 end
 local function rescue(id, ready)
-  local h = redis.pcall('HMGET', JOB .. id, 'score', 'task', 'rescues', 'cancel', 'token', 'permit')
+  local h = redis.pcall('HMGET', JOB .. id, 'score', 'task', 'rescues', 'cancel', 'token', 'permit', 'attempts', 'queued_at', 'created_at',
+    'started_at', 'header')
   local score = finite(not h.err and h[1])
   if not score or not h[2] then return break_job(id) end
   local rescues = count(h[3]) + 1
+  local about = { h[2], h[7], rescues, h[5], h[8] or h[9], h[10], h[11] }
   local lost = h[6] and h[6] == h[5] and 'its lease expired after it was permitted to begin, and its retry policy lets it begin once only'
     or rescues > max_rescues and 'the lease of ' .. rescues .. ' attempts expired'
   if h[4] then
-    end_job(id, 'canceled', 'CANCELED', 'it was canceled while it ran', h[4], score)
+    end_job(id, 'canceled', 'CANCELED', 'it was canceled while it ran', h[4], score, unpack(about, 1, 7))
   elseif lost then
     redis.call('HSET', JOB .. id, 'rescues', rescues)
-    end_job(id, 'failed', 'LEASE_LOST', lost, FAILED_KEPT, score)
+    end_job(id, 'failed', 'LEASE_LOST', lost, FAILED_KEPT, score, unpack(about, 1, 7))
   else
     redis.call('HSET', JOB .. id, 'token', '', 'rescues', rescues, 'last_outcome', 'rescued', 'queued_at', now)
     ready[#ready + 1], ready[#ready + 2] = score, id
+    tell(id, 'RESCUED', '', unpack(about, 1, 7))
   end
 end
 local expiry = first_due(STARTED)
@@ -141,11 +165,12 @@ local function begin(id, score)
   local h = redis.pcall('HMGET', key, 'task', 'args', 'attempts', 'crashes', 'rescues', 'header', 'expires_at', 'queued_at', 'created_at')
   if h.err or not h[1] or not h[2] or #id > LONGEST_ID then return break_job(id) end
   if #h[2] > LARGEST_BODY or #(h[6] or '') > LARGEST_BODY then
-    return end_job(id, 'failed', 'BAD_ARGUMENTS', 'its body is larger than ' .. LARGEST_BODY .. ' bytes', FAILED_KEPT, score)
+    local why = 'its body is larger than ' .. LARGEST_BODY .. ' bytes'
+    return end_job(id, 'failed', 'BAD_ARGUMENTS', why, FAILED_KEPT, score, h[1], h[3], count(h[5]), '', h[8] or h[9], now, h[6])
   end
   if h[7] and first_begin(h[3], h[5]) and (tonumber(h[7]) or math.huge) <= now then
     local why = count(h[5]) == 0 and 'it had not begun when it expired' or 'it is not known to have begun before it expired'
-    return end_job(id, 'failed', 'EXPIRED', why, FAILED_KEPT, score)
+    return end_job(id, 'failed', 'EXPIRED', why, FAILED_KEPT, score, h[1], h[3], count(h[5]), '', h[8] or h[9], now, h[6])
   end
   if most_of[h[1]] then
     if few <= 0 then return true end
@@ -174,9 +199,10 @@ while not suspended and not stays and #ids < want and looked < want + CHORES and
   many('ZADD', QUEUE, back)
   looked = looked + #popped / 2
 end
-if #ids > 0 then
-  many('ZADD', STARTED, leases)
-  redis.call('SET', LAST, nonce .. ' ' .. table.concat(ids, ' '), 'PX', REPEATABLE)
+if #ids > 0 then many('ZADD', STARTED, leases) end
+if #ids > 0 or #told > 0 then
+  local others = #told > 0 and '\n' .. cjson.encode(told) or ''
+  redis.call('SET', LAST, nonce .. ' ' .. table.concat(ids, ' ') .. others, 'PX', REPEATABLE)
 end
 
 -- 5. who waits, and who is to be woken

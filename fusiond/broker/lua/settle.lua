@@ -11,6 +11,7 @@
 --              unloaded                       ms: first delay                 payload: the same; the delay doubles, up to 5 minutes
 --         why  what `last_outcome` will say; empty: nothing worth saying
 -- reply per outcome: 1 settled · 2 this very attempt was settled before · 0 fenced: the lease was lost
+--       and of an outcome after which the job would go on: 3 it has failed instead · 4 it was canceled instead; repeats, too
 --
 -- moves started -> finished | failed | canceled
 --               -> scheduled    retry, attempt counted; released with a delay, attempt undone
@@ -26,6 +27,7 @@ redis.call('ZREM', STARTED, '')
 local UNKNOWN_GRACE = 3600000     -- ms, 1 hour: how long a roll-out may take; so long such a job is kept, too
 local LONGEST_UNLOADED = 300000   -- ms, 5 minutes: between two attempts to run a job whose task does not load
 local NOW, KEPT_UNTIL = whole(now), {}
+local GOES_ON = { retry = true, released = true, unknown = true, unloaded = true }
 local replies, ended = {}, {}
 local gone, ready, later_on = {}, {}, {}
 
@@ -93,7 +95,7 @@ local function note_unknown(key, kind, since)
   end
 end
 
--- other_than_finished(): needs more of the hash, which the hot path does not read
+-- other_than_finished(): needs more of the hash, which the hot path does not read; its reply, where that is not 1
 local function other_than_finished(key, id, token, kind, ms, payload, why, crashed)
   local h = redis.call('HMGET', key, 'crashes', 'attempts', 'score', 'cancel', 'unknown_since', 'interrupted')
   local crashes = crashed and count(h[1]) + 1 or nil
@@ -102,8 +104,10 @@ local function other_than_finished(key, id, token, kind, ms, payload, why, crash
     stop(key, id, token, kind, ms, payload, why, crashes)
   elseif h[4] then
     stop(key, id, token, 'canceled', h[4], failure('CANCELED', 'it was canceled while it ran'), 'canceled', crashes)
+    return 4
   elseif never then
     stop(key, id, token, 'failed', UNKNOWN_GRACE, payload, '', crashes)
+    return 3
   elseif kind == 'retry' then
     again(key, id, token, ms, payload, why, crashes)
   else
@@ -125,6 +129,9 @@ for i = 1, #ARGV, 7 do
   local h = redis.pcall('HMGET', key, 'token', 'last_outcome')
   if h[1] ~= token then
     replies[#replies + 1] = redis.pcall('HGET', key, 'last_token') == token and 2 or 0
+    if replies[#replies] == 2 and GOES_ON[kind] and (h[2] == 'failed' or h[2] == 'canceled') then
+      replies[#replies] = h[2] == 'failed' and 3 or 4
+    end
   else
     local ms, payload, why = tonumber(ARGV[i + 3]), ARGV[i + 5], ARGV[i + 6]
     replies[#replies + 1] = 1
@@ -133,7 +140,7 @@ for i = 1, #ARGV, 7 do
       -- an outcome of an earlier attempt must not be read as this one's
       finish(key, id, token, ms, payload, why == '' and h[2] and kind or why)
     else
-      other_than_finished(key, id, token, kind, ms, payload, why, ARGV[i + 4] == '1')
+      replies[#replies] = other_than_finished(key, id, token, kind, ms, payload, why, ARGV[i + 4] == '1') or 1
     end
   end
 end
