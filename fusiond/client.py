@@ -27,7 +27,15 @@ from fusiond.config import model
 from fusiond.config.endpoints import BadUrl, split_namespace
 from fusiond.errors import BrokerUnavailable, ConfigError
 from fusiond.options import NO_OPTIONS, Duration, Moment, Options
-from fusiond.paths import ETC, current_snapshot, find_config, redis_socket, runtime_directory, state_directory
+from fusiond.paths import (
+    ETC,
+    control_socket,
+    current_snapshot,
+    find_config,
+    redis_socket,
+    runtime_directory,
+    state_directory,
+)
 from fusiond.producer import Place, Producer
 
 if TYPE_CHECKING:
@@ -392,7 +400,7 @@ def _of_the_file() -> tuple[model.Broker, Path]:
             f"neither ./fusion.yaml nor {ETC} exists"
         ) from None
     loaded = load(path, environ=os.environ)
-    config = loaded.config or _accepted(path, loaded.root)
+    config = _in_force(path, loaded.root, loaded.config)
     if config is None:
         raise ConfigError(f"{path} has problems, `fusiond validate {path}` shows them; or set $FUSION_URL")
     if config.broker.url != "embedded":
@@ -400,9 +408,33 @@ def _of_the_file() -> tuple[model.Broker, Path]:
     return config.broker, _runtime(path, config.runtime_directory)
 
 
+def _in_force(file: Path, root: Node | None, written: model.Config | None) -> model.Config | None:
+    """
+    What the file says; where it has problems, or names another broker than its daemon runs on, what that has accepted.
+
+    A daemon takes another broker at its next start only. None: the file has problems, and nothing was accepted.
+    """
+    accepted = _accepted(file, root)
+    if accepted is None or written is None:
+        if accepted is not None:
+            log.warning("%s has problems; jobs go to the broker of the configuration that was accepted last", file)
+        return written or accepted
+    same = (accepted.broker.url, accepted.broker.namespace) == (written.broker.url, written.broker.namespace)
+    if same or not _is_run(file):
+        return written
+    log.warning("%s names another broker than its daemon runs on; jobs go to the daemon's until it is restarted", file)
+    return accepted
+
+
+def _is_run(file: Path) -> bool:
+    """Whether a production daemon of the file listens."""
+    sockets = [control_socket(Path(pointer.runtime)) for pointer in pointers.find(file) if not pointer.development]
+    return any(pointers.is_listening(path, pointers.trusted(file)) for path in sockets)
+
+
 def _accepted(file: Path, root: Node | None) -> model.Config | None:
     """
-    While the file is being edited and wrong: what its production daemon accepted last, as far as this user may read it.
+    What the file's production daemon accepted last, as far as this user may read it.
 
     It is looked for in the state directory that the file names, or that is the file's own.
     """
@@ -414,10 +446,7 @@ def _accepted(file: Path, root: Node | None) -> model.Config | None:
         snapshot = read_snapshot(current_snapshot(state_directory(file, said.state_directory)))
     except ConfigError:
         return None
-    if not pointers.same_file(snapshot.source, file):
-        return None
-    log.warning("%s has problems; jobs go to the broker of the configuration that was accepted last", file)
-    return snapshot.config
+    return snapshot.config if pointers.same_file(snapshot.source, file) else None
 
 
 def _of_url(url: str) -> tuple[model.Broker, Path]:

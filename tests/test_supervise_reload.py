@@ -155,11 +155,19 @@ def test_a_deleted_file_is_refused_and_its_return_is_taken_in(daemon):
 
 
 def test_the_broker_cannot_change_while_running(daemon):
-    """Refused, with the remedy."""
+    """Refused, with the remedy and with the place of the key in the file; of one that is gone, that of its section."""
     daemon.start(file())
     outcome = daemon.reload(file().replace("localhost:1", "localhost:2"))
     assert outcome["result"] == "refused"
     assert "restart" in outcome["reason"]
+    lines = daemon.file.read_text().splitlines()
+    number = next(at for at, line in enumerate(lines, 1) if "localhost:2" in line)
+    column = lines[number - 1].index('"redis:') + 1
+    assert f"{daemon.file}:{number}:{column}: broker.url cannot change" in outcome["reason"]
+    [problem] = outcome["problems"]
+    assert (problem["code"], problem["line"], problem["column"]) == ("needs-restart", number, column)
+    outcome = daemon.reload(file().replace('broker: {url: "redis://localhost:1/"}', "broker: {namespace: fusion}"))
+    assert f"{daemon.file}:{number}:1: broker.url cannot change" in outcome["reason"]
 
 
 def test_a_half_written_file_is_read_again(daemon):

@@ -185,8 +185,9 @@ def _note(options: argparse.Namespace, sentence: str) -> None:
     """Once in each command."""
     from fusiond.cli.table import legible
 
-    if not getattr(options, "noted", False):
-        options.noted = True
+    noted = options.__dict__.setdefault("noted", set())
+    if sentence not in noted:
+        noted.add(sentence)
         print(f"fusiond: note: {legible(sentence)}", file=sys.stderr)
 
 
@@ -206,6 +207,12 @@ def place(options: argparse.Namespace) -> tuple[model.Broker, Path]:
         settings = accepted(options).broker
         if chosen is not None and chosen.development:
             settings = model.Broker(namespace=settings.namespace)
+        running = _running(options) if chosen is not None else None
+        if chosen is not None and running is not None:
+            if (running.broker.url, running.broker.namespace) != (settings.url, settings.namespace):
+                told = f"{path(options)} names another broker than its daemon runs on, which is meant until a restart"
+                _note(options, told)
+            settings = running.broker
         runtime = chosen.runtime if chosen is not None else _runtime(options, settings)
     return replace(settings, namespace=options.namespace or settings.namespace), runtime
 

@@ -4,8 +4,9 @@ which stops short of one: `… FILE --against SNAPSHOT`. With `--dev` the file i
 
 1. load   the file, as strictly as this machine needs
 2. write  the candidate snapshot, if there is no error; or compare with what runs
-3. print  {"hash", "problems", "files", "stats", "state_directory", "effects", "environment_files"} as JSON: the files
-          are patterns of what to watch, the stats what each was when it was read, the last a digest for each group
+3. print  {"hash", "problems", "files", "stats", "state_directory", "effects", "environment_files", "places"} as
+          JSON: the files are patterns of what to watch, the stats what each was when it was read, the environment files
+          a digest for each group, the places where some keys stand
 
 Reading a file may take long (a slow disk, a hostile file), and the supervisor's loop must not wait for it.
 Exit status: 0 usable, 1 problems with errors, 2 the file cannot be read or the snapshot not be written.
@@ -19,13 +20,14 @@ import glob
 import json
 import os
 import sys
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fusiond.config import environment_files
 from fusiond.config.build import directories
 from fusiond.config.development import development
+from fusiond.config.diff import AT_START
 from fusiond.config.effects import effects
 from fusiond.config.load import load
 from fusiond.config.nodes import tell_apart
@@ -33,7 +35,7 @@ from fusiond.config.problems import Problem
 from fusiond.config.snapshot import content_hash, read_snapshot, write
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from fusiond.config.load import Loaded
 
@@ -68,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             "state_directory": _state_directory(loaded),
             "effects": found,
             "environment_files": _environment_files(loaded),
-            "runs": _runs(loaded),
+            "places": _places(loaded),
         },
         sys.stdout,
     )
@@ -102,12 +104,24 @@ def _environment_files(loaded: Loaded) -> dict[str, str]:
     return found
 
 
-def _runs(loaded: Loaded) -> dict[str, tuple[str, int, int]]:
-    """Task → file, line and column of its `run`."""
+def _places(loaded: Loaded) -> dict[str, tuple[str, int, int]]:
+    """Key → file, line and column: of each task's `run`, and of what a reload may refuse to change."""
     if loaded.root is None or loaded.config is None:
         return {}
-    places = {name: loaded.root.nearest("tasks", name, "run") for name in loaded.config.tasks}
+    keys: dict[str, tuple[str, ...]] = {f"tasks.{name}.run": ("tasks", name, "run") for name in loaded.config.tasks}
+    for section in AT_START:
+        keys |= {".".join(key): key for key in _keys(getattr(loaded.config, section), section)}
+    places = {name: loaded.root.nearest(*key) for name, key in keys.items()}
     return {name: (place.source.name, place.line, place.column) for name, place in places.items()}
+
+
+def _keys(value: Any, *path: str) -> Iterator[tuple[str, ...]]:
+    """The keys of a section, and of the mappings in it, whether the file has them or not."""
+    if is_dataclass(value):
+        for field in fields(value):
+            yield from _keys(getattr(value, field.name), *path, field.name)
+    else:
+        yield path
 
 
 def _compare(loaded: Loaded, running: Path) -> tuple[str | None, dict[str, Any] | None]:

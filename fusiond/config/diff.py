@@ -31,7 +31,7 @@ IN_PLACE: Final = frozenset({"processes", "queues", "order", "weights", "max_job
 #: sections whose names come and go under running programs
 _SECTIONS: Final = ("priorities", "retry_policies", "queues", "tasks", "cron")
 #: what is opened once, at start
-_AT_START: Final = ("broker", "control", "logging", "state_directory", "runtime_directory", "watch")
+AT_START: Final = ("broker", "control", "logging", "state_directory", "runtime_directory", "watch")
 #: what of it changes in place
 _TOLD: Final = frozenset({"logging.level", "logging.jobs", "watch"})
 
@@ -120,7 +120,7 @@ class Plan:
 def plan(old: Config, new: Config) -> Plan:
     """What has to happen so that a daemon that runs `old` runs `new`."""
     names = sorted(old.workers.keys() | new.workers.keys())
-    keys = [key for field in _AT_START for key in changed_keys(getattr(old, field), getattr(new, field), field)]
+    keys = [key for field in AT_START for key in changed_keys(getattr(old, field), getattr(new, field), field)]
     return Plan(
         groups=tuple(group_change(old, new, name) for name in names),
         sections=tuple(change for section in _SECTIONS if (change := _section_change(old, new, section))),

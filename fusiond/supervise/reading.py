@@ -44,8 +44,8 @@ class Result:
     state_directory: str | None = None
     #: group → digest of its environment files
     environment_files: Mapping[str, str] = field(default_factory=dict)
-    #: task → file, line and column of its `run`
-    runs: Mapping[str, tuple[str, int, int]] = field(default_factory=dict)
+    #: key → file, line and column: of each task's `run`, and of what a reload may refuse to change
+    places: Mapping[str, tuple[str, int, int]] = field(default_factory=dict)
     #: of a plan: what its reload would mean, as `config.effects` says it
     effects: dict[str, Any] | None = None
 
@@ -112,7 +112,7 @@ class Reading:
                 stats=said.get("stats") or {},
                 state_directory=said.get("state_directory"),
                 environment_files=said.get("environment_files") or {},
-                runs={name: tuple(place) for name, place in (said.get("runs") or {}).items()},
+                places={key: tuple(place) for key, place in (said.get("places") or {}).items()},
                 effects=said.get("effects"),
             )
         except (ValueError, KeyError, TypeError):

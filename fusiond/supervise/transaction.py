@@ -84,8 +84,8 @@ class Transaction:
         self.warnings: tuple[str, ...] = ()
         #: group → digest of its environment files, as they were when the file was read
         self._environment_files: Mapping[str, str] = {}
-        #: task → file, line and column of its `run`, where the file was read
-        self._runs: Mapping[str, tuple[str, int, int]] = {}
+        #: key → file, line and column, where the file was read
+        self._places: Mapping[str, tuple[str, int, int]] = {}
 
     def steps(self) -> Steps:
         """The transaction. Closing the generator takes back what is not committed."""
@@ -117,7 +117,7 @@ class Transaction:
         self.file_hash = ""
         result = yield from self._read(candidate)
         self.file_hash, self._environment_files = result.hash, result.environment_files
-        self._runs = result.runs
+        self._places = result.places
         return self.file_hash
 
     def _rotated(self) -> frozenset[str]:
@@ -188,7 +188,8 @@ class Transaction:
         plan = diff.plan(accepted.config, snapshot.config).with_code(groups if ALL in code else code)
         plan = plan.with_environment(rotated)
         if plan.refused:
-            raise Refused(str(plan))
+            why = "cannot change while the daemon runs; restart it, or write what it was"
+            raise self._refused_at(str(plan), {key: ("needs-restart", f"{key} {why}") for key in plan.refused})
         self.plan = plan
         anew = {part_of(name) for name in (*plan.names("added"), *plan.names("replaced"))}
         parts = [part_of(name) for name in groups]
@@ -218,15 +219,20 @@ class Transaction:
             return True
         if process.ended or process.state == State.BACKOFF:
             why = process.failure or process.spawnerr or f"ended with {describe_exit(process.last_exit)}; see its log"
-            problems = [
-                Problem(*self._runs[task], "error", "broken-module", f"task '{task}' does not load, see above")
-                for task in process.unloadable
-                if task in self._runs
-            ]
-            places = [f"{problem.place}: {problem.message}" for problem in problems]
-            plain = [problem.to_dict() for problem in problems]
-            raise Refused("\n".join([f"{process.program.part}: {why}", *places]), plain)
+            said = {f"tasks.{task}.run": f"task '{task}' does not load, see above" for task in process.unloadable}
+            what = {key: ("broken-module", sentence) for key, sentence in said.items()}
+            raise self._refused_at(f"{process.program.part}: {why}", what)
         return False
+
+    def _refused_at(self, reason: str, what: Mapping[str, tuple[str, str]]) -> Refused:
+        """The refusal, with the places in the file; `what`: key → the code of its problem, and the sentence."""
+        problems = [
+            Problem(*self._places[key], "error", code, sentence)
+            for key, (code, sentence) in what.items()
+            if key in self._places
+        ]
+        lines = [f"{problem.place}: {problem.message}" for problem in problems]
+        return Refused("\n".join([reason, *lines]), [problem.to_dict() for problem in problems])
 
     def _commit(self, snapshot: Snapshot, births: dict[str, int]) -> None:
         current = paths.current_snapshot(self._state)

@@ -106,6 +106,32 @@ def test_a_producer_keeps_its_broker_while_the_file_is_wrong(daemon):
     assert "has problems, `fusiond validate" in producer().stderr
 
 
+def test_the_broker_is_the_daemons_until_it_is_restarted(daemon):
+    """A file with another broker is refused at its reload, so commands and producers stay where its jobs are."""
+    code = "from fusiond.client import find_broker; broker, _ = find_broker(None, None); print(broker.url)"
+    variables = {**os.environ, **daemon.home, "FUSION_CONFIG": str(daemon.file)}
+    variables.pop("FUSION_URL", None)
+
+    def asked():
+        listed = daemon.fusiond("queue", "list").err
+        run = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=False)
+        return listed, run.stdout, run.stderr
+
+    daemon.start()
+    command, producer, warned = asked()
+    assert ("localhost:1" in command, producer) == (True, "redis://localhost:1/\n")
+    assert "another broker" not in command + warned
+    assert daemon.reload(BODY.replace("localhost:1", "localhost:2"))["result"] == "refused"
+    command, producer, warned = asked()
+    assert ("localhost:1" in command, producer) == (True, "redis://localhost:1/\n")
+    assert "names another broker than its daemon runs on" in command
+    assert "names another broker than its daemon runs on" in warned
+    daemon.stop()
+    command, producer, warned = asked()
+    assert ("localhost:2" in command, producer) == (True, "redis://localhost:2/\n")
+    assert "another broker" not in command + warned
+
+
 def test_a_command_finds_the_daemon_from_another_session(daemon):
     """Another $XDG_RUNTIME_DIR, as under sudo or from cron: the pointer leads there."""
     daemon.start()
