@@ -30,8 +30,8 @@ from fusiond.config.annotations import as_annotations
 from fusiond.config.load import load
 from fusiond.config.model import Config
 from fusiond.config.problems import as_json, as_text
-from fusiond.config.rules import RULES
 from fusiond.config.sarif import as_sarif
+from tests.rules import RULES
 
 ROOT = Path(__file__).parent.parent
 MOST_SECONDS, MOST_MEGABYTES = 2.0, 200

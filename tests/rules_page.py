@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from fusiond.config.rules import PARTS, RULES
+from tests.rules import PARTS, RULES
 
 PAGE = Path(__file__).parent.parent / "docs" / "rules.md"
 _HEAD = f"""\
@@ -12,8 +12,8 @@ _HEAD = f"""\
 `validate --strict` only. What a machine lacks is a warning where a file is checked, and an error where it is about to
 run. A code never changes its meaning. How to have a file checked before it is merged: [CI](ci.md).
 
-This page is made of the rules themselves: `python -m tests.rules_page`. The tests run each example: the bad one gives
-its code at the text between « and », the good one does not.
+This page is made of the table in tests/rules: `python -m tests.rules_page`. The tests run each example: the bad one
+gives its code at the text between « and », the good one does not.
 """
 _NEEDS = {"imports": "with `--imports`", "root": "by root", "person": "by others than root", "": ""}
 

@@ -1,18 +1,17 @@
 """
-Every rule of the file, in one table: docs/rules.md is made of it, and so is the head of a SARIF report.
+Every rule of the file, with examples: docs/rules.md is made of this table, and the tests run each example.
 
-A rule's code is written once more, where it is checked; tests/test_config_rules.py holds the two together.
-Loaded only when somebody asks for the table.
+A rule's code and severity stand once more where the rule is checked; tests/test_config_rules.py compares the two.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from fusiond.config.rules import imports, machine, meaning, schedules, structure, yaml
+from tests.rules import imports, machine, meaning, schedules, structure, yaml
 
 if TYPE_CHECKING:
-    from fusiond.config.rules.rule import Rule
+    from tests.rules.rule import Rule
 
 #: what the parts are about, for headings
 PARTS: Final[dict[str, tuple[Rule, ...]]] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fusiond.config.includes import MAX_FILES
-from fusiond.config.rules.rule import Rule
+from tests.rules.rule import Rule
 
 RULES = (
     Rule("unknown-key", "error", "a key that there is not", "«taks»: {}\n", "tasks: {}\n"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fusiond.config.rules.rule import Rule
+from tests.rules.rule import Rule
 
 RULES = (
     Rule(

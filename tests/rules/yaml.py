@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fusiond.config.rules.rule import Rule
 from fusiond.config.source import MAX_ALIASES, MAX_BYTES, MAX_DEPTH, MAX_NODES
+from tests.rules.rule import Rule
 
 RULES = (
     Rule("empty-file", "error", "nothing in it", "«#» nothing\n", "version: 1\n", whole=True),

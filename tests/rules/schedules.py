@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fusiond.config.rules.rule import Rule
+from tests.rules.rule import Rule
 
 
 def _rule(code: str, sentence: str, bad: str, good: str, *, warns: bool = True) -> Rule:

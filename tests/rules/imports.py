@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from fusiond.config.rules.rule import Rule
+from tests.rules.rule import Rule
 
 _GROUP: Final = "workers: {m: {directory: .}}\n"
 _MODULE: Final = "def send(to, *, code=0): ...\nLIMIT = 5\n"
