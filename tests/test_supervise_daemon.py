@@ -65,7 +65,7 @@ def test_a_killed_daemon_leaves_no_strays(daemon):
     pids = {program["pid"] for program in daemon.programs().values()}
     daemon.kill(daemon.process.pid)
     daemon.process.wait()
-    until(lambda: not any(alive(pid) for pid in pids), timeout=5)
+    until(lambda: not any(alive(pid) for pid in pids))
     daemon.start(file("main: {}, other: {}"))
     assert daemon.status()["generation"] == 1
 
@@ -95,7 +95,7 @@ def test_a_program_that_does_not_end_is_killed(daemon):
     daemon.start(file("main: {drain_timeout: 1s, environment: {ACT: stubborn}}"))
     began = time.monotonic()
     assert daemon.stop(40) == 0
-    assert 1.9 < time.monotonic() - began < 15
+    assert 1.9 < time.monotonic() - began < 35
 
 
 def test_systemd_variables_stay_with_the_daemon(daemon):

@@ -39,7 +39,7 @@ def test_warm_stop(place, isolation):
     program = place.start(isolation=isolation)
     warm_up(place)
     path = place.path()
-    ids = place.enqueue_many([("work", path, 0.5, "long")] + [("work", path, 0, f"n{n}") for n in range(10)])
+    ids = place.enqueue_many([("work", path, 3.0, "long")] + [("work", path, 0, f"n{n}") for n in range(10)])
     place.until_lines(path)
     program.signal(signal.SIGTERM)
     assert program.wait() == 0
@@ -59,7 +59,7 @@ def test_warm_stop_has_its_time(place, isolation):
     id_ = place.enqueue("work", path, 60)
     pid = int(place.until_lines(path)[0].split()[1])
     program.signal(signal.SIGTERM)
-    assert program.wait(10) == 0
+    assert program.wait() == 0
     assert not alive(pid)
     record = place.job(id_)
     assert (record.status, record.attempts, record.crashes, record.last_outcome) == ("queued", 0, 0, "shutdown")
@@ -77,7 +77,7 @@ def test_second_signal_is_cold(place):
     program.signal(signal.SIGINT)
     program.until_said("stopping: running jobs have")
     program.signal(signal.SIGINT)
-    assert program.wait(10) == 0
+    assert program.wait() == 0
     assert place.job(id_).attempts == 0
     place.start(tasks={"work": {"run": "jobs.echo"}})
     assert place.result(id_)
@@ -88,7 +88,7 @@ def test_stop_of_an_idle_group_is_quick(place):
     """Nothing is waited for."""
     program = place.start(drain_timeout=60, processes=4)
     program.signal(signal.SIGTERM)
-    assert program.wait(3) == 0
+    assert program.wait(30) == 0
 
 
 def test_worker_is_known_while_it_lives(place, run):
@@ -141,7 +141,7 @@ def test_drain_over_the_link(place):
     program = place.start(link=True, isolation="process", processes=2, drain_timeout=0.1)
     program.heard("ready")
     path = place.path()
-    ids = place.enqueue_many([("work", path, 1.0, f"w{n}") for n in range(2)])
+    ids = place.enqueue_many([("work", path, 4.0, f"w{n}") for n in range(2)])
     place.until_lines(path, 2)
     waiting = place.enqueue("echo")
     program.tell(do="drain")
@@ -157,12 +157,12 @@ def test_leave_slots(place):
     program.tell(do="leave", slots=1)
     program.tell(do="go")
     path = place.path()
-    ids = place.enqueue_many([("work", path, 0.4, f"w{n}") for n in range(2)])
+    ids = place.enqueue_many([("work", path, 60, f"w{n}") for n in range(2)])
     place.until_lines(path)
-    assert place.status(ids[1]) == "queued"
+    place.until(ids[1], "queued")  # where both were claimed, it was given back
     program.tell(do="leave", slots=0)
     place.until_lines(path, 2)
-    assert place.status(ids[0]) == "started"
+    assert {place.status(id_) for id_ in ids} == {"started"}
 
 
 # -- changes in place -------------------------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ def test_processes_grow_and_shrink(place, isolation):
     program.until_children(1 + ahead)
     program.apply(isolation=isolation, processes=3)
     path = place.path()
-    ids = place.enqueue_many([("work", path, 1.0, f"w{n}") for n in range(3)])
+    ids = place.enqueue_many([("work", path, 4.0, f"w{n}") for n in range(3)])
     place.until_lines(path, 3)
     assert {place.status(id_) for id_ in ids} == {"started"}
     program.apply(isolation=isolation, processes=1)
@@ -208,7 +208,7 @@ def test_timeouts_apply_to_jobs_that_wait(place, isolation):
     """A job enqueued before the change runs under the timeout after it."""
     program = place.start(link=True, isolation=isolation)
     path = place.path()
-    running = place.enqueue("work", path, 0.5)
+    running = place.enqueue("work", path, 3.0)
     place.until_lines(path)
     id_ = place.enqueue("clean_up", place.path())
     program.apply(isolation=isolation, tasks={"clean_up": {"timeout": Timeout(0.2, 20)}})
@@ -301,14 +301,14 @@ def test_max_memory(place):
 
 
 def test_quick_jobs_behind_a_long_one_go_elsewhere(place):
-    """Of a batch whose first job turns out long, the rest runs in another child within a second."""
+    """Of a batch whose first job turns out long, the rest runs in another child, and does not wait for its end."""
     place.start(isolation="process", processes=2)
     warm_up(place)
     path = place.path()
-    ids = place.enqueue_many([("work", path, 5.0, "long")] + [("work", path, 0, f"n{n}") for n in range(20)])
+    ids = place.enqueue_many([("work", path, 120, "long")] + [("work", path, 0, f"n{n}") for n in range(20)])
     place.until_lines(path)
     for id_ in ids[1:]:
-        assert place.until(id_, timeout=2).attempts == 1
+        assert place.until(id_).attempts == 1
     assert place.status(ids[0]) == "started"
 
 
@@ -317,13 +317,13 @@ def test_quick_jobs_behind_a_long_one_go_to_another_host(place):
     place.start(isolation="process")
     warm_up(place)
     path = place.path()
-    ids = place.enqueue_many([("work", path, 8.0, "long")] + [("work", path, 0, f"n{n}") for n in range(20)])
+    ids = place.enqueue_many([("work", path, 120, "long")] + [("work", path, 0, f"n{n}") for n in range(20)])
     place.until_lines(path)
     for id_ in ids[1:]:
-        assert place.until(id_, "queued", timeout=2).attempts == 0
+        assert place.until(id_, "queued").attempts == 0
     place.start(isolation="process")
     for id_ in ids[1:]:
-        assert place.until(id_, timeout=5).attempts == 1
+        assert place.until(id_).attempts == 1
     assert place.status(ids[0]) == "started"
 
 
@@ -362,7 +362,7 @@ def test_idle_group_is_woken_at_once(place):
         started = time.monotonic()
         place.result(place.enqueue("echo"))
         waits.append(time.monotonic() - started)
-    assert sorted(waits)[5] < 0.5
+    assert sorted(waits)[5] < 3  # the poll comes each 5 s
     assert program.process.poll() is None
 
 

@@ -34,6 +34,7 @@ def launched(program):
     with theirs, open(printed, "wb") as file:  # noqa: PTH123
         process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdout=file, stderr=file)
     ours.setblocking(False)
+    os.set_blocking(output, False)
     return Launched(process, ours, output, "")
 
 

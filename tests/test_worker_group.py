@@ -1,6 +1,7 @@
 """A group's program against a real Redis: how jobs end, are tried again, time out and print."""
 
 import json
+import os
 import re
 import signal
 import sys
@@ -303,7 +304,7 @@ def test_bad_arguments_are_not_retried(place):
 @BOTH
 def test_soft_timeout(place, isolation):
     """It interrupts the job, `except Exception` does not swallow it, `finally` runs, and the code says TIMEOUT."""
-    place.start(isolation=isolation, tasks={"clean_up": {"timeout": Timeout(0.2, 20)}})
+    place.start(isolation=isolation, tasks={"clean_up": {"timeout": Timeout(1, 30)}})
     path = place.path()
     id_ = place.enqueue("clean_up", path)
     error = place.error(id_)
@@ -328,8 +329,8 @@ def test_timeout_of_the_call_wins(place):
     place.start(policies={"single": STRICT})
     soft = place.enqueue("clean_up", place.path(), header={"timeout": b'{"soft":0.1,"hard":20}'})
     assert (place.error(soft)["code"], "0.1 s" in place.error(soft)["message"]) == ("TIMEOUT", True)
-    hard = place.enqueue("defy", place.path(), header={"timeout": b'{"soft":0.1,"hard":0.3}'})
-    assert "0.3 s" in place.error(hard)["message"]
+    hard = place.enqueue("defy", place.path(), header={"timeout": b'{"soft":1,"hard":1.3}'})
+    assert "1.3 s" in place.error(hard)["message"]
 
 
 @BOTH
@@ -379,7 +380,7 @@ def test_hard_timeout(place, isolation, task):
     """A job that swallows everything and ignores every signal, or has left its group, is killed; then the next runs."""
     place.start(
         isolation=isolation,
-        tasks={task: {"timeout": Timeout(0.2, 0.4)}},
+        tasks={task: {"timeout": Timeout(1, 1.4)}},
         policies={"single": RetryPolicy(1, max_crashes=1)},
     )
     path = place.path()
@@ -406,19 +407,23 @@ def test_job_that_left_its_group_can_be_killed(place, isolation):
     assert place.result(place.enqueue("echo"))
 
 
+def renewing_seldom(place):
+    """The environment of a program that renews its leases each two minutes: what comes sooner did not wait for that."""
+    seldom = Edit("worker/leases.py", "MARGIN = 15.0, 5.0, 2.0", "MARGIN = 300.0, 120.0, 2.0")
+    return {"PYTHONPATH": str(copy(place.directory / "code", (seldom,)))}
+
+
 @BOTH
 def test_cancel(place, isolation):
-    """A running job is killed within moments and ends canceled; a waiting one never runs."""
-    place.start(isolation=isolation)
+    """A running job is killed as soon as that is heard of, and ends canceled; a waiting one never runs."""
+    place.start(isolation=isolation, own=renewing_seldom(place))
     path, other = place.path(), place.path()
     running = place.enqueue("work", path, 60)
     place.until_lines(path)
     waiting = place.enqueue("work", other)
-    start = time.monotonic()
     for id_ in (running, waiting):
         place.cancel(id_)
     assert place.until(running).status == "canceled"
-    assert time.monotonic() - start < 3
     # it may have been claimed between the two cancels, as the first one frees the child: then its end takes a moment
     assert place.until(waiting).status == "canceled"
     place.result(place.enqueue("echo"))
@@ -427,9 +432,7 @@ def test_cancel(place, isolation):
 
 def test_cancel_while_nobody_hears_of_it(place, run):
     """A dispatcher that was cut off from its wake-ups asks once it hears them again, not at the next renewal alone."""
-    seldom = Edit("worker/leases.py", "MARGIN = 15.0, 5.0, 2.0", "MARGIN = 300.0, 120.0, 2.0")
-    code = copy(place.directory / "code", (seldom,))
-    place.start(own={"PYTHONPATH": str(code)})
+    place.start(own=renewing_seldom(place))
     path = place.path()
     id_ = place.enqueue("work", path, 60)
     place.until_lines(path)
@@ -446,7 +449,7 @@ def test_cancel_of_a_job_that_waits_in_a_child(place):
     path, other = place.path(), place.path()
     for _ in range(3):
         place.result(place.enqueue("work", other))
-    ids = place.enqueue_many([("work", path, 0.6, "long")] + [("work", other, 0, f"n{n}") for n in range(5)])
+    ids = place.enqueue_many([("work", path, 3.0, "long")] + [("work", other, 0, f"n{n}") for n in range(5)])
     place.until_lines(path)
     place.cancel(ids[3])
     assert place.until(ids[3]).status == "canceled"
@@ -520,20 +523,33 @@ def test_job_that_prints_a_mark_keeps_its_lines(place):
 
 
 def test_endless_output_stops_nothing(place):
-    """Beside a job that prints without end others run, and it still meets its hard timeout."""
-    place.start(
-        processes=2,
-        tasks={"chatter": {"timeout": Timeout(1, 2)}},
-        policies={"single": STRICT},
-    )
+    """Beside a job that prints without end others run, which leaves most of the dispatcher's time to them."""
+    program = place.start(processes=2)
     path = place.path()
     id_ = place.enqueue("chatter", path)
     place.until_lines(path)
+    began, spent = time.monotonic(), cpu_seconds(program.pid)
     for _ in range(5):
-        start = time.monotonic()
         place.result(place.enqueue("echo"))
-        assert time.monotonic() - start < 1.5
-    assert place.error(id_)["code"] == "TIMEOUT"
+    until(lambda: time.monotonic() - began > 2)
+    # of its own time, as on a busy machine all takes longer: half of it at the most, where a fifth is meant
+    assert cpu_seconds(program.pid) - spent < (time.monotonic() - began) / 2 + 0.5
+    assert place.status(id_) == "started"
+    place.cancel(id_)
+    assert place.until(id_).status == "canceled"
+
+
+def cpu_seconds(pid):
+    """What a process has used of the processors."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_endless_output_does_not_put_off_the_hard_timeout(place):
+    """Nor the soft one: the job ends, and so does what it prints."""
+    place.start(tasks={"chatter": {"timeout": Timeout(1, 2)}}, policies={"single": STRICT})
+    assert place.error(place.enqueue("chatter", place.path()))["code"] == "TIMEOUT"
+    assert place.result(place.enqueue("echo"))
 
 
 def test_endless_output_of_a_background_program_does_not_hold_up_its_job(place):

@@ -253,6 +253,6 @@ def test_a_job_of_a_replaced_fork_server_can_be_canceled_while_no_other_can_be_s
     os.kill(new, signal.SIGKILL)
     program.until_said("its fork server cannot be started")
     place.cancel(long)
-    place.until(long, "canceled", timeout=5)
+    place.until(long, "canceled")
     (place.directory / "away").rename(place.app)
     assert place.result(place.enqueue("echo", 1))

@@ -53,7 +53,7 @@ def test_child_that_dies(place, isolation):
 @BOTH
 def test_hard_timeout(place, isolation):
     """TIMEOUT."""
-    place.start(isolation=isolation, tasks={"defy": {**NONE, "timeout": Timeout(0.2, 0.4)}})
+    place.start(isolation=isolation, tasks={"defy": {**NONE, "timeout": Timeout(1, 1.4)}})
     path = place.path()
     failed_after_one_run(place, place.enqueue("defy", path), path, "TIMEOUT")
 

@@ -28,6 +28,9 @@ class Edit(NamedTuple):
 #: s; of the copy
 LEASE, RENEW, MARGIN = 3.0, 1.0, 0.5
 
+#: a wake-up that was missed is made up for by no poll
+SELDOM_POLLS = Edit("worker/dispatcher.py", "POLL = 5.0", "POLL = 3600.0")
+
 _LOG = "redis.call('XADD', ROOT .. ':log', '*', 'verb', "
 #: seconds become tenths, minutes seconds: a lease, and the pauses of what limits crash loops, which would leave nothing
 #: there to kill

@@ -7,6 +7,7 @@ import pytest
 from fusiond.client import Client
 from fusiond.errors import JobFailed, QueueFull, UnknownTask
 from fusiond.job import JobStatus
+from tests.chaos.package import SELDOM_POLLS, copy
 from tests.fusiond_command import fusiond
 from tests.running import Running, until
 
@@ -34,7 +35,8 @@ workers: {{main: {{queues: "*", directory: {app}, processes: {processes}, isolat
 class Daemon(Running):
     """A daemon on a given Redis."""
 
-    def __init__(self, url, *, processes=1, isolation="process", cron=False, log=None):
+    def __init__(self, url, *, processes=1, isolation="process", cron=False, log=None, polls=True):
+        """`polls`: False: only after so long that what waits for a poll waits for ever."""
         super().__init__()
         (self.app / "jobs.py").write_text(TASKS)
         self.url, self.notes = url, log or self.directory / "notes"
@@ -44,7 +46,8 @@ class Daemon(Running):
                 url=url, app=self.app, log=self.notes, processes=processes, isolation=isolation, quiet=not cron
             ).replace("True", "true")
         )
-        self.start()
+        code = None if polls else copy(self.directory / "code", (SELDOM_POLLS,))
+        self.start(environment={"PYTHONPATH": str(code)} if code else None)
 
     def client(self):
         return Client(self.url)
@@ -91,7 +94,7 @@ def test_priorities_then_arrival(start, isolation):
 
 def test_no_wake_up_is_lost(start):
     """A job that is enqueued while a claim is on its way begins at once: no job waits for the poll."""
-    daemon = start(processes=4)
+    daemon = start(processes=4, polls=False)
     client, enqueued = daemon.client(), {}
     for number in range(1000):
         enqueued[f"n{number}"] = time.time()
@@ -100,24 +103,21 @@ def test_no_wake_up_is_lost(start):
     until(lambda: len(daemon.noted()) == len(enqueued), daemon.text)
     waited = sorted(at - enqueued[word] for word, at, _ in daemon.noted())
     print("waited, ms: median {:.1f}, p99 {:.1f}, max {:.1f}".format(*(1000 * waited[i] for i in (500, 990, -1))))
-    assert waited[-1] < 2.5  # a poll would be 5 s
+    # what was missed waits for the poll, which is far away here; how busy the machine is says nothing
 
 
 def test_empty_queues_hold_up_no_other(start):
     """A group with one process and many queues: what waits in one of them runs, one job right after the other."""
-    daemon = start()
+    daemon = start(polls=False)
     client = daemon.client()
-    began = time.monotonic()
     for number in range(20):
         client.enqueue("note", f"n{number}", str(daemon.notes))
     until(lambda: len(daemon.noted()) == 20, daemon.text)
-    print(f"20 jobs took {time.monotonic() - began:.3f} s")
-    assert time.monotonic() - began < 4.5  # a poll would be 5 s
 
 
 def test_delayed_jobs_begin_when_they_are_due(start):
     """Not before, and not a poll later: an idle dispatcher has a timer for the next one."""
-    daemon = start(processes=2)
+    daemon = start(processes=2, polls=False)
     client, due = daemon.client(), {}
     for number in range(8):
         seconds = 1.0 + 0.25 * number
@@ -129,7 +129,6 @@ def test_delayed_jobs_begin_when_they_are_due(start):
     late = sorted(at - due[word] for word, at, _ in daemon.noted())
     print("begun after their due time, ms:", [round(seconds * 1000, 1) for seconds in late])
     assert late[0] > -0.002
-    assert late[-1] < 1.0  # a poll would be 5 s
 
 
 def test_an_expired_job_fails_and_never_runs(start):

@@ -74,8 +74,8 @@ def test_refused_before_the_commit(daemon, case):
     served = producer.results
     until(lambda: producer.results > served or producer.failure)
     producer.end()
-    # A claim, a run and a reply take milliseconds; a restart of the group would take a second on this machine.
-    assert producer.longest < 2.0
+    # A claim, a run and a reply take milliseconds; the preflight beside takes what processors there are.
+    assert producer.longest < 10
     status = daemon.status()
     assert (status["generation"], status["reload"]["result"]) == (1, "refused")
     assert named in status["reload"]["reason"]
