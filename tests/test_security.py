@@ -32,8 +32,8 @@ from fusiond.config.checks import ownership
 from fusiond.config.includes import read_tree
 from fusiond.errors import BrokerError, FusionError, JobFailed
 from fusiond.supervise import start
-from fusiond.supervise.options import Options
 from fusiond.supervise.server import find_server
+from fusiond.supervise.supervisord.daemon_options import DaemonOptions
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "security.md"
@@ -657,7 +657,7 @@ def test_the_owner_of_a_file_is_that_of_what_was_read(tmp_path):
 def test_a_socket_is_never_open_for_a_moment(tmp_path, monkeypatch):
     """Between its bind and its chmod the control socket is the user's alone, whatever the umask is."""
     (tmp_path / "run").mkdir()
-    options = Options(tmp_path / "run" / "control.sock", group=os.getgid())
+    options = DaemonOptions(tmp_path / "run" / "control.sock", group=os.getgid())
     options.make_logger()
     modes = []
 

@@ -10,9 +10,9 @@ import time
 import pytest
 
 from fusiond.supervise import liveness, tree
-from fusiond.supervise.options import Options
-from fusiond.supervise.process import Config, GroupConfig, Process
 from fusiond.supervise.programs import Program
+from fusiond.supervise.supervisord.daemon_options import DaemonOptions
+from fusiond.supervise.supervisord.process import GroupConfig, Process, ProgramConfig
 from fusiond.worker.leases import LEASE
 from tests.fusiond_command import fusiond, samples
 from tests.running import STANDINS, Running, alive, until
@@ -161,9 +161,11 @@ def test_ready_means_that_every_program_serves_now(daemon):
 
 def test_a_drain_that_did_not_go_is_told_again(tmp_path):
     """The link takes no more just now: the program counts as draining, and is told at a later turn."""
-    options = Options(tmp_path / "socket")
+    options = DaemonOptions(tmp_path / "socket")
     group = GroupConfig(options, "worker").make_group()
-    process = Process(Config(options, Program("worker:main@1", "worker:main", ("/bin/true",), 1, slots=2)), group)
+    process = Process(
+        ProgramConfig(options, Program("worker:main@1", "worker:main", ("/bin/true",), 1, slots=2)), group
+    )
     process.dispatchers, process.pipes = process.config.make_dispatchers(process)
     theirs = process.pipes["link"].theirs
     theirs.setblocking(False)

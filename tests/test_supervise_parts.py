@@ -19,8 +19,8 @@ from fusiond.errors import ConfigError, ControlError, FusionError
 from fusiond.supervise import server, start, watch
 from fusiond.supervise.control import ask
 from fusiond.supervise.notify import Notify
-from fusiond.supervise.process import describe_exit
-from fusiond.supervise.reading import watched
+from fusiond.supervise.reload.reading import watched
+from fusiond.supervise.supervisord.process import describe_exit
 from fusiond.supervise.watch import Watcher, as_read, fingerprint, view
 from tests.running import until
 

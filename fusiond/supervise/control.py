@@ -1,7 +1,7 @@
 """
 Ask the running daemon, over its control socket: XML-RPC with the standard library, no supervisor.
 
-The verbs are those of `fusiond/supervise/rpc.py`.
+The verbs are those of `fusiond/supervise/supervisord/rpc.py`.
 """
 
 from __future__ import annotations

@@ -29,12 +29,12 @@ from fusiond import logs
 from fusiond.supervise.code import CODE_WATCHER, Code
 from fusiond.supervise.fleet import Fleet
 from fusiond.supervise.liveness import Liveness
-from fusiond.supervise.options import LONGEST_SLEEP, Options
-from fusiond.supervise.process import GroupConfig
 from fusiond.supervise.programs import PUBLISHER, REDIS, SCHEDULER, WORKER, Places
-from fusiond.supervise.rehearsal import Rehearsals
-from fusiond.supervise.reload import Reloads
-from fusiond.supervise.rpc import DaemonFace, FusionFace
+from fusiond.supervise.reload.plan_requests import PlanRequests
+from fusiond.supervise.reload.reloads import Reloads
+from fusiond.supervise.supervisord.daemon_options import LONGEST_SLEEP, DaemonOptions
+from fusiond.supervise.supervisord.process import GroupConfig
+from fusiond.supervise.supervisord.rpc import DaemonFace, FusionFace
 from fusiond.supervise.watch import Watcher, view
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ log = logging.getLogger(__name__)
 class Daemon(Supervisor):  # type: ignore[misc] # supervisor has no types
     """One daemon: its fleet of processes, its reloads, its control socket."""
 
-    def __init__(self, options: Options, accepted: Snapshot, places: Places, notify: Notify) -> None:
+    def __init__(self, options: DaemonOptions, accepted: Snapshot, places: Places, notify: Notify) -> None:
         super().__init__(options)
         self.notify = notify
         self.places = places
@@ -67,7 +67,7 @@ class Daemon(Supervisor):  # type: ignore[misc] # supervisor has no types
             foreign=options.foreign,
             on_accepted=self._on_accepted,
         )
-        self.rehearsals = Rehearsals(self.fleet, options.foreign, lambda: self.reloads.taken)
+        self.plan_requests = PlanRequests(self.fleet, options.foreign, lambda: self.reloads.taken)
         self.watcher = Watcher(view, options.waker.wake)
         self.code = Code(options.waker.wake) if places.development else None
         options.process_group_configs = [GroupConfig(options, name) for name in (REDIS, SCHEDULER, PUBLISHER, WORKER)]
@@ -75,7 +75,7 @@ class Daemon(Supervisor):  # type: ignore[misc] # supervisor has no types
         fusion = FusionFace(
             self.fleet,
             self.reloads,
-            self.rehearsals,
+            self.plan_requests,
             self.liveness,
             places=places,
             started=self.started,
@@ -119,7 +119,7 @@ class Daemon(Supervisor):  # type: ignore[misc] # supervisor has no types
         if self.code and (groups := self.code.changed(self.fleet.accepted.config.workers)):
             self.reloads.ask(CODE_WATCHER, groups)
         self.reloads.tick()
-        self.rehearsals.tick()
+        self.plan_requests.tick()
         self.watcher.watch(self.reloads.files)
         self.fleet.reconcile()
         self._announce()
@@ -164,7 +164,7 @@ class Daemon(Supervisor):  # type: ignore[misc] # supervisor has no types
             self._ending_said = True
             self.notify.stopping("ending")
             self.reloads.end()
-            self.rehearsals.end()
+            self.plan_requests.end()
 
     def _on_accepted(self) -> None:
         """What a configuration changes in the daemon itself."""
@@ -194,7 +194,7 @@ class Daemon(Supervisor):  # type: ignore[misc] # supervisor has no types
         waits = [self.notify.due(now), self.liveness.due(now), *(process.wait(time.time()) for process in self.fleet)]
         waits += [channel.delay for channel in self.options.get_socket_map().values() if getattr(channel, "delay", 0)]
         if not self.ending:
-            waits += [self.reloads.due(now), self.rehearsals.due(now)]
+            waits += [self.reloads.due(now), self.plan_requests.due(now)]
             waits.append(LONGEST_SLEEP if self._announced else max(0.0, self.started + START_PATIENCE - now))
         return min(waits)
 

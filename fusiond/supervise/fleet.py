@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any
 
 from supervisor.states import ProcessStates as State
 
-from fusiond.supervise.process import Config, Process
 from fusiond.supervise.programs import REDIS, Places, Program, part_of, programs
+from fusiond.supervise.supervisord.process import Process, ProgramConfig
 from fusiond.supervise.tails import forget_tail
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from fusiond.config.snapshot import Snapshot
-    from fusiond.supervise.options import Options
+    from fusiond.supervise.supervisord.daemon_options import DaemonOptions
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ class Fleet:
     """
 
     def __init__(
-        self, options: Options, groups: Callable[[], Mapping[str, Any]], accepted: Snapshot, places: Places
+        self, options: DaemonOptions, groups: Callable[[], Mapping[str, Any]], accepted: Snapshot, places: Places
     ) -> None:
         self._options, self._groups, self._places = options, groups, places
         self.accepted = accepted
@@ -72,7 +72,7 @@ class Fleet:
     def add(self, program: Program, *, trial: bool = False) -> Process:
         """A process for the program; the loop starts it."""
         group = self._groups()[program.name.partition(":")[0]]
-        process = Process(Config(self._options, program), group, trial=trial)
+        process = Process(ProgramConfig(self._options, program), group, trial=trial)
         group.processes[process.config.name] = process
         return process
 

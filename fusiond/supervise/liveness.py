@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fusiond.supervise.fleet import Fleet
-    from fusiond.supervise.process import Process
+    from fusiond.supervise.supervisord.process import Process
 
 #: seconds between two questions
 ASK = 5.0

@@ -36,10 +36,10 @@ from fusiond.errors import ConfigError, FusionError
 from fusiond.identity import daemon_id
 from fusiond.supervise.daemon import Daemon
 from fusiond.supervise.notify import Notify
-from fusiond.supervise.options import Options
 from fusiond.supervise.programs import SCHEDULER, Places
-from fusiond.supervise.reading import Reading, Result, for_reload, watched
+from fusiond.supervise.reload.reading import Reading, Result, for_reload, watched
 from fusiond.supervise.server import NoServer, choose_server
+from fusiond.supervise.supervisord.daemon_options import DaemonOptions
 from fusiond.supervise.watch import as_read, fingerprint
 
 if TYPE_CHECKING:
@@ -249,7 +249,7 @@ def _daemon(accepted: Snapshot, state: Path, only: frozenset[str], notify: Notif
     if development:
         url = with_namespace(f"unix://{paths.redis_socket(runtime)}", config.broker.namespace)
         log.info("for producers in other terminals: export FUSION_URL=%s", shlex.quote(url))
-    options = Options(control, group)
+    options = DaemonOptions(control, group)
     return Daemon(options, accepted, Places(state, runtime, server, only, development), notify)
 
 

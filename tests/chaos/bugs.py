@@ -379,11 +379,12 @@ BUGS = {
     ),
     "a program that stays dead": Bug(
         "supervisor", "does not start a program again", "dispatchers killed",
-        [Edit("supervise/process.py", "# EXITED -> BACKOFF\n            self.change_state(State.BACKOFF)\n", "\n")],
+        [Edit("supervise/supervisord/process.py",
+              "# EXITED -> BACKOFF\n            self.change_state(State.BACKOFF)\n", "\n")],
     ),
     "a passing failure that is final": Bug(
         "supervisor", "gives up for good what ends with status 78, though it was ready before", "failures that pass",
-        [Edit("supervise/process.py", "== EX_CONFIG and not self.proved:", "== EX_CONFIG:")],
+        [Edit("supervise/supervisord/process.py", "== EX_CONFIG and not self.proved:", "== EX_CONFIG:")],
     ),
     "a fork server that loads nothing and is left so": Bug(
         "dispatcher", "starts no other fork server after one that loaded no task", "failures that pass",

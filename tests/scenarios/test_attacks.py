@@ -18,7 +18,7 @@ from fusiond.broker.call import as_is, plain
 from fusiond.client import Client
 from fusiond.errors import JobFailed
 from fusiond.supervise.control import ask
-from fusiond.supervise.rpc import VERBS
+from fusiond.supervise.supervisord.rpc import VERBS
 from tests.fusiond_command import fusiond
 from tests.running import alive, descendants
 from tests.test_security import AS_ROOT, ESCAPES, PYTHON, unprintable

@@ -78,7 +78,7 @@ class Channel(deferring_http_channel):  # type: ignore[misc] # supervisor has no
         self.close()
 
 
-class Handler(supervisor_xmlrpc_handler):  # type: ignore[misc]
+class ControlHandler(supervisor_xmlrpc_handler):  # type: ignore[misc]
     """What is called by a request."""
 
     def continue_request(self, data: str, request: Any) -> None:

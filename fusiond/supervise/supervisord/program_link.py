@@ -18,7 +18,7 @@ _PACKET = 64 * 1024
 log = logging.getLogger(__name__)
 
 
-class Link:
+class ProgramLink:
     """What supervisor calls a dispatcher: it is asked `readable()` before each poll and told when it is."""
 
     def __init__(self, name: str, on_message: Callable[[dict[str, Any]], None]) -> None:

@@ -30,7 +30,7 @@ from supervisor.poller import PollPoller
 from supervisor.xmlrpc import SystemNamespaceRPCInterface
 
 from fusiond.errors import FusionError
-from fusiond.supervise.channel import Channel, Handler
+from fusiond.supervise.supervisord.channel import Channel, ControlHandler
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -54,7 +54,7 @@ class Launch:
     environment: Mapping[str, str]
 
 
-class Options(ServerOptions):  # type: ignore[misc] # supervisor has no types
+class DaemonOptions(ServerOptions):  # type: ignore[misc] # supervisor has no types
     """The daemon's side of supervisor: no command line, no INI file."""
 
     def __init__(self, socket: Path, group: int = -1) -> None:
@@ -152,7 +152,7 @@ class Options(ServerOptions):  # type: ignore[misc] # supervisor has no types
         faces = self.faces(supervisord)
         faces.append(("system", SystemNamespaceRPCInterface(faces)))
         server.install_handler(logtail_handler(supervisord))
-        server.install_handler(Handler(supervisord, faces))
+        server.install_handler(ControlHandler(supervisord, faces))
         return [({"family": server.family, "file": str(self.control)}, server)]
 
 

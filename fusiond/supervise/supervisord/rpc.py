@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
     from fusiond.supervise.fleet import Fleet
     from fusiond.supervise.liveness import Liveness
-    from fusiond.supervise.outcome import Ticket
-    from fusiond.supervise.process import Process
     from fusiond.supervise.programs import Places
-    from fusiond.supervise.rehearsal import Rehearsals
-    from fusiond.supervise.reload import Reloads
+    from fusiond.supervise.reload.outcome import Ticket
+    from fusiond.supervise.reload.plan_requests import PlanRequests
+    from fusiond.supervise.reload.reloads import Reloads
+    from fusiond.supervise.supervisord.process import Process
 
 # fmt: off
 VERBS = (
@@ -69,14 +69,14 @@ class FusionFace:
         self,
         fleet: Fleet,
         reloads: Reloads,
-        rehearsals: Rehearsals,
+        plan_requests: PlanRequests,
         liveness: Liveness,
         *,
         places: Places,
         started: float,
         ending: Callable[[], bool],
     ) -> None:
-        self._fleet, self._reloads, self._rehearsals, self._liveness = fleet, reloads, rehearsals, liveness
+        self._fleet, self._reloads, self._plan_requests, self._liveness = fleet, reloads, plan_requests, liveness
         self._places, self._started, self._ending = places, started, ending
 
     def reload(self, who: str = "fusiond reload", code: str = "") -> Callable[[], Any]:
@@ -107,7 +107,7 @@ class FusionFace:
         @return string plan     JSON: generation, hash, source, problems, effects, reason
         """
         self._refuse_at_the_end()
-        answer = self._rehearsals.ask()
+        answer = self._plan_requests.ask()
         return self._deferred(lambda: answer.content)
 
     def history(self) -> str:

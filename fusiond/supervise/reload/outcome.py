@@ -26,7 +26,7 @@ class Refused(Exception):  # noqa: N818 - what the operator reads
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class ReloadOutcome:
     """The end of one reload."""
 
     result: Result
@@ -67,7 +67,7 @@ class Ticket:
     """Held by who asked for a reload; filled when it has ended."""
 
     def __init__(self) -> None:
-        self.outcome: Outcome | None = None
+        self.outcome: ReloadOutcome | None = None
 
 
 @dataclass(frozen=True, slots=True)

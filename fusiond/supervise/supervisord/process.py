@@ -30,13 +30,13 @@ from supervisor.states import getProcessStateDescription
 
 from fusiond.program import EX_CONFIG, LINK, NAME, TAIL
 from fusiond.supervise import tree
-from fusiond.supervise.link import Link
-from fusiond.supervise.options import Launch
 from fusiond.supervise.programs import REDIS, Program
+from fusiond.supervise.supervisord.daemon_options import Launch
+from fusiond.supervise.supervisord.program_link import ProgramLink
 from fusiond.supervise.tails import last_words
 
 if TYPE_CHECKING:
-    from fusiond.supervise.options import Options
+    from fusiond.supervise.supervisord.daemon_options import DaemonOptions
 
 #: seconds: the first restart is at once, the second after FIRST, each further one after twice as long, to LONGEST
 FIRST_DELAY, LONGEST_DELAY = 0.5, 30.0
@@ -54,7 +54,7 @@ log = logging.getLogger(__name__)
 class Process(Subprocess):  # type: ignore[misc] # supervisor has no types
     """A program's process. What it said is kept here; `Fleet` reads it and answers, at each tick."""
 
-    def __init__(self, config: Config, group: ProcessGroup, *, trial: bool = False) -> None:
+    def __init__(self, config: ProgramConfig, group: ProcessGroup, *, trial: bool = False) -> None:
         super().__init__(config)
         self.group = group
         self.program: Program = config.program
@@ -247,8 +247,8 @@ class Process(Subprocess):  # type: ignore[misc] # supervisor has no types
             log.info("%s started, pid %d", self.program.name, pid)
         else:
             # Stock leaves descriptors here that it has closed: a busy loop, or another's descriptor under our name.
-            self.dispatchers: dict[int, Link] = {}
-            self.pipes: dict[str, Link] = {}
+            self.dispatchers: dict[int, ProgramLink] = {}
+            self.pipes: dict[str, ProgramLink] = {}
         return pid
 
     def transition(self) -> None:
@@ -333,10 +333,10 @@ class Process(Subprocess):  # type: ignore[misc] # supervisor has no types
         self.trouble = trouble
 
 
-class Config(ProcessConfig):  # type: ignore[misc]
+class ProgramConfig(ProcessConfig):  # type: ignore[misc]
     """Supervisor's view on a program."""
 
-    def __init__(self, options: Options, program: Program) -> None:
+    def __init__(self, options: DaemonOptions, program: Program) -> None:
         name = program.name.partition(":")[2] or program.name
         # fmt: off
         super().__init__(
@@ -353,9 +353,9 @@ class Config(ProcessConfig):  # type: ignore[misc]
         # fmt: on
         self.program = program
 
-    def make_dispatchers(self, process: Process) -> tuple[dict[int, Link], dict[str, Link]]:
+    def make_dispatchers(self, process: Process) -> tuple[dict[int, ProgramLink], dict[str, ProgramLink]]:
         """Stock makes three pipes; a program has its link alone."""
-        link, tail = Link(self.program.name, process.hear), self.program.tail
+        link, tail = ProgramLink(self.program.name, process.hear), self.program.tail
         self.options.launch = Launch(
             process.command(),
             link.theirs.fileno(),
@@ -378,7 +378,7 @@ class Group(ProcessGroup):  # type: ignore[misc]
 class GroupConfig(ProcessGroupConfig):  # type: ignore[misc]
     """A group that begins empty."""
 
-    def __init__(self, options: Options, name: str) -> None:
+    def __init__(self, options: DaemonOptions, name: str) -> None:
         super().__init__(options, name, 999, [])
 
     def make_group(self) -> Group:

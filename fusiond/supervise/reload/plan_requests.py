@@ -17,27 +17,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fusiond.config.effects import Effects
-from fusiond.supervise.reading import Reading, for_plan
+from fusiond.supervise.reload.reading import Reading, for_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fusiond.supervise.fleet import Fleet
-    from fusiond.supervise.outcome import Outcome
-    from fusiond.supervise.reading import Result
+    from fusiond.supervise.reload.outcome import ReloadOutcome
+    from fusiond.supervise.reload.reading import Result
 
 #: seconds for the helper
 DEADLINE = 30.0
 
 
-class Answer:
+class PlanAnswer:
     """The answer to one request; `content` is set once the file has been read."""
 
     def __init__(self) -> None:
         self.content: dict[str, Any] | None = None
 
 
-class Rehearsals:
+class PlanRequests:
     """
     The plans that are asked of one daemon; at most one helper process at a time.
 
@@ -49,18 +49,18 @@ class Rehearsals:
         self,
         fleet: Fleet,
         foreign: set[int],
-        taken: Callable[[], Outcome | None],
+        taken: Callable[[], ReloadOutcome | None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._fleet, self._foreign, self._taken, self._clock = fleet, foreign, taken, clock
-        self._asked: list[Answer] = []
-        self._serving: list[Answer] = []
+        self._asked: list[PlanAnswer] = []
+        self._serving: list[PlanAnswer] = []
         self._reading: Reading | None = None
         self._deadline = 0.0
 
-    def ask(self) -> Answer:
+    def ask(self) -> PlanAnswer:
         """Ask what a reload would do now."""
-        answer = Answer()
+        answer = PlanAnswer()
         self._asked.append(answer)
         return answer
 

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fusiond.errors import FusionError
-from fusiond.supervise.outcome import Outcome, Refused, Request, Result, Ticket
-from fusiond.supervise.reading import watched
-from fusiond.supervise.transaction import Steps, Transaction
+from fusiond.supervise.reload.outcome import Refused, ReloadOutcome, Request, Result, Ticket
+from fusiond.supervise.reload.reading import watched
+from fusiond.supervise.reload.transaction import Steps, Transaction
 from fusiond.supervise.watch import WATCHER, Print, fingerprint
 
 if TYPE_CHECKING:
@@ -64,8 +64,8 @@ class Reloads:
         self.files = watched(Path(fleet.accepted.source))
         self.file_hash = fleet.accepted.hash
         self._seen: Print = ()
-        self.last: Outcome | None = None
-        self.taken: Outcome | None = None
+        self.last: ReloadOutcome | None = None
+        self.taken: ReloadOutcome | None = None
         self.counts: Counter[str] = Counter()
 
     def ask(self, who: str, code: frozenset[str] = frozenset()) -> Ticket:
@@ -161,7 +161,7 @@ class Reloads:
         self._transaction, self._steps, self._serving = None, None, []
         accepted = self._fleet.accepted
         applied = result == "applied"
-        self.last = Outcome(
+        self.last = ReloadOutcome(
             result=result,
             generation=accepted.generation,
             hash=accepted.hash,
@@ -183,7 +183,7 @@ class Reloads:
         for request in served:
             request.ticket.outcome = self.last
 
-    def _report(self, outcome: Outcome) -> None:
+    def _report(self, outcome: ReloadOutcome) -> None:
         level = logging.ERROR if outcome.result == "refused" else logging.INFO
         for line in f"reload, asked by {', '.join(outcome.asked_by)}: {outcome}".splitlines():
             log.log(level, "%s", line)

@@ -28,10 +28,10 @@ from fusiond.config import diff, history
 from fusiond.config.problems import Problem
 from fusiond.config.snapshot import Snapshot, promote, read_snapshot, write
 from fusiond.supervise.code import CODE_WATCHER
-from fusiond.supervise.outcome import ALL, Refused, Request
-from fusiond.supervise.process import Process, describe_exit
 from fusiond.supervise.programs import part_of
-from fusiond.supervise.reading import Reading, Result, for_reload, watched
+from fusiond.supervise.reload.outcome import ALL, Refused, Request
+from fusiond.supervise.reload.reading import Reading, Result, for_reload, watched
+from fusiond.supervise.supervisord.process import Process, describe_exit
 from fusiond.supervise.watch import WATCHER, Print, as_read, fingerprint, newest
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""A reload: request → reading → transaction → outcome."""
