@@ -37,6 +37,8 @@ QUEUE = 10_000
 MESSAGE, FIELD, TRACE = 8192, 2048, 16384
 #: bytes of a tail file; half of them at least are always there
 TAIL = 256 * 1024
+#: seconds between two writes: lines that follow soon after others are written together
+GATHER = 0.01
 #: seconds between two looks at whether the log file was rotated away
 ROTATED = 1.0
 
@@ -159,6 +161,8 @@ class Handler(logging.Handler):
                 event.set()
             if ended:
                 return
+            # Where lines come one after the other, this thread would be woken for each: several times a line's cost.
+            time.sleep(GATHER)
 
     def _gather(self) -> tuple[list[Line], list[threading.Event], bool]:
         """What waits, blocking for the first: lines, who waits for them, and whether that was all."""
