@@ -106,7 +106,7 @@ class ForkServer:
             PROT_READ | PROT_WRITE,
             MAP_SHARED | MAP_FIXED,
         )
-        self._from_its_start = ctypes.c_long(0)
+        self._from_its_start, self._at = ctypes.c_long(0), self._over[0].value
         self._control_fd = control.fileno()
         self._deaths, self._wake = os.pipe()
         self._nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -207,7 +207,7 @@ class ForkServer:
                 self._prctl(PR_SET_CHILD_SUBREAPER, 1)
             os.close(self._control_fd)
             os.close(self._deaths)  # who reads there takes news of deaths from the server
-            if self._mmap(*self._over, page, self._from_its_start) != self._over[0].value:
+            if self._mmap(*self._over, page, self._from_its_start) != self._at:
                 return
             os.dup2(out, 1)
             os.dup2(out, 2)

@@ -16,6 +16,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable
 
+#: bytes; what is no longer cannot be too deep, and a fresh child has no page of that module copied
+_SHALLOW = nesting.MOST
 #: where the frames are that are not the user's
 _OWN = __file__.rpartition("/")[0] + "/"
 
@@ -40,7 +42,7 @@ class TaskFailed(Exception):  # noqa: N818 - what the job did, not what went wro
 def arguments(raw: bytes) -> tuple[list[Any], dict[str, Any], dict[str, Any]]:
     """Args, kwargs, and the other keys of an object that came through the inbox, out of raw JSON."""
     rest: dict[str, Any] = {}
-    if nesting.too_deep(raw):
+    if len(raw) > _SHALLOW and nesting.too_deep(raw):
         raise TaskFailed("BAD_ARGUMENTS", f"the arguments cannot be read: {nesting.TOO_DEEP}")
     try:
         text = raw.decode()
@@ -93,7 +95,7 @@ def result_json(value: Any) -> bytes:
         # A class of the task's raises what it likes. What stays here would be a circle to a later result.
         _open.clear()
         raise
-    if nesting.too_deep(raw):
+    if len(raw) > _SHALLOW and nesting.too_deep(raw):
         raise TaskFailed("RESULT_NOT_SERIALIZABLE", f"the result cannot be stored: {nesting.TOO_DEEP}")
     if len(raw) > wire.MAX_RESULT:
         raise TaskFailed("RESULT_TOO_LARGE", f"the result has {len(raw)} bytes; at most {wire.MAX_RESULT} are kept")
