@@ -95,7 +95,7 @@ class HandOut:
     def _takers(self) -> list[Slot]:
         """Slots that may take a job, or more beside quick ones, the emptiest first."""
         if self._fresh:
-            return [slot for slot in self._slots.values() if slot.serves and not slot.handed]
+            return [slot for slot in self._slots.values() if not slot.handed and slot.serves]
         now = time.monotonic_ns()
         slots = [
             slot
@@ -113,10 +113,10 @@ class HandOut:
 
     def hand(self, pending: deque[Attempt], loop: asyncio.AbstractEventLoop) -> None:
         """Hand out what is pending, as far as there is room; the rest stays."""
-        if self.paused:
+        takers = [] if self.paused else self._takers()
+        if not takers:
             return
         free = self._places - self.running - len(self.reserved)
-        takers = self._takers()
         depth = 1 if self._fresh else self._depth(self.ahead.most(time.monotonic()))
         most = 1 if depth == 1 else 2 * depth
         for at, slot in enumerate(takers):
