@@ -11,7 +11,7 @@ from benchmarks.figures import Figure, machine
 from fusiond.supervise.server import find_server
 
 #: in the order in which they run
-MEASURES = ("drain", "latency", "enqueue", "idle", "commands", "startup", "saved")
+MEASURES = ("drain", "joblog", "latency", "enqueue", "idle", "commands", "startup", "saved")
 
 
 def main() -> None:

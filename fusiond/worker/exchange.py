@@ -107,7 +107,9 @@ class Exchange:
 
     async def tell(self, config: Config, claimed: Iterable[Claimed]) -> None:
         """Write a line of each other job that these claims rescued or ended."""
-        await chores.tell(self._broker, self._connection, config, [(each.queue, each.claim.chores) for each in claimed])
+        found = [(each.queue, each.claim.chores) for each in claimed if each.claim.chores]
+        if found:
+            await chores.tell(self._broker, self._connection, config, found)
 
     async def permit(self, attempts: Iterable[Attempt]) -> None:
         """

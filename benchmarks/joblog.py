@@ -1,0 +1,43 @@
+"""
+What the line that each job leaves at its end costs of a drain, `process`, 8 children.
+
+Pairs of drains, each on a daemon of its own, with `logging: {jobs: true}` and with `false`, the one first in turn: a
+machine that is busier now than before makes both slower.
+"""
+
+from __future__ import annotations
+
+import statistics
+from typing import TYPE_CHECKING
+
+from benchmarks.daemon import Daemon, group
+from benchmarks.drain import run
+from benchmarks.figures import Figure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PAIRS = 12
+#: percent of the drain that the lines may take
+MOST = 3.0
+
+
+def measure(scale: float = 1.0) -> Iterator[Figure]:
+    """CPU of the daemon for each job, and jobs in a second."""
+    jobs = int(40_000 * scale)
+    pairs = []
+    for number in range(PAIRS):
+        pair = {lines: _drain(jobs, lines=lines) for lines in ((True, False) if number % 2 else (False, True))}
+        pairs.append((pair[True], pair[False]))
+    for at, name in enumerate(("CPU per job", "time")):
+        more = [(lined[at] / bare[at] - 1) * 100 for lined, bare in pairs]
+        low, middle, high = statistics.quantiles(more, n=4)
+        note = f"of {PAIRS} pairs; half of them {low:.1f} to {high:.1f}"
+        yield Figure(f"lines of jobs: {name} more, {jobs:,} jobs", middle, "%", ceiling=MOST, note=note)
+
+
+def _drain(jobs: int, *, lines: bool) -> tuple[float, float]:
+    """CPU seconds of the daemon, and seconds."""
+    with Daemon(group("process", 8) + f"logging: {{jobs: {str(lines).lower()}}}\n") as daemon:
+        seconds, ours, _ = run(daemon, jobs)
+    return ours, seconds
