@@ -173,7 +173,7 @@ class Running:
             self.children()
             self._end()
             try:
-                until(lambda: not self.children(), timeout=10)
+                until(lambda: not self.children())
             except AssertionError:
                 for pid in self.children():
                     with contextlib.suppress(ProcessLookupError):
@@ -185,7 +185,7 @@ class Running:
         if self.process.poll() is None:
             self.process.terminate()
             try:
-                self.process.wait(10)
+                self.process.wait(30)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()

@@ -87,7 +87,7 @@ def test_a_second_signal_is_passed_on(daemon):
     daemon.signal(signal.SIGINT)
     until(lambda: "SIGINT again" in daemon.text())
     daemon.kill(daemon.pid("worker:main@1"))
-    assert daemon.process.wait(10) == 0
+    assert daemon.process.wait(30) == 0
 
 
 def test_a_program_that_does_not_end_is_killed(daemon):
@@ -171,9 +171,8 @@ def test_an_idle_daemon_sleeps(daemon):
         lines = Path(f"/proc/{daemon.process.pid}/task/{daemon.process.pid}/status").read_text().splitlines()
         return sum(int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt_switches"))
 
-    # It has to come to rest first: half a second without a turn.
-    until(lambda: _same_after(turns, 0.5))
-    assert _same_after(turns, 2.0)
+    # It has to come to rest first, and a question may fall into the first two seconds; a loop that polls has none.
+    until(lambda: _same_after(turns, 2.0))
 
 
 def _same_after(count, seconds):
@@ -212,7 +211,7 @@ def test_as_pid_1_it_reaps_orphans(daemon):
     # The scheduler and the dispatcher; the grandchild was adopted, ended, and is no zombie.
     until(lambda: len(_children(inside)) == 2)
     os.kill(inside, signal.SIGTERM)
-    assert daemon.process.wait(10) == 0
+    assert daemon.process.wait(30) == 0
 
 
 def _children(pid):

@@ -11,7 +11,7 @@ from worker_program import Place
 
 from fusiond.config.model import RetryPolicy, Timeout
 from fusiond.worker import answers
-from tests.chaos.package import Edit, copy
+from tests.chaos.package import Edit
 
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can start processes of another user")
 PYTHON = "/usr/bin/python3"
@@ -230,10 +230,8 @@ def test_jobs_of_children_that_are_never_forked_go_to_an_idle_daemon(place):
     until(lambda: first.said("does not answer"))
     (place.app / "jobs.py").write_text((place.app / "jobs.py").read_text().replace(gate, gate + "-none"))
     place.start(isolation="fork")
-    began = time.monotonic()
     assert {place.until(id_).status for id_ in place.enqueue_many([("echo", n) for n in range(8)])} == {"finished"}
     until(lambda: place.run(place.broker.counts("default")).started == 0)
-    assert time.monotonic() - began < 15
     first.until_said("has not answered for 10 s")
 
 
@@ -303,9 +301,8 @@ def test_a_process_that_cannot_be_killed_holds_up_no_job_as_a_fork_server_ends(p
     (place.app / "survivor.py").write_text(SURVIVOR)
     (place.app / "broken.py").write_text("raise ConnectionError\n")
     waits = Edit("worker/orphans.py", "REAP_WITHIN = 5.0", "REAP_WITHIN = 15.0")
-    code = copy(place.directory / "code", (waits,))
     program = place.start(
-        user="nobody", python=PYTHON, isolation="process", processes=2, prefix=NO_KILL, own={"PYTHONPATH": str(code)},
+        user="nobody", python=PYTHON, isolation="process", processes=2, prefix=NO_KILL, own=place.edited(waits),
         tasks={"outlive": {"run": "survivor.outlive"}, "broken": {"run": "broken.broken"}},
     )  # fmt: skip
     path = place.path()

@@ -16,7 +16,7 @@ from worker_program import STRICT, Place
 from fusiond.broker.call import as_is, plain
 from fusiond.config.model import RetryPolicy, Timeout
 from fusiond.worker import wire
-from tests.chaos.package import Edit, copy
+from tests.chaos.package import SELDOM_RENEWALS
 
 
 @pytest.fixture
@@ -407,16 +407,10 @@ def test_job_that_left_its_group_can_be_killed(place, isolation):
     assert place.result(place.enqueue("echo"))
 
 
-def renewing_seldom(place):
-    """The environment of a program that renews its leases each two minutes: what comes sooner did not wait for that."""
-    seldom = Edit("worker/leases.py", "MARGIN = 15.0, 5.0, 2.0", "MARGIN = 300.0, 120.0, 2.0")
-    return {"PYTHONPATH": str(copy(place.directory / "code", (seldom,)))}
-
-
 @BOTH
 def test_cancel(place, isolation):
     """A running job is killed as soon as that is heard of, and ends canceled; a waiting one never runs."""
-    place.start(isolation=isolation, own=renewing_seldom(place))
+    place.start(isolation=isolation, own=place.edited(SELDOM_RENEWALS))
     path, other = place.path(), place.path()
     running = place.enqueue("work", path, 60)
     place.until_lines(path)
@@ -432,7 +426,7 @@ def test_cancel(place, isolation):
 
 def test_cancel_while_nobody_hears_of_it(place, run):
     """A dispatcher that was cut off from its wake-ups asks once it hears them again, not at the next renewal alone."""
-    place.start(own=renewing_seldom(place))
+    place.start(own=place.edited(SELDOM_RENEWALS))
     path = place.path()
     id_ = place.enqueue("work", path, 60)
     place.until_lines(path)

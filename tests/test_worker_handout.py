@@ -2,12 +2,12 @@
 
 import os
 import signal
-import time
 
 import pytest
 from worker_program import Place
 
 from fusiond.worker.runtimes import LATELY, MODEST, MOST_MODEST, Ahead
+from tests.chaos.package import SELDOM_RENEWALS
 
 
 @pytest.fixture
@@ -110,15 +110,13 @@ def test_jobs_that_turn_out_to_be_slower_do_not_wait_in_one_child(place):
 @BOTH
 def test_a_child_that_stands_still_holds_no_job(place, isolation):
     """What it was handed and does not begin goes to who begins it, long before the lease is over."""
-    program = place.start(isolation=isolation)
+    program = place.start(isolation=isolation, own=place.edited(SELDOM_RENEWALS))
     stopped = program.until_children(1 if isolation == "process" else 2)
     for pid in stopped:
         os.kill(pid, signal.SIGSTOP)
     path = place.path()
     ids = place.enqueue_many([("work", path)] * len(stopped))
-    began = time.monotonic()
     place.start(isolation="process")
     for id_ in ids:
         place.result(id_)
-    assert time.monotonic() - began < 10
     assert {place.job(id_).attempts for id_ in ids} == {1}

@@ -17,6 +17,7 @@ from standins import worker_tasks
 
 from fusiond.config import model, snapshot
 from fusiond.job import JobStatus, new_id
+from tests.chaos.package import copy
 
 TASKS = Path(worker_tasks.__file__)
 #: every function of the stand-ins; async ones too
@@ -72,6 +73,10 @@ class Place:
         if ready:
             program.ready()
         return program
+
+    def edited(self, *edits):
+        """What a program gets as `own` to run a copy of the code with these edits."""
+        return {"PYTHONPATH": str(copy(self.directory / "code", edits))}
 
     def path(self, name=None):
         """A file for a task to write to."""
@@ -164,7 +169,7 @@ class Place:
         for program in self.programs:
             program.end()
         try:
-            until(lambda: not self.processes(), lambda: f"strays: {self.processes()}\n{self.logs()}", 10)
+            until(lambda: not self.processes(), lambda: f"strays: {self.processes()}\n{self.logs()}")
         finally:
             for pid in self.processes():
                 os.kill(pid, signal.SIGKILL)

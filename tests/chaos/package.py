@@ -30,6 +30,8 @@ LEASE, RENEW, MARGIN = 3.0, 1.0, 0.5
 
 #: a wake-up that was missed is made up for by no poll
 SELDOM_POLLS = Edit("worker/dispatcher.py", "POLL = 5.0", "POLL = 3600.0")
+#: what comes sooner than in two minutes has waited neither for a renewal nor for the end of a lease
+SELDOM_RENEWALS = Edit("worker/leases.py", "MARGIN = 15.0, 5.0, 2.0", "MARGIN = 300.0, 120.0, 2.0")
 
 _LOG = "redis.call('XADD', ROOT .. ':log', '*', 'verb', "
 #: seconds become tenths, minutes seconds: a lease, and the pauses of what limits crash loops, which would leave nothing
