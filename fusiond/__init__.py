@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     )
     from fusiond.job import JobRecord, JobStatus
 
+    __version__: str
+
 __all__ = [
     "AsyncClient",
     "AsyncJob",
@@ -76,6 +78,11 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     """Load what was asked for, once."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        globals()[name] = found = version("fusiond")
+        return found
     if name not in __all__:
         raise AttributeError(f"module 'fusiond' has no attribute {name!r}")
     value = getattr(import_module(_HOMES.get(name, "fusiond.errors")), name)
@@ -85,4 +92,4 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     """What `dir` and a shell's completion show, loaded or not."""
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, "__version__"})

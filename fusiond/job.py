@@ -77,6 +77,10 @@ def mark_of(worker: str) -> str:
     return _text(hashlib.sha256(worker.encode()).digest()[:16])[:4]
 
 
+#: `last_outcome` of a job that went back to its queue since its task's code does not load
+NOT_LOADED = "not loaded"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRecord:
     """A job as Redis holds it. Times are epoch ms by the clock of Redis; JSON stays raw."""

@@ -58,7 +58,7 @@ class Desk:
         """Begin the next job and end it."""
         job, token = self.claim(queue)
         body = json.dumps(payload.get("result", payload)).encode()
-        outcome = Outcome(job, token, kind, ms=3_600_000, payload=body, why=kind)
+        outcome = Outcome(job, token, kind, ms=3_600_000, payload=body, why=payload.get("why", kind))
         assert self.run(self.verbs.settle(queue, [outcome])) == [1]
         return f"{queue}/{job}"
 

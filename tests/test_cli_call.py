@@ -64,7 +64,7 @@ FILE = """
 version: 1
 defaults: {workers: {directory: ., environment: {SHOP: open}}}
 tasks:
-  send: {run: shop.send, pass_job: job}
+  send: {run: shop.send, pass_job: job, timeout: 7s}
   plain: {run: shop.send}
   fail: {run: shop.fail}
   later: {run: shop.later}
@@ -100,7 +100,11 @@ def test_call_prints_the_result_as_json(shop):
 
 def test_call_hands_over_the_job_where_the_task_wants_it(shop):
     """`pass_job` has its keyword; it says that this is no job of a queue."""
-    assert fusiond("call", "send", "1", cwd=shop).json["job"]["id"] == "call"
+    before = time.time()
+    job = fusiond("call", "send", "1", cwd=shop).json["job"]
+    assert job["id"] == "call"
+    # of the task's timeout, as in a worker
+    assert before + 7 <= job["deadline"] <= time.time() + 7
 
 
 def test_call_runs_as_the_group_would(shop, tmp_path):

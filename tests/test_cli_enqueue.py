@@ -119,13 +119,26 @@ def test_wait_says_that_nothing_serves_the_queue(desk):
     """After 10 s, once, with the reason: a worker that does not answer, or a queue that is suspended; it waits on."""
     desk.run(desk.verbs.announce("box.7", {"group": "main", "state": "idle", "phase": "serving", "queues": "default"}))
     desk.run(desk.verbs.suspend("reports", by="operator", on=True))
+    trouble = {"state": "started", "trouble": "no task loads: x", "queues": "default", "answers": 10**9}
+    desk.run(desk.verbs.announce("box.8", {"group": "main", "phase": "serving", **trouble}))
     began = time.monotonic()
     with ThreadPoolExecutor(2) as both:
         send, report = both.map(lambda task: desk.fusiond("enqueue", task, "--wait", "12"), ["send", "report"])
     assert time.monotonic() - began > 11
     assert (send.status, report.status) == (124, 124)
-    assert send.err.count("waits: nothing serves queue 'default' now: box.7 is silent; fusiond status shows") == 1
+    why = "box.7 is silent, box.8 is started (no task loads: x); fusiond status shows"
+    assert send.err.count(f"waits: nothing serves queue 'default' now: {why}") == 1
     assert report.err.count("waits: queue 'reports' is suspended; fusiond resume reports") == 1
+
+
+def test_wait_says_that_the_code_does_not_load(desk):
+    """A worker claims the job and puts it back again and again: who waits is told why."""
+    desk.run(desk.verbs.announce("box.7", {"state": "idle", "phase": "serving", "queues": "default", "answers": 10**9}))
+    worker = when_queued(desk, lambda: desk.settle("unloaded", why="not loaded"))
+    done = desk.fusiond("enqueue", "send", "--wait", "12")
+    worker.join()
+    assert done.status == 124
+    assert "waits: the code of task 'send' does not load; fusiond status names module and line" in done.err
 
 
 def test_a_worker_that_answers_serves_only_the_tasks_of_its_daemons_file(desk):

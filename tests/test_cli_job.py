@@ -15,7 +15,9 @@ def test_list_shows_jobs_by_queue_and_status(desk):
     desk.enqueued("send", "1")
     failed = desk.fail()
     waiting, later, report = desk.enqueued("send", "2"), desk.enqueued("send", "--in", "1h"), desk.enqueued("report")
-    listed = {job["id"]: job["status"] for job in desk.fusiond("job", "list", "--json").json}
+    jobs = desk.fusiond("job", "list", "--json").json
+    assert {job["name"] for job in jobs} == {f"{job['queue']}/{job['id']}" for job in jobs}
+    listed = {job["id"]: job["status"] for job in jobs}
     ids = [name.rpartition("/")[2] for name in (failed, waiting, later, report)]
     assert [listed[id_] for id_ in ids] == ["failed", "queued", "scheduled", "queued"]
     lines = desk.fusiond("job", "list", "--status", "failed", "--queue", "default").out.splitlines()

@@ -51,8 +51,8 @@ def test_entries_that_living_files_declare_differently_are_named(desk, no_daemon
     old, new = declare("one", "0 3 * * *", "default"), declare("two", "0 4 * * *", "default")
     status = {"cwd": desk.cwd, "FUSION_URL": desk.settings.url, **no_daemon}
     assert fusiond("status", **status).out.splitlines()[-1] == (
-        f"cron entry 'nightly' differs between living files and ticks by generation {new} "
-        f"(generation {new}: schedule 0 4 * * *; generation {old}: schedule 0 3 * * *)"
+        f"cron entry 'nightly' differs between living files and ticks by published generation {new} "
+        f"(published generation {new}: schedule 0 4 * * *; published generation {old}: schedule 0 3 * * *)"
     )
     [drift] = fusiond("status", "--json", **status).json["drift"]
     assert (drift["entry"], [each["generation"] for each in drift["declarations"]]) == ("nightly", [new, old])

@@ -1,6 +1,7 @@
 """The producer's face: Client and AsyncClient."""
 
 import asyncio
+import importlib.metadata
 import json
 import signal
 import socket
@@ -575,7 +576,8 @@ def test_a_client_with_a_url_loads_no_yaml():
 
 
 def test_the_face_has_all_that_it_names():
-    """Each name of __all__ can be had, others cannot."""
+    """Each name of __all__ can be had, others cannot; the version is the package's."""
+    assert fusiond.__version__ == importlib.metadata.version("fusiond")
     for name in fusiond.__all__:
         assert getattr(fusiond, name).__name__ == name
     with pytest.raises(AttributeError, match="nothing"):

@@ -36,6 +36,7 @@ CASES = [
     ("exclusive-keys", "broker: {url: 'redis://:x@h', password_file: /x}\n", "'redis://:x@h'"),
     ("exclusive-keys", "queues: {q: }\nworkers: {m: {queues: {q: 1}, order: strict}}\n", "order"),
     ("wrong-type", "logging: debug\n", "debug"),
+    ("wrong-type", "tasks: {a: {run: a.b, retry: {max_attempts: 3}}}\n", "retry"),
     ("wrong-type", "queues: {a: {max_length: many}}\n", "many"),
     ("wrong-type", "workers: {m: {environment: {A: null}}}\n", "null"),
     ("wrong-type", "retry_policies: {p: {retry_on: ValueError}}\n", "ValueError"),
@@ -263,3 +264,11 @@ def test_what_this_machine_lacks_is_an_error_where_it_is_about_to_run(tmp_path):
         assert {problem.severity for problem in of_machine} == {severity}
         assert len(of_machine) == 3
         assert (loaded.config is None) == to_run
+
+
+def test_a_retry_policy_as_a_map_is_told_where_policies_are_declared(tmp_path):
+    """In a task and in the defaults; the remedy names the section."""
+    for text in ("tasks: {a: {run: a.b, retry: {max_attempts: 3}}}\n", "defaults: {tasks: {retry: {delay: 1s}}}\n"):
+        (file := tmp_path / "fusion.yaml").write_text("version: 1\n" + text)
+        [problem] = [one for one in load(file, environ={}).problems if one.is_error]
+        assert "declare it under `retry_policies` and write its name here" in problem.sentence

@@ -138,6 +138,16 @@ def test_status_78_is_final_only_before_the_first_readiness(daemon):
     until(lambda: program(daemon, "worker:main@1")["ready"])
 
 
+def test_a_program_that_cannot_serve_is_not_called_ready(daemon):
+    """None of its tasks loads when it starts, for one: it has started, and the log says why it does not serve."""
+    start(daemon, "main: {}")
+    (daemon.state / "trouble-main").touch()
+    daemon.kill(daemon.pid("worker:main@1"))
+    until(lambda: "worker:main@1 started after" in daemon.text(), daemon.text)
+    assert " s and cannot serve: no child can be forked" in daemon.text()
+    assert daemon.text().count("worker:main@1 is ready after") == 1
+
+
 def test_ready_means_that_every_program_serves_now(daemon):
     """Not while one is down, cannot serve, is frozen or stopped; and it says which one and why."""
     start(daemon, "main: {}, other: {}")

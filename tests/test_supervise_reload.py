@@ -170,6 +170,19 @@ def test_the_broker_cannot_change_while_running(daemon):
     assert f"{daemon.file}:{number}:1: broker.url cannot change" in outcome["reason"]
 
 
+def test_warnings_of_a_refused_file_are_logged_as_warnings(daemon):
+    """Its errors are errors; each with the lines of its excerpt."""
+    daemon.start(file())
+    (daemon.directory / "open").mkdir()
+    (daemon.directory / "open").chmod(0o777)
+    text = file(f"main: {{directory: {daemon.directory}/open}}", more="cron: {c: {task: gone, every: 5s}}\n")
+    assert daemon.reload(text)["result"] == "refused"
+    until(lambda: "[unsafe-directory]" in daemon.text() and "[unknown-task]" in daemon.text(), daemon.text)
+    words = ("[unknown-task]", "task: gone", "[unsafe-directory]", "/open}")
+    levels = {word: line.split()[1] for line in daemon.text().splitlines() for word in words if word in line}
+    assert [levels[word] for word in words] == ["ERROR", "ERROR", "WARNING", "WARNING"]
+
+
 def test_a_half_written_file_is_read_again(daemon):
     """A file caught in the middle of being written is not reported as an error."""
     daemon.start(file())

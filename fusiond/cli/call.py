@@ -39,7 +39,7 @@ def _call(options: argparse.Namespace) -> NoReturn:
     if task is None:
         raise source.unknown("task", options.task, config.tasks)
     args, kwargs = words.arguments(options)
-    request = {"run": task.run, "args": args, "kwargs": kwargs, "pass_job": task.pass_job}
+    request = {"run": task.run, "soft": task.timeout.soft, "args": args, "kwargs": kwargs, "pass_job": task.pass_job}
     _become(_group(config, task, options.group), request)
 
 

@@ -16,7 +16,7 @@ from fusiond.cli.exits import OK, REFUSED, UsageError
 from fusiond.cli.progress import Progress
 from fusiond.cli.table import count, json_text, legible, print_json
 from fusiond.errors import BrokerError, EnqueueError, JobFailed
-from fusiond.job import JobStatus
+from fusiond.job import NOT_LOADED, JobStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -187,8 +187,13 @@ def _say_unserved(desk: Desk, place: Place) -> None:
 
     with contextlib.suppress(BrokerError):  # the wait itself says what is wrong
         record = desk.run(desk.verbs.job(place.queue, place.id))
-        waits = record is not None and record.status is JobStatus.QUEUED
-        if record is not None and waits and (why := why_unserved(desk, place.queue, record.task)):
+        if record is None:
+            return
+        if record.last_outcome == NOT_LOADED and record.status in (JobStatus.QUEUED, JobStatus.SCHEDULED):
+            why = f"the code of task {record.task!r} does not load; fusiond status names module and line"
+        else:
+            why = why_unserved(desk, place.queue, record.task) if record.status is JobStatus.QUEUED else ""
+        if why:
             print(f"fusiond: {place.queue}/{place.id} waits: {legible(why)}", file=sys.stderr, flush=True)
 
 

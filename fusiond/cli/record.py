@@ -17,7 +17,7 @@ def document(record: JobRecord) -> dict[str, Any]:
     """All that is known, as JSON; times are epoch ms. `args` is raw text where it cannot be read."""
     known = dataclasses.asdict(record)
     args, kwargs = arguments(record.args)
-    known |= {"status": record.status.value, "args": args, "kwargs": kwargs}
+    known |= {"name": record.name, "status": record.status.value, "args": args, "kwargs": kwargs}
     return known | {name: _parsed(known[name]) for name in ("result", "error", "meta")}
 
 

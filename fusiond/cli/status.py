@@ -24,7 +24,8 @@ def register(subparsers: Any) -> None:
         "status",
         aliases=["info"],
         help="[daemon, broker] the daemon, its programs, the queues and the workers",
-        description="Where the daemon or the broker is out of reach the other is shown, and the exit status is 3.",
+        description="Where the daemon or the broker is out of reach the other is shown, and the exit status is 3. "
+        "A daemon that is not ready is shown with status 0: a script asks `fusiond health --ready`.",
     )
     parser.add_argument("-W", "--workers", action="store_true", help="each worker of each host, and what it is doing")
     parser.add_argument("--watch", action="store_true", help="again each second, until Ctrl-C")

@@ -73,8 +73,14 @@ def why_unserved(desk: Desk, queue: str, task: str) -> str:
         if desk.run(desk.verbs.catalogue()).serves(task, queue):
             return ""
         return f"what serves queue {queue!r} now has no task {task!r} in its file; reload the daemon that has it"
-    found = ", ".join(f"{worker.name} is {worker.state}" for worker in workers) or "no worker names it"
+    found = ", ".join(map(_state, workers)) or "no worker names it"
     return f"nothing serves queue {queue!r} now: {found}; fusiond status shows the programs"
+
+
+def _state(worker: Seen) -> str:
+    """What it is, and what keeps it from serving where it says so."""
+    trouble = worker.fields.get("trouble")
+    return f"{worker.name} is {worker.state}" + (f" ({trouble})" if trouble else "")
 
 
 def _answered(worker: Worker, number: int) -> bool:

@@ -59,7 +59,14 @@ def sentence(path: str, node: Node, failure: Failure) -> Sentence:
     return found._replace(message=f"{path}: {found.message}" if path else found.message)
 
 
-def _type(node: Node, failure: Failure) -> Sentence:
+_POLICY_AS_A_MAP: Final = Sentence(
+    "wrong-type",
+    "a retry policy is written by its name, not as a map",
+    "declare it under `retry_policies` and write its name here, such as retry: standard",
+)
+
+
+def _type(node: Node, failure: Failure) -> Sentence:  # noqa: C901 - a row for each mistake
     types = _types(failure.schema)
     noun, title, raw = _noun(failure.schema), failure.schema.get("title"), node.raw
     if node.value is None:
@@ -84,6 +91,8 @@ def _type(node: Node, failure: Failure) -> Sentence:
         return Sentence("yaml-underscore", f"{raw} is a text in YAML 1.2, not a number", f"write {plain}")
     if types == ["array"] and isinstance(node.value, str):
         return Sentence("wrong-type", f"{show(node)} is not a list", f"write [{raw}]")
+    if isinstance(node.value, dict) and "standard" in failure.schema.get("examples", ()):
+        return _POLICY_AS_A_MAP
     example = _example(failure.schema, nested=not {"string", "integer", "boolean"} & set(types))
     return Sentence("wrong-type", f"{show(node)} is not {noun}", example or f"write {noun}")
 

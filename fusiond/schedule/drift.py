@@ -46,9 +46,12 @@ class Drift:
         }
 
     def __str__(self) -> str:
-        each = "; ".join(f"generation {each.generation}: {self._differences(each)}" for each in self.declarations)
+        each = "; ".join(
+            f"published generation {each.generation}: {self._differences(each)}" for each in self.declarations
+        )
         newest = self.declarations[0].generation
-        return f"cron entry '{self.entry}' differs between living files and ticks by generation {newest} ({each})"
+        what = f"cron entry '{self.entry}' differs between living files"
+        return f"{what} and ticks by published generation {newest} ({each})"
 
     def _differences(self, declaration: CronDeclaration) -> str:
         names = [name for name in _SHOWN if len({str(each.said.get(name)) for each in self.declarations}) > 1]

@@ -240,7 +240,7 @@ class Ticker:
         if watched.outranked_by != rank:
             watched.outranked_by = rank
             log.warning(
-                "cron entry '%s' differs between living files: it ticks by generation %d (%s), not by generation %d of"
+                "cron entry '%s' differs between living files: it ticks by published generation %d (%s), not by %d of"
                 " this daemon",
                 watched.entry.name,
                 newer.generation,

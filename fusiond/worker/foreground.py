@@ -17,6 +17,7 @@ import inspect
 import json
 import os
 import sys
+import time
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Callable
 
@@ -41,7 +42,8 @@ def main(text: str) -> int:
     sys.argv = [request["run"]]
     args, kwargs = request["args"], request["kwargs"]
     if request["pass_job"]:
-        kwargs[request["pass_job"]] = {"id": "call", "attempt": 1, "deadline": None, "key": None, "meta": None}
+        deadline = time.time() + request["soft"]
+        kwargs[request["pass_job"]] = {"id": "call", "attempt": 1, "deadline": deadline, "key": None, "meta": None}
     try:
         function = load(request["run"])
         _check(function, args, kwargs)

@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 
 #: tasks that do not load, of which the supervisor is told the names
 _MOST_TASKS = 10
+#: characters of what keeps the group from serving, for who looks at its workers
+_MOST_TROUBLE = 500
 log = logging.getLogger(__name__)
 
 #: s; between two words about itself, when nothing changed, and at the least
@@ -319,6 +321,7 @@ class Program:
             "phase": dispatcher.phase.name.lower(),
             "processes": self._group.processes,
             "running": len(slots),
+            "trouble": dispatcher.pool.trouble[:_MOST_TROUBLE],
             "unkilled": " ".join(f"{a.queue}/{a.name}" for a in dispatcher.pool.unkilled()[:32]),
             **dispatcher.counts,
         }

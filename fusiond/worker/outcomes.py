@@ -11,6 +11,7 @@ import signal
 from typing import TYPE_CHECKING
 
 from fusiond.broker.records import Outcome
+from fusiond.job import NOT_LOADED
 from fusiond.worker import retry, wire
 from fusiond.worker.slots import Attempt, Doom
 
@@ -130,7 +131,7 @@ def unknown(attempt: Attempt, delay: float) -> Outcome:
 
 def unloaded(attempt: Attempt, delay: float, error: bytes) -> Outcome:
     """STARTED -> SCHEDULED, attempt undone, later each time; or FAILED, where no host could load it for an hour."""
-    return Outcome(attempt.id, attempt.token, "unloaded", ms(delay), 0, error, "not loaded")
+    return Outcome(attempt.id, attempt.token, "unloaded", ms(delay), 0, error, NOT_LOADED)
 
 
 def unsettled(queue: str, outcome: Outcome) -> Attempt:

@@ -83,6 +83,8 @@ async def main() -> int:  # noqa: C901 - a script
     while act == "late" and not (state / f"go-{options.group}").exists():  # noqa: ASYNC110 - of another process
         await asyncio.sleep(0.02)
     if act not in ("never", "stuck"):
+        if trouble := await check():
+            link.say(**{"is": "checked", "n": 0, "trouble": trouble})
         link.say(**{"is": "ready"})
     while not ended.is_set():
         if drained and (state / f"done-{options.group}").exists():

@@ -17,6 +17,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fusiond.config.problems import Problem
 from fusiond.errors import FusionError
 from fusiond.supervise.reload.outcome import Refused, ReloadOutcome, Request, Result, Ticket
 from fusiond.supervise.reload.reading import watched
@@ -184,9 +185,19 @@ class Reloads:
             request.ticket.outcome = self.last
 
     def _report(self, outcome: ReloadOutcome) -> None:
-        level = logging.ERROR if outcome.result == "refused" else logging.INFO
+        level = usual = logging.ERROR if outcome.result == "refused" else logging.INFO
+        problems = [Problem.from_dict(problem) for problem in outcome.problems]
+        errors, warnings = (
+            tuple(f"{problem.place}: {problem.severity}: " for problem in problems if problem.is_error == is_error)
+            for is_error in (True, False)
+        )
         for line in f"reload, asked by {', '.join(outcome.asked_by)}: {outcome}".splitlines():
-            log.log(level, "%s", line)
+            # The excerpt of a problem follows its sentence, and has its level.
+            if warnings and line.startswith(warnings):
+                level = logging.WARNING
+            elif errors and line.startswith(errors):
+                level = usual
+            log.log(logging.WARNING if line.startswith("warning: ") else level, "%s", line)
         # READY=1 must follow RELOADING=1 after a refusal too, or `systemctl reload` waits for ever.
         refused = " (the last reload was refused)" if outcome.result == "refused" else ""
         self._notify.ready(self._fleet.describe() + refused)

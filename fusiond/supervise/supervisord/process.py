@@ -303,7 +303,7 @@ class Process(Subprocess):  # type: ignore[misc] # supervisor has no types
         match message:
             case {"is": "ready"}:
                 self.ready, self.ready_at, self.proved = True, time.monotonic(), True
-                log.info("%s is ready after %.2f s", self.program.name, time.time() - self.laststart)
+                self._log_ready(time.time() - self.laststart)
             case {"is": "failed", "reason": str(reason)}:
                 self.failure, self.unloadable = reason, tuple(message.get("tasks", ()))
             case {"is": "applied", "generation": int(generation)}:
@@ -323,6 +323,13 @@ class Process(Subprocess):  # type: ignore[misc] # supervisor has no types
                 self.checked = max(self.checked, number)
             case _:
                 log.debug("%s said %s", self.program.name, message)
+
+    def _log_ready(self, after: float) -> None:
+        """It has started; it is not ready where it has said why it cannot serve: none of its tasks loads, for one."""
+        if self.trouble:
+            log.warning("%s started after %.2f s and cannot serve: %s", self.program.name, after, self.trouble)
+        else:
+            log.info("%s is ready after %.2f s", self.program.name, after)
 
     def _note_trouble(self, trouble: str) -> None:
         """Log each change."""
