@@ -49,7 +49,7 @@ _PRIORITIES = {
 }  # fmt: skip
 _MOMENT = len("2026-01-31T09:00:00.123Z ")
 
-_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 #: C0, DEL, C1 and the separators that some viewers take for a line's end or a change of direction
 _CONTROLS = [*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
 _IN_TEXT = {n: f"\\x{n:02x}" if n < 0x100 else f"\\u{n:04x}" for n in _CONTROLS} | {9: "\\t", 10: "\\n", 13: "\\r"}
@@ -303,7 +303,7 @@ class _JsonFormatter(logging.Formatter):
 
 
 def _fields(record: logging.LogRecord) -> Mapping[str, Any]:
-    return {name: value for name, value in vars(record).items() if name not in _STANDARD and value is not None}
+    return {name: value for name, value in vars(record).items() if name not in STANDARD and value is not None}
 
 
 def _plain(value: object) -> str:

@@ -20,7 +20,7 @@ class Heard(Output):
         super().__init__()
         self.told = []
         self.on_mark = self.told.append
-        self.on_line = lambda line, _level: self.told.append(line)
+        self.on_line = lambda line, _level, _fields: self.told.append(line)
 
     def write(self, data):
         os.write(self.writer, data)
@@ -97,7 +97,7 @@ def test_a_line_without_an_end_is_cut(output):
 def test_a_drain_does_not_follow_who_prints_on(output):
     """It takes what was there when it began."""
     output.write(b"1\n")
-    output.on_line = lambda line, _level: (output.told.append(line), output.write(b"again\n"))
+    output.on_line = lambda line, _level, _fields: (output.told.append(line), output.write(b"again\n"))
     output.drain()
     assert output.told == ["1"]
 

@@ -71,6 +71,21 @@ def test_levels_are_kept(place, isolation):
 
 
 @BOTH
+def test_fields_of_a_record_are_kept(place, isolation):
+    """What `extra=` gives stands under its name; a number is one; what is fusiond's own wins; a bad value is a text."""
+    extra = "{'order': 7, 'rate': float('nan'), 'what': object, 'task': 'mine', 'level': 'x', 'customer': 'Ann'}"
+    program = start(
+        place, f"import logging\ndef speak():\n    logging.warning('one\\ntwo', extra={extra})\n", isolation=isolation
+    )
+    job = place.enqueue("speak")
+    place.result(job)
+    until(lambda: lines(program, job) == [("warning", "one"), ("warning", "two")], program.text)
+    one = next(record for record in program.records() if record.get("job") == job)
+    assert (one["order"], one["rate"], one["what"], one["customer"]) == (7, "nan", "<class 'object'>", "Ann")
+    assert (one["task"], one["level"], one["attempt"]) == ("speak", "warning", 1)
+
+
+@BOTH
 def test_job_that_imports_logging_itself(place, isolation):
     """Nothing has loaded it before: its first line counts as well."""
     program = start(place, LAZY, isolation=isolation)

@@ -239,7 +239,7 @@ class ForkServer:
         if not data:
             self._loop.remove_reader(self._launched.output)
         for raw in data.splitlines():
-            line, level = logged(raw)
+            line, level, _ = logged(raw)
             self._printed = [*self._printed[-19:], line]
             log.log(level, "%s", line)
 

@@ -11,11 +11,13 @@ A line that a task logged is marked too (tasklog.py): NUL, L, the number of its 
 from __future__ import annotations
 
 import array
+import contextlib
 import fcntl
+import json
 import logging
 import os
 import termios
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,8 +34,8 @@ class Output:
 
     #: called with the serial of each mark
     on_mark: Callable[[int], None]
-    #: called with each line, and its level in the log
-    on_line: Callable[[str, int], None]
+    #: called with each line, its level in the log, and its record's fields
+    on_line: Callable[[str, int, dict[str, Any]], None]
 
     def __init__(self) -> None:
         self.reader, self.writer = os.pipe2(os.O_CLOEXEC)
@@ -78,7 +80,7 @@ class Output:
     def _line(self, line: bytes) -> None:
         before, mark, serial = line.partition(b"\0")
         for start in range(0, len(before), MAX_LINE):
-            self.on_line(before[start : start + MAX_LINE].decode(errors="backslashreplace"), logging.INFO)
+            self.on_line(before[start : start + MAX_LINE].decode(errors="backslashreplace"), logging.INFO, {})
         if mark:
             try:
                 self.on_mark(int(serial, 16))
@@ -86,9 +88,19 @@ class Output:
                 self.on_line(*logged(mark + serial))
 
 
-def logged(line: bytes) -> tuple[str, int]:
-    """A line of a job or an import without what marks its level, and that level; without such a mark it is INFO."""
+def logged(line: bytes) -> tuple[str, int, dict[str, Any]]:
+    """
+    A line of a job or an import without what marks its level, that level, and the fields that its record had.
+
+    Without such a mark it is INFO. Whoever prints may write a mark, so a bad one is text.
+    """
     level, space, text = line[2:].partition(b" ")
-    if line.startswith(b"\0L") and space and level.isdigit() and len(level) <= 3:
-        return text.decode(errors="backslashreplace"), max(1, int(level))
-    return line.decode(errors="backslashreplace"), logging.INFO
+    if line[:2] in (b"\0L", b"\0F") and space and level.isdigit() and len(level) <= 3:
+        fields: dict[str, Any] = {}
+        if line.startswith(b"\0F"):
+            raw, _, text = text.partition(b"\0")
+            with contextlib.suppress(ValueError, RecursionError):
+                found = json.loads(raw)
+                fields = found if isinstance(found, dict) else {}
+        return text.decode(errors="backslashreplace"), max(1, int(level)), fields
+    return line.decode(errors="backslashreplace"), logging.INFO, {}

@@ -19,8 +19,9 @@ import json
 import logging
 import signal
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from fusiond import logs
 from fusiond.worker import wire
 from fusiond.worker.children import ForkServer
 from fusiond.worker.epoll import Epoll
@@ -158,11 +159,13 @@ class Pool:
         if slot.number in self.slots:
             self._loop.add_reader(slot.output.reader, self._read, slot)
 
-    def _line(self, attempt: Attempt | None, line: str, level: int) -> None:
+    def _line(self, attempt: Attempt | None, line: str, level: int, extra: dict[str, Any]) -> None:
         """What a job printed or logged, to the group's log."""
         if job_log.isEnabledFor(level):
             fields = {} if attempt is None else self.job_log.fields(attempt)
-            job_log.log(level, "%s", line, extra={"group": self.group.name, **fields})
+            # A name that `logging` has for itself, in this version of Python, cannot be a field.
+            own = {name: value for name, value in extra.items() if name not in logs.STANDARD}
+            job_log.log(level, "%s", line, extra={**own, "group": self.group.name, **fields})
 
     # -- fork server and children -------------------------------------------------------------------------------------
 

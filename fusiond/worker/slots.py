@@ -14,7 +14,7 @@ import socket
 import struct
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fusiond.worker import wire
 from fusiond.worker.launch import memory_file
@@ -168,12 +168,14 @@ class Slot:
     _unsent: bytearray = field(default_factory=bytearray)
 
     @classmethod
-    def make(cls, number: int, on_line: Callable[[Attempt | None, str, int], None], *, once: bool = False) -> Slot:
-        """A slot without a child; `on_line` gets each line that is printed, whose it is, and its level."""
+    def make(
+        cls, number: int, on_line: Callable[[Attempt | None, str, int, dict[str, Any]], None], *, once: bool = False
+    ) -> Slot:
+        """A slot without a child; `on_line` gets each line that is printed, whose it is, its level and its fields."""
         fd = memory_file(f"fusiond-page-{number}", bytes(wire.PAGE_BYTES))
         slot = cls(number, Output(), wire.Page(fd), fd, once=once)
         slot.output.on_mark = slot.mark
-        slot.output.on_line = lambda line, level: on_line(slot.printing, line, level)
+        slot.output.on_line = lambda line, level, fields: on_line(slot.printing, line, level, fields)
         return slot
 
     def mark(self, serial: int) -> None:

@@ -5,7 +5,8 @@ What tasks log with Python's `logging`, on its way to the group's log: each line
 2. install  a handler on the root logger, if the loaded code has put none there, at the level of the group's log
 3. vanish   as soon as the application adds a handler of its own, and give its level back
 
-A line of a record is written to standard error as NUL, L, the number of its level, a space and the text.
+A line of a record is written to standard error as NUL, L, the number of its level, a space and the text; where `extra=`
+gave fields, its first one as NUL, F, the number, a space, the fields as JSON, NUL and the text.
 
 Standard library only, CPython 3.9 and later: it runs under the application's own interpreter.
 """
@@ -19,6 +20,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+#: characters of a record's fields
+_MOST_EXTRA = 2000
 _level = 30
 #: the root logger's handlers, while they are ours
 _ours: Any = None
@@ -110,16 +113,39 @@ def _put_handler() -> None:
         def emit(self, record: logging.LogRecord) -> None:
             """One line, or several with the same mark."""
             try:
-                head = b"\0L%d " % record.levelno
+                head = first = b"\0L%d " % record.levelno
                 text = self.format(record).encode("utf-8", "backslashreplace")
-                _write(b"".join(head + line + b"\n" for line in text.split(b"\n")))
+                if extra := {name: value for name, value in vars(record).items() if name not in standard}:
+                    first = b"\0F%d %s\0" % (record.levelno, _fields(extra))
+                _write(first + (b"\n" + head).join(text.split(b"\n")) + b"\n")
             except Exception:  # noqa: BLE001 - as every handler does
                 self.handleError(record)
 
+    standard = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
     root = logging.getLogger()
     if not root.handlers:
         _ours = _Handlers(root, Handler())
         _ours.set_level(_level)
+
+
+def _fields(extra: dict[str, Any]) -> bytes:
+    """What was given as `extra=`, as JSON; what is no plain value as its text, what is too long left out."""
+    import json
+
+    found: dict[str, Any] = {}
+    left = _MOST_EXTRA
+    for name, value in extra.items():
+        # Of these classes themselves; NaN is not JSON.
+        if not (value is None or type(value) in (str, int, bool) or (type(value) is float and value - value == 0)):
+            try:
+                value = repr(value)  # noqa: PLW2901
+            except Exception:  # noqa: BLE001 - whatever a class of the task's raises, the line is not lost
+                continue
+        left -= len(json.dumps([name, value]))
+        if left < 0:
+            break
+        found[name] = value
+    return json.dumps(found).encode()
 
 
 def _write(data: bytes) -> None:
