@@ -139,7 +139,7 @@ def _fields(extra: dict[str, Any]) -> bytes:
         if not (value is None or type(value) in (str, int, bool) or (type(value) is float and value - value == 0)):
             try:
                 value = repr(value)  # noqa: PLW2901
-            except Exception:  # noqa: BLE001 - whatever a class of the task's raises, the line is not lost
+            except Exception:  # noqa: BLE001, S112 - whatever a class of the task's raises, the line is not lost
                 continue
         left -= len(json.dumps([name, value]))
         if left < 0:
