@@ -162,7 +162,9 @@ class Handler(logging.Handler):
             if ended:
                 return
             # Where lines come one after the other, this thread would be woken for each: several times a line's cost.
-            time.sleep(GATHER)
+            # While more wait already, a rest would let the queue grow full.
+            if self._lines.empty():
+                time.sleep(GATHER)
 
     def _gather(self) -> tuple[list[Line], list[threading.Event], bool]:
         """What waits, blocking for the first: lines, who waits for them, and whether that was all."""

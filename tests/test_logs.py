@@ -163,6 +163,15 @@ def test_who_logs_never_waits_for_who_reads():
     assert f"{dropped} log lines were dropped" in said
 
 
+def test_a_burst_is_written_without_a_rest(file, monkeypatch):
+    """The writer rests only where nothing waits: rests between the parts of a burst would have its end dropped."""
+    monkeypatch.setattr(logs, "GATHER", 1.0)
+    setup(file)
+    for number in range(5000):
+        log.info("%d", number)
+    assert len(lines(file)) == 5000
+
+
 def test_a_closed_pipe_costs_lines_and_nothing_else(file):
     """The reader of standard output went away: the program logs on, into nothing."""
     read, write = os.pipe()
