@@ -235,6 +235,16 @@ def test_a_name_that_is_no_utf_8_is_survived(tmp_path, watcher):
     until(watcher.fired)
 
 
+def test_a_directory_that_is_no_utf_8_is_looked_at(tmp_path, watcher):
+    """The library cannot watch it, and its error is neither an OSError nor a RuntimeError: the thread lives on."""
+    directory = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
+    directory.mkdir()
+    watcher.watch((str(directory / "file"),))
+    for _ in range(3):
+        until(watcher.fired)
+    assert watcher._thread.is_alive()
+
+
 def test_without_inotify_the_files_are_polled(tmp_path, watcher, monkeypatch, caplog):
     """The user's limit is reached: one sentence with the remedy, and changes are still seen."""
     real = watchfiles.watch

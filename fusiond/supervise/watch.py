@@ -187,7 +187,8 @@ class Watcher:
             self._disturbed.clear()
             try:
                 changed = self._until_changed(self._find(self._files))
-            except (OSError, RuntimeError) as error:  # a directory has just gone, for one
+            except Exception as error:  # noqa: BLE001 - a directory has just gone, or its name is not UTF-8
+                # Without this thread no change would ever be noticed; with it the files are looked at each second.
                 log.debug("the watch is begun anew: %s", error)
                 self._disturbed.wait(SETTLED)
                 changed = True
