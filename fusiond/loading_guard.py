@@ -36,8 +36,8 @@ def refuse_while_loading() -> None:
     loading = sys.modules.get("_fusiond_loading")
     if loading is not None and loading.pid == os.getpid():
         place, modules = _caller()
-        if hasattr(loading, "refused"):
-            loading.refused.append((place, modules))
+        if (refused := getattr(loading, "refused", None)) is not None:
+            refused.append((place, modules))
         raise EnqueueError(_SENTENCE)
     if (where := os.environ.get(VARIABLE)) and _reported(where):
         raise EnqueueError(_SENTENCE)

@@ -23,8 +23,9 @@ VARIABLE = "FUSION_LOADING"
 
 #: a module of no package, since the client library, of another version perhaps, finds it in `sys.modules`. `pid`: the
 #: process in which nothing is enqueued; `refused`: (FILE, line N; names of the modules being imported) of each attempt
+#: from `begin` to `close`; later ones, of a thread that an import has left, are not the fault of what a child loads
 _loading: Any = sys.modules.setdefault("_fusiond_loading", type(sys)("_fusiond_loading"))
-_loading.pid, _loading.refused = 0, []
+_loading.pid = 0
 
 #: module → where it enqueued. It stays in `sys.modules` where its code went on
 _reasons: dict[str, str] = {}
@@ -37,6 +38,8 @@ def begin() -> tuple[int, bool]:
     global _pipe  # noqa: PLW0603
     before = _loading.pid
     _loading.pid = os.getpid()
+    if not hasattr(_loading, "refused"):
+        _loading.refused = []
     if _pipe is not None and before == _loading.pid:
         return before, False
     try:
@@ -64,6 +67,8 @@ def close() -> None:
         for fd in _pipe:
             os.close(fd)
         _pipe = None
+    if hasattr(_loading, "refused"):
+        del _loading.refused
 
 
 def taken(path: str) -> str:
