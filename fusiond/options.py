@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from fusiond.config import units
-from fusiond.config.model import HARD_AFTER_SOFT
+from fusiond.config.kinds import HARD_AFTER_SOFT
 from fusiond.errors import BadArguments, EnqueueError, UnknownTask
 from fusiond.nesting import TOO_DEEP, too_deep
 

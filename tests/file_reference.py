@@ -1,23 +1,42 @@
-"""The rows of docs/file.md as the schema gives them: `python tests/file_reference.py` prints them."""
+"""
+What the model says of each key, for readers: `python -m tests.file_reference` writes both.
+
+1. schemas/fusion.schema.json
+2. the tables of docs/file.md
+"""
 
 import json
+import re
 from pathlib import Path
 
-SCHEMA = json.loads((Path(__file__).parent.parent / "schemas" / "fusion.schema.json").read_text())
-#: sections of the page: heading → where its keys are in the schema
+from tests import file_schema
+
+ROOT = Path(__file__).parent.parent
+SCHEMA_FILE, PAGE = ROOT / "schemas" / "fusion.schema.json", ROOT / "docs" / "file.md"
+SCHEMA = file_schema.schema()
+
+
+def below(schema, *path):
+    """What the schema says at the end of a path of keys; `*` is any name."""
+    for key in path:
+        schema = schema["additionalProperties"] if key == "*" else schema["properties"][key]
+    return schema
+
+
+#: sections of the page: heading → where its keys are in the file
 SECTIONS = {
-    "The top level": SCHEMA,
-    "broker": SCHEMA["$defs"]["broker"],
-    "broker.tls": SCHEMA["$defs"]["broker"]["properties"]["tls"],
-    "retry_policies": SCHEMA["$defs"]["retry_policy"],
-    "queues": SCHEMA["$defs"]["queue"],
-    "tasks": SCHEMA["$defs"]["task"],
-    "timeout": SCHEMA["$defs"]["timeout"],
-    "cron": SCHEMA["$defs"]["cron_entry"],
-    "workers": SCHEMA["$defs"]["worker_group"],
-    "defaults": SCHEMA["$defs"]["defaults"],
-    "control": SCHEMA["$defs"]["control"],
-    "logging": SCHEMA["$defs"]["logging"],
+    "The top level": (),
+    "broker": ("broker",),
+    "broker.tls": ("broker", "tls"),
+    "retry_policies": ("retry_policies", "*"),
+    "queues": ("queues", "*"),
+    "tasks": ("tasks", "*"),
+    "timeout": ("tasks", "*", "timeout"),
+    "cron": ("cron", "*"),
+    "workers": ("workers", "*"),
+    "defaults": ("defaults",),
+    "control": ("control",),
+    "logging": ("logging",),
 }
 
 
@@ -35,7 +54,7 @@ def flow(value):
 
 def rows(section):
     """One row for each key: key, default, example, meaning."""
-    schema = SECTIONS[section]
+    schema = below(SCHEMA, *SECTIONS[section])
     either = {key for branch in schema.get("oneOf", ()) for key in branch["required"]}
     for key, described in schema["properties"].items():
         required = key in schema.get("required", ()) or key in either
@@ -48,7 +67,14 @@ def rows(section):
         yield f"| `{key}` | {default} | {examples} | {described['description']} |".replace("||", "\\|")
 
 
+def page(text):
+    """The page with the table of each section as the model gives it."""
+    for section in SECTIONS:
+        table = re.compile(rf"(^##+ {re.escape(section)}\n\n(?:.+\n)*\|---.+\n)(?:\|.+\n)+", re.MULTILINE)
+        text = table.sub(lambda found, of=section: found[1] + "\n".join(rows(of)) + "\n", text, count=1)
+    return text
+
+
 if __name__ == "__main__":
-    for name in SECTIONS:
-        print(f"## {name}\n\n| key | default | example | is |\n|---|---|---|---|")
-        print("\n".join(rows(name)), end="\n\n")
+    SCHEMA_FILE.write_text(file_schema.text())
+    PAGE.write_text(page(PAGE.read_text()))

@@ -102,7 +102,6 @@ def keys():
 
 
 def _below(schema, path):
-    schema = {**SCHEMA["$defs"].get(schema.get("$ref", "").rsplit("/", 1)[-1], {}), **schema}
     for key, below in schema.get("properties", {}).items():
         yield (*path, key), below
         yield from _below(below, (*path, key))

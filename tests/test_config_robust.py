@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fusiond.config.load import load
 from fusiond.config.model import Config
-from tests.file_reference import SCHEMA
+from tests.file_reference import SCHEMA, below
 
 NAMES = ["default", "q", "a", "*", "none", "standard"]
 WORDS = [
@@ -32,10 +32,9 @@ SCALARS = st.one_of(
 
 def any_of(schema):
     """A strategy for values that a schema might take, or nearly: its keys with values of their kind, and stray ones."""
-    schema = {**SCHEMA["$defs"].get(schema.get("$ref", "").rsplit("/", 1)[-1], {}), **schema}
     choices = [SCALARS, st.sampled_from(schema["examples"])] if schema.get("examples") else [SCALARS]
     if "properties" in schema:
-        known = {key: any_of(below) for key, below in schema["properties"].items()}
+        known = {key: any_of(described) for key, described in schema["properties"].items()}
         choices = [st.fixed_dictionaries({}, optional=known)] * 12 + choices
     elif isinstance(schema.get("additionalProperties"), dict):
         choices = [
@@ -65,24 +64,22 @@ def test_whatever_the_keys_hold_there_are_problems_or_a_config(content, to_run):
 
 def valid(schema):
     """A strategy for what each key's own examples and defaults allow."""
-    schema = {**SCHEMA["$defs"].get(schema.get("$ref", "").rsplit("/", 1)[-1], {}), **schema}
     return st.sampled_from([*schema["examples"], *([schema["default"]] if "default" in schema else [])])
 
 
-def entries(name, **fixed):
+def entries(section, **fixed):
     """A strategy for an entry of a section, any of its keys with an example."""
-    keys = {key: valid(below) for key, below in SCHEMA["$defs"][name]["properties"].items() if key not in fixed}
+    described = below(SCHEMA, section, "*")["properties"]
+    keys = {key: valid(schema) for key, schema in described.items() if key not in fixed}
     return st.fixed_dictionaries({key: st.just(value) for key, value in fixed.items()}, optional=keys)
 
 
 @settings(max_examples=100, deadline=None)
 @given(
-    entries("task", run="x.y", queue="default", priority="high", retry="p", pass_job=None),
-    entries("cron_entry", task="t", schedule="@daily").map(
-        lambda entry: {k: v for k, v in entry.items() if k != "every"}
-    ),
-    entries("worker_group", queues="*"),
-    entries("retry_policy"),
+    entries("tasks", run="x.y", queue="default", priority="high", retry="p", pass_job=None),
+    entries("cron", task="t", schedule="@daily").map(lambda entry: {k: v for k, v in entry.items() if k != "every"}),
+    entries("workers", queues="*"),
+    entries("retry_policies"),
 )
 def test_any_mixture_of_the_examples_is_usable(task, entry, group, policy):
     """What the schema shows as examples can be written side by side."""

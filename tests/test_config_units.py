@@ -3,11 +3,10 @@
 import re
 
 import pytest
-from file_reference import SCHEMA
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusiond.config import units
+from fusiond.config import kinds, units
 
 
 @pytest.mark.parametrize(
@@ -59,10 +58,10 @@ def test_shares():
 @given(st.text(alphabet="0123456789.dhmsKMiB%", max_size=12))
 def test_the_schema_takes_what_the_code_can_read(text):
     """The patterns of the schema and of the code never disagree."""
-    for name, read in (("duration", units.seconds), ("optional_size", units.size_bytes)):
-        pattern = SCHEMA["$defs"][name]["pattern"]
+    for kind in (kinds.SECONDS, kinds.BYTES):
+        pattern = kind.schema["pattern"]
         try:
-            read(text)
+            kind.read(text)
             readable = True
         except ValueError:
             readable = False

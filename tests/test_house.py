@@ -52,7 +52,7 @@ CHILD_SIDE = {launch.module_of(part) for part in {*launch.FORK_SERVER, *launch.P
 ALONE = [
     CHILD_SIDE,
     {"fusiond.broker.embedded"},
-    {"fusiond.config.model", "fusiond.config.units"},
+    {f"fusiond.config.{name}" for name in ("kinds", "model", "quota", "units")},
     {"fusiond.tasks", "fusiond.tasks.programs", "fusiond.tasks.webhooks"},
     {f"fusiond.{name}" for name in FLOORS[0]},
 ]

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from fusiond.config.endpoints import split_namespace
+from fusiond.config.kinds import HARD_AFTER_SOFT
 from fusiond.config.model import (
     DEFAULT_QUEUE,
-    HARD_AFTER_SOFT,
     PRIORITIES,
     RETRY_POLICIES,
     Broker,

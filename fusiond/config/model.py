@@ -1,13 +1,16 @@
 """
-The accepted configuration: frozen, every default resolved.
+The accepted configuration: frozen, every default resolved. Each key of the file stands here once.
 
-All defaults live here and nowhere else. Seconds and bytes are plain numbers; a `None` means "no limit" or "not set".
+A field's annotation says how its values are written (`config/kinds.py`), and in a Key what is said of it: title,
+examples, what a change of it does. The `#:` comment above is its description. From these come
+schemas/fusion.schema.json and the tables of docs/file.md (`python -m tests.file_schema` writes both), how the file is
+read, `fusiond explain` and what a reload does. A ClassVar is a key that only the file has: another field holds what it
+does. Seconds and bytes are plain numbers; a `None` means "no limit" or "not set".
+
 `to_json` and `from_json` carry a Config over the snapshot file unchanged.
 
 Standard library only: every program reads its snapshot through this module, none needs YAML.
 """
-
-from __future__ import annotations
 
 import dataclasses
 import functools
@@ -16,79 +19,163 @@ import types
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-Order = Literal["round_robin", "strict", "weighted"]
-Isolation = Literal["fork", "process"]
-Backoff = Literal["fixed", "linear", "exponential", "list"]
-Overlap = Literal["skip", "allow"]
-Missed = Literal["skip", "last", "all"]
+from fusiond.config.kinds import (
+    BACKOFF,
+    HARD_AFTER_SOFT,
+    JITTER,
+    SERVED,
+    TIMEOUT,
+    Account,
+    AnyPath,
+    AsWritten,
+    DottedPath,
+    Duration,
+    ExceptionName,
+    FilePath,
+    Key,
+    Keyword,
+    Kind,
+    Line,
+    Name,
+    Namespace,
+    Partial,
+    PartOf,
+    Priority,
+    Processes,
+    Share,
+    Size,
+    Text,
+    Umask,
+    Variable,
+    VariableGlob,
+    between,
+    meanings,
+)
 
 #: the queue that always exists
 DEFAULT_QUEUE = "default"
 #: the built-in priorities, more first
 PRIORITIES: Mapping[str, int] = {"high": 2, "moderate": 1, "low": 0}
-#: seconds from the soft timeout, an exception, to the hard one, SIGKILL
-HARD_AFTER_SOFT = 10.0
+
+Order = Annotated[
+    Literal["round_robin", "strict", "weighted"],
+    meanings("takes from each queue in turn", "takes from a queue only while those before it are empty"),
+]
+Isolation = Annotated[
+    Literal["fork", "process"],
+    meanings("a fresh child for each job", "children are reused, which is much quicker for short jobs"),
+]
+Overlap = Annotated[
+    Literal["skip", "allow"],
+    meanings("no job while the job of the tick before has not ended", "each tick is a job"),
+]
+Missed = Annotated[
+    Literal["skip", "last", "all"],
+    meanings(
+        "ticks that were missed are left out",
+        "one job for the last tick that was missed",
+        "a job for each tick that was missed",
+    ),
+]
+Result = Annotated[
+    Literal["keep", "ignore"],
+    meanings("it is stored as JSON for result_ttl", "it is dropped; the result is null"),
+]
+OnFull = Annotated[Literal["reject"], meanings("an enqueue into a full queue is refused")]
+Level = Annotated[
+    Literal["debug", "info", "warning", "error"],
+    meanings(
+        "everything, for finding a fault",
+        "what happens in normal operation",
+        "what needs a look, and errors",
+        "errors alone",
+    ),
+]
+Format = Annotated[Literal["text", "json"], meanings("lines for people", "one JSON object on each line, for programs")]
 
 
 @dataclass(frozen=True, slots=True)
 class Tls:
     """How to trust and be trusted over rediss://, rediss+sentinel://, rediss+cluster://."""
 
-    ca_file: str | None = None
-    cert_file: str | None = None
-    key_file: str | None = None
+    #: PEM certificates that sign the server's. null: the system's.
+    ca_file: Annotated[FilePath | None, Key("CA file", "/etc/ssl/redis-ca.pem")] = None
+    #: PEM certificate that is shown to the server.
+    cert_file: Annotated[FilePath | None, Key("Certificate file", "/etc/ssl/fusiond.pem")] = None
+    #: PEM key of the certificate.
+    key_file: Annotated[FilePath | None, Key("Key file", "/etc/ssl/fusiond.key")] = None
 
 
 @dataclass(frozen=True, slots=True)
 class Broker:
     """Where the queues are."""
 
-    #: `embedded`, or redis:// rediss:// unix:// redis+sentinel:// redis+cluster://
-    url: str = "embedded"
-    #: the head of each key
-    namespace: str = "fusion"
-    #: a file that holds the password, read at each connection
-    password_file: str | None = None
-    #: embedded: absolute path of the redis-server or valkey-server to run; None: one that reads the data
-    server: str | None = None
-    #: embedded: the system group that may enqueue
-    socket_group: str | None = None
-    tls: Tls = Tls()
+    #: `embedded`: a Redis of the daemon's own. Else redis://, rediss:// or unix:// and the address; or
+    #: redis+sentinel:// or redis+cluster:// (with TLS: rediss+…) and several.
+    url: Annotated[
+        Text,
+        Key(
+            "URL",
+            "redis://localhost:6379/0",
+            "unix:///run/redis/redis.sock?db=1",
+            "redis+sentinel://one:26379,two:26379,three:26379/shop",
+            "redis+cluster://one:6379,two:6379",
+        ),
+    ] = "embedded"
+    #: The head of each key, so that several installations can share one Redis.
+    namespace: Annotated[Namespace, Key("Namespace", "shop")] = "fusion"
+    #: A file that holds the password, read at each connection.
+    password_file: Annotated[FilePath | None, Key("Password file", "/run/credentials/fusiond.service/redis")] = None
+    #: embedded: the redis-server or valkey-server to run, 7.0 or newer. null: one that reads the data that is there;
+    #: for an empty directory that of fusiond[embedded], else one on PATH.
+    server: Annotated[FilePath | None, Key("Server", "/usr/bin/redis-server")] = None
+    #: embedded: the system group whose members may enqueue. null: the daemon's user alone.
+    socket_group: Annotated[Account | None, Key("Socket group", "shop")] = None
+    #: rediss://, rediss+sentinel://, rediss+cluster://: whom to trust, and how to be trusted.
+    tls: Annotated[Tls, Key("TLS", {"ca_file": "/etc/ssl/redis-ca.pem"})] = Tls()
 
 
 @dataclass(frozen=True, slots=True)
 class Timeout:
-    """How long one attempt may run, in seconds: then an exception inside the task, then SIGKILL."""
+    """How long one attempt may run: then an exception inside the task, then SIGKILL."""
 
-    soft: float = 180.0
-    hard: float = 180.0 + HARD_AFTER_SOFT
+    #: After this time an exception is raised inside the task.
+    soft: Annotated[Duration, Key("Soft timeout", "50m")]
+    #: After this time the child's process group is killed. null: 10 s after the soft one.
+    hard: Annotated[Duration, Key("Hard timeout", "1h", default=None)]
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
     """What follows a failed attempt."""
 
-    #: attempts in all, the first included; crashes count apart
-    max_attempts: int = 7
-    backoff: Backoff = "exponential"
-    #: seconds before the second attempt (fixed, linear, exponential)
-    delay: float = 2.0
-    #: seconds before each further attempt, the last one repeats (list)
-    delays: tuple[float, ...] = ()
-    #: seconds, the cap of linear and exponential
-    max_delay: float = 600.0
-    #: ± this share of the delay, 0 to 1
-    jitter_share: float = 0.25
-    #: ± so many seconds; only one of the two is above 0
-    jitter: float = 0.0
-    #: exception names that are retried; empty: every exception
-    retry_on: tuple[str, ...] = ()
-    #: exception names that are not; wins over retry_on
-    give_up_on: tuple[str, ...] = ()
-    #: a job whose child crashed more often than this has failed
-    max_crashes: int = 2
+    #: Attempts in all, the first included. Crashes count apart.
+    max_attempts: Annotated[int, between(1, 1000), Key("Attempts", 5)] = 7
+    #: How the delay grows: `fixed`, `linear`, `exponential`, or the delays themselves, of which the last one repeats.
+    backoff: Annotated[
+        Literal["fixed", "linear", "exponential", "list"], BACKOFF, Key("Back-off", "fixed", ["10s", "1m", "10m"])
+    ] = "exponential"
+    #: Before the second attempt; not with a list.
+    delay: Annotated[Duration, Key("Delay", "10s")] = 2.0
+    #: before each further attempt, of `backoff: list`
+    delays: Annotated[tuple[Duration, ...], PartOf("backoff")] = ()
+    #: The cap of a linear or exponential back-off.
+    max_delay: Annotated[Duration, Key("Longest delay", "1h")] = 600.0
+    #: ± this share of the delay; of it and `jitter` only one is above 0
+    jitter_share: Annotated[Share, PartOf("jitter")] = 0.25
+    #: By how much each delay may be shorter or longer, so that retries spread: a share, or a duration.
+    jitter: Annotated[float, JITTER, Key("Jitter", "10%", "5s", default="25%")] = 0.0
+    #: Names of exceptions that are retried, matched along the bases of what was raised. Empty: every exception.
+    retry_on: Annotated[
+        tuple[ExceptionName, ...], Key("Retry on", ["ConnectionError", "requests.exceptions.Timeout"])
+    ] = ()
+    #: Names of exceptions that are not retried; wins over `retry_on`.
+    give_up_on: Annotated[tuple[ExceptionName, ...], Key("Give up on", ["ValueError"])] = ()
+    #: A job whose child died more often than this fails with WORKER_CRASHED, or TIMEOUT. 0 with `max_attempts: 1`: it
+    #: begins at most once.
+    max_crashes: Annotated[int, between(0, 1000), Key("Crashes", 0)] = 2
 
     @property
     def at_most_once(self) -> bool:
@@ -112,42 +199,54 @@ RETRY_POLICIES: Mapping[str, RetryPolicy] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Queue:
-    """A queue; what its `defaults` said is already in the tasks that live in it."""
-
-    name: str
-    #: jobs that may wait; None: no limit
-    max_length: int | None = None
-    on_full: Literal["reject"] = "reject"
-    suspended: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Task:
     """A plain function and its policies."""
 
     name: str
-    #: dotted path of the function, `package.module.function`
-    run: str
-    queue: str = DEFAULT_QUEUE
-    #: 0 to 255, more first
-    priority: int = PRIORITIES["moderate"]
-    timeout: Timeout = Timeout()
-    #: the name of a retry policy
-    retry: str = "standard"
-    #: seconds that a result is kept
-    result_ttl: float = 500.0
-    #: seconds that a failed job is kept
-    failure_ttl: float = 30 * 86400.0
-    #: seconds after which a job that has not begun is failed with EXPIRED
-    expires: float | None = None
-    #: the word that marks the task's lines and events
-    log_tag: str | None = None
-    description: str | None = None
-    #: the keyword under which the function is handed a dict about its job
-    pass_job: str | None = None
-    #: whether the value that the function returns is stored
-    result: Literal["keep", "ignore"] = "keep"
+    #: Its dotted path: package.module.function.
+    run: Annotated[DottedPath, Key("Function", "shop.messaging.send_otp", own=True)]
+    #: The queue that its jobs wait in.
+    queue: Annotated[Name, Key("Queue", "default", own=True)] = DEFAULT_QUEUE
+    #: Its place in the queue: a name of `priorities`, or a number from 0 to 255; more goes first.
+    priority: Annotated[Priority, Key("Priority", "high", "moderate", "low", default="moderate")] = PRIORITIES[
+        "moderate"
+    ]
+    #: How long one attempt may run. A duration is the soft timeout, an exception inside the task; the hard one,
+    #: SIGKILL, follows 10 s later. As a map, both are set.
+    timeout: Annotated[Timeout, TIMEOUT, Key("Timeout", "30s", default="180s")] = Timeout(
+        180.0, 180.0 + HARD_AFTER_SOFT
+    )
+    #: The name of a policy of `retry_policies`; `none` and `standard` are built in.
+    retry: Annotated[Name, Key("Retry policy", "standard", "none")] = "standard"
+    #: How long a finished job and its result are kept.
+    result_ttl: Annotated[Duration, Key("Time to keep a result", "500s", "1d")] = 500.0
+    #: How long a failed job and its error are kept.
+    failure_ttl: Annotated[Duration, Key("Time to keep a failure", "30d")] = 30 * 86400.0
+    #: A job that has not begun after this time fails with EXPIRED. null: it waits for ever.
+    expires: Annotated[Duration | None, Key("Expiry", "5m")] = None
+    #: A word that marks the lines and events of its jobs.
+    log_tag: Annotated[Line | None, Key("Log tag", "billing")] = None
+    #: The keyword under which the function is handed a dict about its job: id, attempt, deadline, key, meta.
+    pass_job: Annotated[Keyword | None, Key("Keyword for the job", "job")] = None
+    #: What becomes of the value that the function returns. An ignored one may be anything, JSON or not.
+    result: Annotated[Result, Key("Result", "ignore")] = "keep"
+    #: One line for people.
+    description: Annotated[Line | None, Key("Description", "Sends a one-time password", own=True)] = None
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """A queue; what its `defaults` said is already in the tasks that live in it."""
+
+    name: str
+    #: Win over `defaults.tasks`; the task's own keys win over these.
+    defaults: ClassVar[Annotated[Partial[Task], Key("Defaults of its tasks", {"timeout": "15s"})]]
+    #: Jobs that may wait. null: no limit.
+    max_length: Annotated[int | None, between(1, 1_000_000_000), Key("Longest length", 100000)] = None
+    #: `reject`: an enqueue into a full queue is refused.
+    on_full: Annotated[OnFull, Key("When full", "reject")] = "reject"
+    #: true: jobs are taken in and wait.
+    suspended: Annotated[bool, Key("Suspended", True)] = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,21 +254,29 @@ class CronEntry:
     """A schedule that enqueues a task."""
 
     name: str
-    task: str
-    #: five fields or @daily and the like; exactly one of schedule and every is set
-    schedule: str | None = None
-    #: seconds between ticks, counted from the epoch
-    every: float | None = None
-    timezone: str = "UTC"
-    args: tuple[Any, ...] = ()
-    kwargs: Mapping[str, Any] = field(default_factory=dict)
-    overlap: Overlap = "skip"
-    missed: Missed = "skip"
-    #: seconds: a tick that is later than this counts as missed and gone
-    starting_deadline: float | None = None
-    #: seconds, at most, by which a tick's job is delayed
-    jitter: float = 0.0
-    suspended: bool = False
+    #: What is enqueued.
+    task: Annotated[Name, Key("Task", "nightly_report")]
+    #: Five fields (minute, hour, day of month, month, day of week), or @hourly, @daily, @weekly, @monthly, @yearly.
+    schedule: Annotated[Text | None, Key("Schedule", "0 2 * * *", "*/5 * * * *", "@daily", either=True)] = None
+    #: The time between two ticks, at least 1s.
+    every: Annotated[Duration | None, Key("Every", "90s", either=True)] = None
+    #: The zone that `schedule` is read in, a name of the IANA database.
+    timezone: Annotated[Text, Key("Time zone", "Europe/Berlin")] = "UTC"
+    #: Positional arguments of each job.
+    args: Annotated[tuple[Any, ...], Key("Arguments", ["eu"])] = ()
+    #: Keyword arguments of each job.
+    kwargs: Annotated[Mapping[str, Any], Key("Keyword arguments", {"region": "eu"})] = field(default_factory=dict)
+    #: `skip`: no job while the one of the tick before has not ended. `allow`: always one.
+    overlap: Annotated[Overlap, Key("Overlap", "allow")] = "skip"
+    #: Ticks that came due while no daemon ran: `skip` them, make up for the `last` one, or for `all`. Never for ticks
+    #: before the entry was first seen.
+    missed: Annotated[Missed, Key("Missed ticks", "last")] = "skip"
+    #: How late a tick may still be served. null: 1m with `missed: skip`, else no limit.
+    starting_deadline: Annotated[Duration | None, Key("Starting deadline", "6h")] = None
+    #: By how much, at most, a tick's job is delayed.
+    jitter: Annotated[Duration, Key("Jitter", "30s")] = 0.0
+    #: true: its ticks are skipped.
+    suspended: Annotated[bool, Key("Suspended", True)] = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,80 +284,160 @@ class WorkerGroup:
     """One dispatcher, one fork server, `processes` children."""
 
     name: str
-    #: names of queues; `*` stands for all, those still to come too
-    queues: tuple[str, ...] = ("*",)
-    order: Order = "round_robin"
+    #: A list of queues; a map of queues and their weights; or "*", all queues.
+    queues: Annotated[
+        tuple[str, ...], SERVED, Key("Queues", ["sms", "email"], "*", in_place=True, own=True, default="*")
+    ] = ("*",)
+    #: `round_robin` takes from each queue in turn; `strict` takes from a queue only while those before it are empty.
+    order: Annotated[Order, Key("Order of the queues", "strict", in_place=True)] = "round_robin"
     #: queue → share, for order `weighted`
-    weights: Mapping[str, int] = field(default_factory=dict)
-    processes: int = 1
-    isolation: Isolation = "fork"
-    user: str | None = None
-    #: absolute; where children start and what is put on sys.path
-    directory: str = "/"
-    #: absolute path of the interpreter; None: the daemon's own
-    python: str | None = None
-    environment: Mapping[str, str] = field(default_factory=dict)
-    environment_file: tuple[str, ...] = ()
-    #: names or globs of the daemon's own variables that children get
-    pass_environment: tuple[str, ...] = ()
-    umask: int | None = None
-    #: seconds that running jobs may take at shutdown
-    drain_timeout: float = 30.0
-    #: a new child after so many jobs
-    max_jobs: int | None = None
-    #: bytes of resident memory above which a child is replaced between jobs
-    max_memory: int | None = None
+    weights: Annotated[Mapping[str, int], PartOf("queues")] = field(default_factory=dict)
+    #: How many children, so how many jobs at once. `auto`: as many as the CPU quota allows.
+    processes: Annotated[Processes, Key("Processes", 4, "auto", in_place=True)] = 1
+    #: `fork`: a fresh child for each job. `process`: children are reused, which is much quicker for short jobs.
+    isolation: Annotated[Isolation, Key("Isolation", "process")] = "fork"
+    #: The system user that the group's task code runs as; only root can change it. null: the daemon's own.
+    user: Annotated[Account | None, Key("User", "shop")] = None
+    #: Where children start and what is put on sys.path; symlinks are resolved when the group starts. A relative path
+    #: starts at the file that holds it.
+    directory: Annotated[FilePath, Key("Directory", "/srv/shop", ".")] = "/"
+    #: The interpreter that runs the task code, CPython 3.9 or newer. A relative path starts at `directory`. null: the
+    #: daemon's own.
+    python: Annotated[AnyPath | None, Key("Python", ".venv/bin/python")] = None
+    #: Variables that children get, beside PATH, LANG, TZ, HOME and USER. A number or boolean is passed on as it is
+    #: written.
+    environment: Annotated[
+        Mapping[Variable, AsWritten], Key("Environment", {"APP_ENV": "production", "WORKERS": 4})
+    ] = field(default_factory=dict)
+    #: Files of NAME=VALUE lines, read when the group starts; a later file wins, and `environment` wins over all. A
+    #: relative path starts at the file that holds it.
+    environment_file: Annotated[tuple[FilePath, ...], Key("Environment files", ["/etc/shop.env"])] = ()
+    #: Names, or globs, of the daemon's own variables that children get.
+    pass_environment: Annotated[tuple[VariableGlob, ...], Key("Variables to pass on", ["DB_*", "SENTRY_DSN"])] = ()
+    #: The umask of children, octal and in quotes. null: the daemon's own.
+    umask: Annotated[Umask | None, Key("File mode mask", "027")] = None
+    #: How long running jobs may take at shutdown before they are killed and given back. A reload waits without this
+    #: limit.
+    drain_timeout: Annotated[Duration, Key("Time to drain", "30s", "1h", in_place=True)] = 30.0
+    #: A new child after so many jobs. null: no limit.
+    max_jobs: Annotated[int | None, between(1, 1_000_000_000), Key("Jobs per child", 10000, in_place=True)] = None
+    #: A child whose resident memory is above this is replaced between two jobs. null: no limit.
+    max_memory: Annotated[Size | None, Key("Memory per child", "512MiB", in_place=True)] = None
 
 
 @dataclass(frozen=True, slots=True)
 class Control:
     """Who may use the control socket: the daemon's own user, and this system group."""
 
-    group: str | None = None
+    #: The system group whose members may use the control socket. null: nobody else.
+    group: Annotated[Account | None, Key("Group", "ops")] = None
 
 
 @dataclass(frozen=True, slots=True)
 class Logging:
     """How the daemon and its programs log."""
 
-    level: Literal["debug", "info", "warning", "error"] = "info"
-    format: Literal["text", "json"] = "text"
-    #: absolute; None: standard output
-    file: str | None = None
-    #: a line at the end of each job that succeeded or was canceled; one that failed always has its line
-    jobs: bool = True
+    #: The least important lines that are written.
+    level: Annotated[Level, Key("Level", "debug", in_place=True)] = "info"
+    #: `text` for people, `json` for programs.
+    format: Annotated[Format, Key("Format", "json")] = "text"
+    #: Where lines are appended. null: standard output.
+    file: Annotated[FilePath | None, Key("File", "/var/log/fusiond.log")] = None
+    #: Whether each job that succeeds or is canceled leaves a line at its end; one that fails always does.
+    jobs: Annotated[bool, Key("Jobs", False, in_place=True)] = True
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """What the tasks and groups of a Config have taken over."""
+
+    #: Nearer ones win: a queue's `defaults`, then the task itself.
+    tasks: ClassVar[Annotated[Partial[Task], Key("Defaults of tasks", {"timeout": "30s"})]]
+    #: A group's own keys win; maps and lists are replaced whole.
+    workers: ClassVar[
+        Annotated[
+            Partial[WorkerGroup],
+            Key("Defaults of worker groups", {"directory": "/srv/shop", "python": ".venv/bin/python"}),
+        ]
+    ]
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
     """One accepted file, its includes and defaults resolved."""
 
-    broker: Broker = Broker()
-    priorities: Mapping[str, int] = field(default_factory=lambda: dict(PRIORITIES))
-    retry_policies: Mapping[str, RetryPolicy] = field(default_factory=lambda: dict(RETRY_POLICIES))
-    queues: Mapping[str, Queue] = field(default_factory=lambda: {DEFAULT_QUEUE: Queue(DEFAULT_QUEUE)})
-    tasks: Mapping[str, Task] = field(default_factory=dict)
-    cron: Mapping[str, CronEntry] = field(default_factory=dict)
-    workers: Mapping[str, WorkerGroup] = field(default_factory=dict)
-    control: Control = Control()
-    logging: Logging = Logging()
-    #: absolute; None: systemd's, else the file's own: `fusiond/paths.py`
-    state_directory: str | None = None
-    runtime_directory: str | None = None
-    #: whether a saved file is taken by itself; else by a reload that somebody asks for
-    watch: bool = True
+    #: The version of this format.
+    version: ClassVar[Annotated[Literal[1], Key("Version", 1)]]
+    #: Where the queues are.
+    broker: Annotated[
+        Broker,
+        Key(
+            "Broker",
+            {"url": "embedded"},
+            {"url": "redis://redis.example.com:6379/0", "password_file": "/run/credentials/redis"},
+        ),
+    ] = Broker()
+    #: Further files, or globs of them, read in alphabetical order. A relative path starts at this file. The same name
+    #: declared twice is an error, and an included file includes no further ones.
+    include: ClassVar[Annotated[tuple[FilePath, ...], Key("Include", ["/etc/fusion.d/*.yaml"])]] = ()
+    #: Names for priorities, 0 to 255, more goes first. Declared, they take the place of the built-in ones.
+    priorities: Annotated[
+        Mapping[Name, Annotated[int, between(0, 255, title="priority")]],
+        Kind({"minProperties": 1}),
+        Key("Priorities", {"urgent": 10, "moderate": 5, "whenever": 0}, in_place=True),
+    ] = field(default_factory=lambda: dict(PRIORITIES))
+    #: What applies to every task and every worker group that does not say otherwise.
+    defaults: ClassVar[
+        Annotated[Defaults, Key("Defaults", {"tasks": {"timeout": "30s"}, "workers": {"directory": "/srv/shop"}})]
+    ]
+    #: What follows a failed attempt, by name. `none` and `standard` are built in.
+    retry_policies: Annotated[
+        Mapping[Name, RetryPolicy],
+        Key("Retry policies", {"patient": {"max_attempts": 7, "delay": "10s"}}, in_place=True),
+    ] = field(default_factory=lambda: dict(RETRY_POLICIES))
+    #: The queues, by name. `default` always exists.
+    queues: Annotated[
+        Mapping[Name, Queue], Key("Queues", {"reports": {}, "email": {"max_length": 10000}}, in_place=True)
+    ] = field(default_factory=lambda: {DEFAULT_QUEUE: Queue(DEFAULT_QUEUE)})
+    #: Plain functions that jobs may run, by name.
+    tasks: Annotated[
+        Mapping[Name, Task],
+        Key("Tasks", {"send_otp": {"run": "shop.messaging.send_otp", "priority": "high"}}, in_place=True),
+    ] = field(default_factory=dict)
+    #: What is enqueued at which times, by name.
+    cron: Annotated[
+        Mapping[Name, CronEntry],
+        Key("Schedules", {"nightly": {"task": "nightly_report", "schedule": "0 2 * * *"}}, in_place=True),
+    ] = field(default_factory=dict)
+    #: Which processes serve which queues, by name.
+    workers: Annotated[
+        Mapping[Name, WorkerGroup], Key("Worker groups", {"main": {"queues": ["default"], "processes": 4}})
+    ] = field(default_factory=dict)
+    #: Who may use the control socket, beside the daemon's own user and root.
+    control: Annotated[Control, Key("Control", {"group": "ops"})] = Control()
+    #: How the daemon and its programs log.
+    logging: Annotated[Logging, Key("Logging", {"level": "debug", "format": "json"})] = Logging()
+    #: Where snapshots and the embedded broker's data are kept. null: $STATE_DIRECTORY, else /var/lib/fusiond for
+    #: /etc/fusion.yaml, else a directory of this file's own among the user's.
+    state_directory: Annotated[FilePath | None, Key("State directory", "/var/lib/fusiond")] = None
+    #: Where the sockets are made. null: $RUNTIME_DIRECTORY, else /run/fusiond for /etc/fusion.yaml, else a directory of
+    #: this file's own among the user's.
+    runtime_directory: Annotated[FilePath | None, Key("Runtime directory", "/run/fusiond")] = None
+    #: Whether the daemon takes the file by itself when it is saved. false: only a reload that somebody asks for takes
+    #: it, such as `fusiond reload` or `systemctl reload`.
+    watch: Annotated[bool, Key("Watch", False, in_place=True)] = True
 
     def to_json(self) -> str:
         """The snapshot's text: the same Config gives the same text, so that it can be hashed."""
         return json.dumps(dataclasses.asdict(self), sort_keys=True, ensure_ascii=False)
 
     @staticmethod
-    def from_json(text: str | bytes) -> Config:
+    def from_json(text: str | bytes) -> "Config":
         """The Config that `to_json` wrote. Raises ValueError, KeyError or TypeError on anything else."""
         return Config.from_dict(json.loads(text))
 
     @staticmethod
-    def from_dict(content: Mapping[str, Any]) -> Config:
+    def from_dict(content: Mapping[str, Any]) -> "Config":
         """The Config of such a text, decoded already. Raises as `from_json`."""
         return typing.cast("Config", rebuild(Config, content))
 
@@ -270,6 +457,6 @@ def rebuild(hint: Any, value: Any) -> Any:
         return tuple(rebuild(args[0], item) for item in value)
     if origin is Mapping:
         return {key: rebuild(args[1], item) for key, item in value.items()}
-    if origin is types.UnionType and value is not None:
+    if origin in (types.UnionType, typing.Union) and value is not None:
         return rebuild(next(arm for arm in args if arm is not types.NoneType), value)
     return value

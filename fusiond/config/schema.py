@@ -5,7 +5,7 @@ Nodes × the JSON Schema → problems, in sentences.
 2. find     the node that each of its errors is about
 3. say      what is wrong and what to write, from the schema's own titles, patterns and examples
 
-The schema is `schemas/fusion.schema.json`; it ships with the package.
+The schema is `schemas/fusion.schema.json`; it is made from `config/model.py`, and ships with the package.
 """
 
 from __future__ import annotations
@@ -60,31 +60,20 @@ def _validator() -> Draft202012Validator:
     # Imported here, since it takes longer than all the rest of `fusiond --help`.
     from jsonschema import Draft202012Validator
 
-    schema = json.loads(schema_text())
-    definitions = {f"#/$defs/{name}": definition for name, definition in schema.pop("$defs").items()}
-    return Draft202012Validator(_inlined(schema, definitions))
+    return Draft202012Validator(json.loads(schema_text(), object_hook=_for_python))
 
 
-def _inlined(schema: Any, definitions: dict[str, Any]) -> Any:
+def _for_python(schema: dict[str, Any]) -> dict[str, Any]:
     r"""
-    The schema with each reference replaced by what it refers to: jsonschema spends most of its time in looking them up.
+    What differs from a JSON Schema for jsonschema.
 
-    `$` also matches before a last line break in Python, unlike in a JSON Schema; `\\Z` does not.
+    `$` also matches before a last line break in Python; `\Z` does not. And jsonschema compares each item of a list with
+    each other one; checks/references.py finds those that are there twice in one pass.
     """
-    if isinstance(schema, list):
-        return [_inlined(item, definitions) for item in schema]
-    if not isinstance(schema, dict):
-        return schema
-    # jsonschema compares each item with each other one; checks/references.py does the same in one pass.
-    result = {key: _inlined(value, definitions) for key, value in schema.items() if key != "uniqueItems"}
-    target = result.pop("$ref", None)
-    if target is not None:
-        definition = _inlined(definitions[target], definitions)
-        # The definition's title is the kind of value (`duration`), which the sentences name.
-        result = {**definition, **result, "title": definition.get("title", "")}
-    if isinstance(result.get("pattern"), str):
-        result["pattern"] = re.sub(r"(?<!\\)\$", r"\\Z", result["pattern"])
-    return result
+    schema.pop("uniqueItems", None)
+    if isinstance(schema.get("pattern"), str):
+        schema["pattern"] = re.sub(r"(?<!\\)\$", r"\\Z", schema["pattern"])
+    return schema
 
 
 def _problems(root: Node, error: ValidationError) -> Iterator[Problem]:

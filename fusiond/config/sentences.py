@@ -1,8 +1,8 @@
 """
 What jsonschema found, said for a person: code, message, remedy.
 
-One small function for each keyword of the schema. The title of a subschema is the noun (`duration`), its examples are
-the remedy. The traps of YAML 1.1 and 1.2 are told where they bite:
+One small function for each keyword of the schema. The `x-kind` of a subschema is the noun (`duration`), or its title
+where it is no key's; its examples are the remedy. The traps of YAML 1.1 and 1.2 are told where they bite:
 `yes` for a boolean, 90 for a duration, 022 for a umask.
 """
 
@@ -68,24 +68,24 @@ _POLICY_AS_A_MAP: Final = Sentence(
 
 def _type(node: Node, failure: Failure) -> Sentence:  # noqa: C901 - a row for each mistake
     types = _types(failure.schema)
-    noun, title, raw = _noun(failure.schema), failure.schema.get("title"), node.raw
+    noun, kind, raw = _noun(failure.schema), _kind(failure.schema), node.raw
     if node.value is None:
         remedy = _example(failure.schema) or "write one, or remove the key"
         return Sentence("wrong-type", f"a value is missing; it must be {noun}", remedy)
     if raw in OLD_BOOLEANS and "boolean" in types:
         return Sentence("yaml-boolean", f"{raw} is a plain text in YAML 1.2", f"write {OLD_BOOLEANS[raw]}")
     if isinstance(node.value, int | float) and not isinstance(node.value, bool):
-        if title == "umask":
+        if kind == "umask":
             return Sentence(
                 "yaml-quote", f"the number {raw} is not a umask", f'put the octal digits in quotes: "{raw}"'
             )
-        if title in ("duration", "share or duration"):
+        if kind in ("duration", "share or duration"):
             return Sentence("missing-unit", f"{raw} has no unit", f"write {raw}s for seconds; also ms, m, h, d")
-        if title == "size":
+        if kind == "size":
             return Sentence("missing-unit", f"{raw} has no unit", "write a size such as 512MiB")
     if "string" in types and node.raw and re.search(failure.schema.get("pattern", ""), node.raw):
-        kind = "a boolean" if isinstance(node.value, bool) else "a number"
-        return Sentence("yaml-quote", f"{raw} is read as {kind}, not {noun}", f'put it in quotes: "{raw}"')
+        read_as = "a boolean" if isinstance(node.value, bool) else "a number"
+        return Sentence("yaml-quote", f"{raw} is read as {read_as}, not {noun}", f'put it in quotes: "{raw}"')
     if types[:1] == ["integer"] and GROUPED.fullmatch(raw):
         plain = raw.replace("_", "")
         return Sentence("yaml-underscore", f"{raw} is a text in YAML 1.2, not a number", f"write {plain}")
@@ -98,21 +98,21 @@ def _type(node: Node, failure: Failure) -> Sentence:  # noqa: C901 - a row for e
 
 
 def _pattern(node: Node, failure: Failure) -> Sentence:
-    title = failure.schema.get("title")
+    kind = _kind(failure.schema)
     if failure.of_key:
-        message = f"{failure.value[:_LONGEST]!r} cannot be a {title}"
-        allowed = "use letters, digits, _ . and -, at most 100" if title == "name" else _example(failure.schema)
+        message = f"{failure.value[:_LONGEST]!r} cannot be a {kind}"
+        allowed = "use letters, digits, _ . and -, at most 100" if kind == "name" else _example(failure.schema)
         return Sentence("bad-name", message, allowed)
-    if title == "dotted path":
+    if kind == "dotted path":
         return Sentence("bad-path", f"{show(node)} is not a dotted path", "write package.module.function")
-    if title == "priority":
+    if kind == "priority":
         return Sentence("bad-value", f"{show(node)} is not a priority", "write a name of `priorities`, or 0 to 255")
-    if "duration" in (title or "") and isinstance(node.value, str):
+    if "duration" in kind and isinstance(node.value, str):
         if SEXAGESIMAL.fullmatch(node.raw):
             return _clock(node.raw)
         if DATE.fullmatch(node.raw):
             return Sentence("yaml-date", f"{node.raw} is a text in YAML 1.2, and no duration", _example(failure.schema))
-    if title == "duration" and isinstance(node.value, str) and node.value.isdigit():
+    if kind == "duration" and isinstance(node.value, str) and node.value.isdigit():
         return Sentence("missing-unit", f"{show(node)} has no unit", f"write {node.raw}s for seconds; also ms, m, h, d")
     if isinstance(node.value, str) and "\0" in node.value:
         return Sentence("bad-value", f"{show(node)} holds a NUL character", "remove it")
@@ -210,11 +210,16 @@ def _types(schema: dict[str, Any]) -> list[str]:
     return [kind for kind in ([types] if isinstance(types, str) else types) if kind != "null"]
 
 
+def _kind(schema: dict[str, Any]) -> str:
+    """What a subschema takes, in a word, such as `duration`; empty where its types say it all."""
+    title: str = schema.get("x-kind") or schema.get("title", "")
+    return title if title[:1].islower() else ""
+
+
 def _noun(schema: dict[str, Any]) -> str:
     """What a subschema wants: `a duration`, `a whole number or auto`."""
-    title = schema.get("title", "")
-    if title and title[0].islower():
-        return f"{'an' if title[0] in 'aeiou' else 'a'} {title}"
+    if kind := _kind(schema):
+        return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
     pattern = schema.get("pattern", "")
     word = pattern.removeprefix("^").removesuffix("\\Z").replace("\\", "")
     # A pattern of one word is that word, such as `auto`; another one says nothing to a person.

@@ -1,0 +1,434 @@
+"""
+How the file's values are written: what the annotations in `config/model.py` are made of.
+
+    Key      what is said of one key beside its type: title, examples, what a change of it does
+    Kind     one kind of value, such as a duration: its JSON Schema, how it is read, how it is shown
+    fields   each field of a class of the model, with the two
+
+Standard library only, as the model. Nothing here knows YAML: `config/build.py` reads nodes.
+"""
+
+import dataclasses
+import functools
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Final, TypeVar, Union
+
+from fusiond.config.quota import cpu_quota
+from fusiond.config.units import DURATION, SHARE, SIZE, seconds, share, size_bytes, written
+
+#: seconds from the soft timeout, an exception, to the hard one, SIGKILL
+HARD_AFTER_SOFT: Final = 10.0
+
+
+class Key:
+    """A key of the file. The `#:` comment above the field is its description, for editors and the docs."""
+
+    def __init__(
+        self,
+        title: str,
+        *examples: Any,
+        in_place: bool = False,
+        own: bool = False,
+        either: bool = False,
+        default: Any = ...,
+    ) -> None:
+        """
+        What is said of a key beside its type.
+
+        Args:
+            title: for editors.
+            examples: as they are written in the file.
+            in_place: running programs take a change; else the group is replaced, or the daemon must be restarted.
+            own: it cannot be said in `defaults`.
+            either: exactly one of the keys of its map that have this mark is there.
+            default: as the file would say it, where that is not what the field's own default says.
+        """
+        self.title, self.examples, self.default = title, [*examples], default
+        self.in_place, self.own, self.either = in_place, own, either
+
+
+@dataclass(frozen=True, slots=True)
+class PartOf:
+    """A field that another field's key says, too."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kind:
+    """One kind of value."""
+
+    #: keywords of its JSON Schema; the title is the noun of error messages
+    schema: Mapping[str, Any] = field(default_factory=dict)
+    #: the plain data of the file → the value; None: the type says how
+    read: Callable[[Any], Any] | None = None
+    #: a number → as people write it
+    show: Callable[[Any], str] = str
+
+
+class Fields(dict[str, Any]):
+    """What one key says about several fields."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What a type hint says."""
+
+    #: without None, and without what is annotated
+    type: Any
+    kind: Kind
+    nullable: bool
+    key: Key | None
+    part_of: str
+
+    @property
+    def items(self) -> "Form":
+        """Of a tuple or map: of what is in it."""
+        return form_of(typing.get_args(self.type)[-2 if typing.get_origin(self.type) is tuple else -1])
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of a class of the model."""
+
+    name: str
+    form: Form
+    #: of the field itself, or of the one that it is a part of; None: no key of the file says it
+    key: Key | None
+    #: what the file calls it
+    written: str
+    #: MISSING: the file must say it
+    default: Any
+    #: the Config does not hold it: it is only in the file
+    of_file: bool
+
+    @property
+    def in_place(self) -> bool:
+        """Whether running programs take a change of it."""
+        return self.key is not None and self.key.in_place
+
+
+@functools.cache
+def form_of(hint: Any) -> Form:
+    """What a type hint says."""
+    notes: list[Any] = []
+    nullable = False
+    while (origin := typing.get_origin(hint)) in (Annotated, ClassVar, Union, types.UnionType):
+        args = typing.get_args(hint)
+        nullable = nullable or types.NoneType in args
+        notes += args[1:] if origin is Annotated else ()
+        hint = next(arm for arm in args if arm is not types.NoneType)
+    kind = next((note for note in notes if isinstance(note, Kind)), Kind())
+    key = next((note for note in notes if isinstance(note, Key)), None)
+    part_of = next((note.key for note in notes if isinstance(note, PartOf)), "")
+    return Form(hint, kind, nullable or (key is not None and key.default is None), key, part_of)
+
+
+@functools.cache
+def fields(cls: type) -> tuple[Field, ...]:
+    """The fields of a class of the model and the keys that only the file has, in their order."""
+    hints = typing.get_type_hints(cls, include_extras=True)
+    forms = {name: form_of(hint) for name, hint in hints.items()}
+    own = {each.name: each for each in dataclasses.fields(cls)}
+    found = []
+    for name, form in forms.items():
+        written = form.part_of or name
+        default = _default(own[name]) if name in own else getattr(cls, name, dataclasses.MISSING)
+        found.append(Field(name, form, forms[written].key, written, default, of_file=name not in own))
+    return tuple(found)
+
+
+def keys(cls: type) -> tuple[Field, ...]:
+    """Those of the fields that are keys of the file."""
+    return tuple(each for each in fields(cls) if each.form.key is not None)
+
+
+def _default(of: dataclasses.Field[Any]) -> Any:
+    return of.default if of.default_factory is dataclasses.MISSING else of.default_factory()
+
+
+# -- texts ------------------------------------------------------------------------------------------------------------
+
+
+def _text(title: str, pattern: str, message: str, *examples: str, **keywords: Any) -> dict[str, Any]:
+    """The schema of a text; the message is what an editor says of one that the pattern does not take."""
+    return {
+        "title": title,
+        "type": "string",
+        "pattern": pattern,
+        "patternErrorMessage": message,
+        "examples": [*examples],
+        **keywords,
+    }
+
+
+def _measure(title: str, pattern: str, message: str, *examples: str, **keywords: Any) -> dict[str, Any]:
+    """The same for what is easily written as a number; an editor says the message of one, too."""
+    return {**_text(title, pattern, message, *examples), "errorMessage": message, **keywords}
+
+
+_NAME: Final = "[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}"
+_WORD: Final = "[A-Za-z_][A-Za-z0-9_]*"
+_NO_NUL: Final = "^[^\\u0000]"
+
+NAME: Final = Kind(
+    _text(
+        "name",
+        f"^{_NAME}$",
+        "write a name of letters, digits, _ . and -, at most 100 characters",
+        "reports",
+        description="Letters, digits, `_`, `.` and `-`; at most 100.",
+    )
+)
+NAMESPACE: Final = Kind(
+    _text(
+        "name", "^[A-Za-z0-9_.:-]{1,64}$", "write a name of letters, digits, _ . : and -, at most 64 characters", "shop"
+    )
+)
+#: absolute; a relative one starts at the file that holds it
+PATH: Final = Kind(_text("path", f"{_NO_NUL}+$", "write a path without NUL characters", "/srv/shop"))
+#: a number or boolean, too: 1.10 stays 1.10
+AS_WRITTEN: Final = Kind({"type": ["string", "number", "boolean"], "pattern": f"{_NO_NUL}*$"})
+
+Name = Annotated[str, NAME]
+Namespace = Annotated[str, NAMESPACE]
+FilePath = Annotated[str, PATH]
+#: a path that starts elsewhere than at its file
+AnyPath = Annotated[str, Kind(PATH.schema)]
+AsWritten = Annotated[str, AS_WRITTEN]
+Text = Annotated[str, Kind({"title": "text", "minLength": 1})]
+Line = Annotated[str, Kind({"title": "text", "minLength": 1, "maxLength": 200})]
+DottedPath = Annotated[
+    str,
+    Kind(
+        _text(
+            "dotted path",
+            rf"^{_WORD}(\.{_WORD})+$",
+            "write the path of a function, such as package.module.function",
+            "shop.messaging.send_otp",
+        )
+    ),
+]
+ExceptionName = Annotated[
+    str,
+    Kind(
+        _text(
+            "exception name",
+            rf"^{_WORD}(\.{_WORD})*$",
+            "write the name of an exception, such as ConnectionError or requests.exceptions.Timeout",
+            "ConnectionError",
+            "requests.exceptions.Timeout",
+        )
+    ),
+]
+Variable = Annotated[
+    str, Kind(_text("variable name", f"^{_WORD}$", "write the name of a variable, such as APP_ENV", "APP_ENV"))
+]
+VariableGlob = Annotated[
+    str,
+    Kind(
+        _text(
+            "variable name or glob",
+            r"^[A-Za-z0-9_*?\[\]!-]{1,200}$",
+            "write the name of a variable; * and ? are wildcards, such as DB_*",
+            "DB_*",
+        )
+    ),
+]
+Keyword = Annotated[str, Kind(_text("Python name", f"^{_WORD}$", "write a Python name, such as job", "job"))]
+Account = Annotated[
+    str,
+    Kind(
+        _text(
+            "account name",
+            r"^[A-Za-z_][A-Za-z0-9_.-]*\$?$",
+            "write the name of a user or group of this machine, such as shop",
+            "shop",
+        )
+    ),
+]
+
+
+def meanings(*of_words: str) -> Kind:
+    """Of a Literal: what each of its words means, in their order. A word without a meaning is not one of the file."""
+    return Kind({"enumDescriptions": [*of_words]})
+
+
+# -- numbers ----------------------------------------------------------------------------------------------------------
+
+
+def between(least: int, most: int, **keywords: Any) -> Kind:
+    """A whole number within bounds."""
+    return Kind({"type": "integer", "minimum": least, "maximum": most, **keywords})
+
+
+def _size(size: int) -> str:
+    """Bytes as a person would write them, where that is exact."""
+    units = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
+    return next((f"{size // unit}{name}" for name, unit in units if size and size % unit == 0), f"{size}B")
+
+
+SECONDS: Final = Kind(
+    _measure(
+        "duration",
+        DURATION,
+        "write a duration with its unit, such as 90s, 10m or 1h30m",
+        "90s",
+        "10m",
+        "1h30m",
+        description="Numbers with their units, largest first: d, h, m, s, ms.",
+    ),
+    read=seconds,
+    show=written,
+)
+BYTES: Final = Kind(
+    _measure("size", SIZE, "write a size with its unit, such as 512MiB or 2GB", "512MiB", "2GB"),
+    read=size_bytes,
+    show=_size,
+)
+OCTAL: Final = Kind(
+    _measure("umask", "^0?[0-7]{3}$", 'write three octal digits in quotes, such as "027"', "027"),
+    read=lambda digits: int(digits, 8),
+    show="{:03o}".format,
+)
+PROCESSES: Final = Kind(
+    {
+        **_measure("", "^auto$", "write a number from 1 up, or auto"),
+        **between(1, 1024).schema,
+        "type": ["integer", "string"],
+    },
+    read=lambda said: cpu_quota() if said == "auto" else int(said),
+)
+#: a name of `priorities` is left for `build`, which knows them
+PRIORITY: Final = Kind(
+    {
+        **_measure(
+            "priority",
+            NAME.schema["pattern"],
+            "write a name of priorities, such as high, or a number from 0 to 255",
+            "high",
+            "moderate",
+            "low",
+        ),
+        **between(0, 255).schema,
+        "type": ["string", "integer"],
+    },
+    read=lambda said: said if isinstance(said, str) else int(said),
+)
+
+#: seconds
+Duration = Annotated[float, SECONDS]
+#: bytes
+Size = Annotated[int, BYTES]
+Umask = Annotated[int, OCTAL]
+Processes = Annotated[int, PROCESSES]
+Priority = Annotated[int, PRIORITY]
+#: 0 to 1
+Share = Annotated[float, Kind(show="{:.0%}".format)]
+
+# -- values of several forms ------------------------------------------------------------------------------------------
+
+_MAP_OF_TIMEOUTS: Final = {
+    "label": "soft and hard",
+    "description": "an exception after the first, SIGKILL after the second",
+    "body": {"soft": "50m", "hard": "1h"},
+}
+_MAP_OF_WEIGHTS: Final = {
+    "label": "queues by weight",
+    "description": "more jobs from a queue of more weight",
+    "body": {"sms": 3, "email": 1},
+}
+
+
+def _timeout(said: str | Mapping[str, str | None]) -> dict[str, float]:
+    """A scalar is the soft one; the hard one follows."""
+    soft, hard = (said, None) if isinstance(said, str) else (said["soft"], said.get("hard"))
+    limit = seconds(str(soft))
+    return {"soft": limit, "hard": limit + HARD_AFTER_SOFT if hard is None else seconds(hard)}
+
+
+def _backoff(said: str | list[str]) -> Fields:
+    if isinstance(said, str):
+        return Fields(backoff=said)
+    return Fields(backoff="list", delays=tuple(map(seconds, said)))
+
+
+def _jitter(said: str) -> Fields:
+    if said.endswith("%"):
+        return Fields(jitter_share=share(said))
+    return Fields(jitter_share=0.0, jitter=seconds(said))
+
+
+def _served(said: str | list[str] | dict[str, int]) -> Fields:
+    """The queues of a group: a list, a map of weights, or `*`."""
+    if isinstance(said, dict):
+        weights = {name: int(weight) for name, weight in said.items()}
+        return Fields(queues=tuple(weights), weights=weights, order="weighted")
+    return Fields(queues=tuple(said))
+
+
+TIMEOUT: Final = Kind(
+    _measure(
+        "duration",
+        DURATION,
+        "write a duration with its unit, such as 30s, or a map such as {soft: 50m, hard: 1h}",
+        "30s",
+        type=["string", "object"],
+        defaultSnippets=[_MAP_OF_TIMEOUTS],
+    ),
+    read=_timeout,
+)
+BACKOFF: Final = Kind(
+    {
+        "anyOf": [
+            {
+                "title": "Back-off by name",
+                "enum": ["fixed", "linear", "exponential"],
+                "enumDescriptions": [
+                    "the same delay each time",
+                    "delay, 2 × delay, 3 × delay … up to max_delay",
+                    "delay, 2 × delay, 4 × delay … up to max_delay",
+                ],
+            },
+            {"title": "list of delays", "type": "array", "minItems": 1, "items": SECONDS.schema},
+        ]
+    },
+    read=_backoff,
+)
+JITTER: Final = Kind(
+    _measure(
+        "share or duration",
+        f"{SHARE}|{DURATION}",
+        "write a share such as 25%, or a duration such as 5s",
+        "25%",
+        "5s",
+    ),
+    read=_jitter,
+    show=written,
+)
+SERVED: Final = Kind(
+    _measure(
+        "",
+        r"^\*$",
+        'write a list of queues, a map of queues and weights, or "*" for all queues',
+        type=["array", "object", "string"],
+        minItems=1,
+        uniqueItems=True,
+        items=_text("name", rf"^(\*|{_NAME})$", "write a name of a declared queue", "reports"),
+        minProperties=1,
+        propertyNames=NAME.schema,
+        additionalProperties=between(1, 1000, title="weight", examples=[3]).schema,
+        defaultSnippets=[_MAP_OF_WEIGHTS],
+    ),
+    read=_served,
+)
+
+# -- maps -------------------------------------------------------------------------------------------------------------
+
+T = TypeVar("T")
+PARTIAL: Final = Kind()
+#: a map of the keys that an entry takes, save those of its own
+Partial = Annotated[T, PARTIAL]
