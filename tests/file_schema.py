@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, get_args, get_origin
 
 from fusiond.config import kinds, model
+from fusiond.config.fields import form_of, keys_of
 
 _TYPES = {str: "string", int: "integer", bool: "boolean", tuple: "array", Mapping: "object"}
 
@@ -17,10 +18,10 @@ def schema():
     """The JSON Schema of the whole file."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **_map(model.Config),
         "title": "fusion.yaml",
         "description": "What fusiond runs: queues, tasks, schedules and workers. Relations between keys are checked by "
         "`fusiond validate`.",
-        **_map(model.Config),
     }
 
 
@@ -31,10 +32,11 @@ def text():
 
 def _map(cls, *, partial=False):
     """The map of a class's keys; a partial one leaves out what `defaults` cannot say."""
-    keys = [each for each in kinds.keys(cls) if not (partial and each.key.own)]
+    keys = [each for each in keys_of(cls) if not (partial and each.key.own)]
     required = [each.name for each in keys if _default(each) is ...]
     either = [each.name for each in keys if each.key.either]
     return {
+        "title": re.sub(r"(?<=[a-z])[A-Z]", lambda found: f" {found[0].lower()}", cls.__name__),
         "type": "object" if required else ["object", "null"],
         "additionalProperties": False,
         **({"required": required} if required else {}),
@@ -46,7 +48,7 @@ def _map(cls, *, partial=False):
 def _key(cls, field):
     value, default = _value(field.form, nullable=not field.key.either), _default(field)
     # the noun of error messages; the title is the key's own
-    noun = {"x-kind": value["title"]} if value.get("title") else {}
+    noun = {"x-kind": value["title"]} if value.get("title", "")[:1].islower() else {}
     said = {"title": field.key.title, "description": descriptions()[cls.__name__, field.name]}
     optional = {} if default is ... or field.key.either else {"default": default}
     return {
@@ -89,7 +91,7 @@ def _items(form):
         return {}
     if get_origin(form.type) is tuple:
         return {"items": _value(form.items)}
-    names = kinds.form_of(get_args(form.type)[0])
+    names = form_of(get_args(form.type)[0])
     return {"propertyNames": _value(names), "additionalProperties": _value(form.items)}
 
 
@@ -97,7 +99,7 @@ def _default(field):
     """As the file would say it; ... where it must say something."""
     if field.key.default is not ...:
         return field.key.default
-    if dataclasses.is_dataclass(field.form.type) or _is_section(field.form):
+    if dataclasses.is_dataclass(field.form.type) or field.entries:
         return {}
     default = field.default
     if default is dataclasses.MISSING:
@@ -107,10 +109,6 @@ def _default(field):
     if field.form.kind is kinds.SECONDS and default is not None:
         return f"{default:g}s" if default < 600 else field.form.kind.show(default)
     return default
-
-
-def _is_section(form):
-    return get_origin(form.type) is Mapping and dataclasses.is_dataclass(form.items.type)
 
 
 def descriptions():

@@ -4,60 +4,35 @@ Nodes → Config, every default resolved.
 What wins, nearest first: the task, its queue's `defaults`, `defaults.tasks`, the model's own default; for a group, the
 group and `defaults.workers`. A map or list is taken whole, never merged. `null` means "none", and wins like any value.
 
+1. layers   the maps that say what an entry is, nearest first
+2. read     each key of the model from the nearest one that has it, as its annotation says
+3. finish   what no key says alone: the number of a priority's name, where `python` starts
+
 Expects nodes in which neither the schema nor the checks of references found an error.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, get_origin
 
+from fusiond.config import kinds
 from fusiond.config.endpoints import split_namespace
-from fusiond.config.kinds import HARD_AFTER_SOFT
-from fusiond.config.model import (
-    DEFAULT_QUEUE,
-    PRIORITIES,
-    RETRY_POLICIES,
-    Broker,
-    Config,
-    Control,
-    CronEntry,
-    Logging,
-    Queue,
-    RetryPolicy,
-    Task,
-    Timeout,
-    Tls,
-    WorkerGroup,
-)
-from fusiond.config.nodes import Node
-from fusiond.config.quota import cpu_quota
-from fusiond.config.units import seconds, share, size_bytes
+from fusiond.config.fields import keys_of
+from fusiond.config.model import DEFAULT_QUEUE, PRIORITIES, Broker, Config, Task, WorkerGroup
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
 
-#: how the values of some keys are read
-_Readers: TypeAlias = Mapping[str, Callable[[Node], Any]]
+    from fusiond.config.fields import Form
+    from fusiond.config.nodes import Node
 
-
-def build(root: Node) -> Config:
-    """The Config that the tree describes."""
-    priorities = declared_priorities(root)
-    return Config(
-        broker=_broker(root.get("broker")),
-        priorities=priorities,
-        retry_policies=dict(RETRY_POLICIES) | {name: _policy(node) for name, node in _named(root, "retry_policies")},
-        queues=_queues(root),
-        tasks={name: _task(root, name, node, priorities) for name, node in _named(root, "tasks")},
-        cron={name: CronEntry(name=name, **_read(_CRON, node)) for name, node in _named(root, "cron")},
-        workers={name: _group(root, name, node) for name, node in _named(root, "workers")},
-        control=Control(**_read({"group": _plain}, root.get("control"))),
-        logging=Logging(**_read(_LOGGING, root.get("logging"))),
-        **_read(_TOP, root),
-    )
+#: keys from the root to a node
+Keys: TypeAlias = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,189 +43,93 @@ class Directories:
     runtime_directory: str | None = None
 
 
+def build(root: Node) -> Config:
+    """The Config that the tree describes."""
+    values = _values(Config, root)
+    values["priorities"] = values.get("priorities") or dict(PRIORITIES)
+    make: dict[type, Callable[..., Any]] = {Task: functools.partial(_task, values["priorities"]), WorkerGroup: _group}
+    for field in keys_of(Config):
+        if field.entries is not None:
+            entries = _entries(root, field.name, field.entries, make.get(field.entries, field.entries))
+            values[field.name] = {**field.default, **entries}
+    return Config(**values)
+
+
 def directories(root: Node) -> Directories:
     """The two directories of a tree that may be wrong elsewhere; one that is wrong itself counts as not said."""
-    readers: _Readers = {key: _path for key in _DIRECTORIES if root.text(key) is not None}
-    return Directories(**_read(readers, root))
+    names = [field.name for field in dataclasses.fields(Directories) if root.text(field.name) is not None]
+    return Directories(**{name: _path(node) for name in names if (node := root.get(name)) is not None})
 
 
-def declared_priorities(root: Node) -> dict[str, int]:
-    """The file's own names for priorities, else the built-in ones; declared, they replace those."""
-    declared = {name: node.value for name, node in _named(root, "priorities")}
-    numbers = {name: int(value) for name, value in declared.items() if isinstance(value, int | float)}
-    return numbers or dict(PRIORITIES)
+def layers(root: Node, section: str, name: str) -> tuple[Keys, ...]:
+    """The ways to the maps that say what an entry is, nearest first."""
+    own = (section, name)
+    if section == "tasks":
+        return own, ("queues", root.text(*own, "queue") or DEFAULT_QUEUE, "defaults"), ("defaults", "tasks")
+    return (own, ("defaults", "workers")) if section == "workers" else (own,)
 
 
-def _named(root: Node, section: str) -> Iterator[tuple[str, Node]]:
-    node = root.get(section)
-    return node.entries() if node is not None else iter(())
-
-
-def _read(readers: _Readers, *layers: Node | None) -> dict[str, Any]:
-    """Each key's value from the nearest layer that has it; a key that none has is left to the model."""
-    found = {}
-    for key, read in readers.items():
-        node = next((node for layer in layers if layer is not None and (node := layer.get(key)) is not None), None)
-        if node is not None:
-            found[key] = read(node)
+def _entries(root: Node, section: str, cls: type, make: Callable[..., Any]) -> dict[str, Any]:
+    """The entries of a section by their names."""
+    declared, found = root.get(section), {}
+    for name, _ in declared.entries() if declared is not None else ():
+        values = _values(cls, *(root.get(*path) for path in layers(root, section, name)))
+        found[name] = make(name=name, **values) if hasattr(cls, "name") else make(**values)
     return found
 
 
-# -- values -----------------------------------------------------------------------------------------------------------
+def _values(cls: type, *nodes: Node | None) -> dict[str, Any]:
+    """Each key's value from the nearest node that has it; a key that none has is left to the model."""
+    found: dict[str, Any] = {}
+    for field in keys_of(cls):
+        node = next((node for map_ in nodes if map_ is not None and (node := map_.get(field.name)) is not None), None)
+        if node is not None and not field.of_file and field.entries is None:
+            value = _value(field.form, node)
+            found |= value if isinstance(value, kinds.Fields) else {field.name: value}
+    return found
 
 
-def _plain(node: Node) -> Any:
-    return node.value
-
-
-def _int(node: Node) -> int | None:
-    """A whole number; `1e3` is one, too."""
-    return int(node.value) if isinstance(node.value, int | float) else None
-
-
-def _text(node: Node) -> str:
-    if not isinstance(node.value, str):
-        raise TypeError(f"line {node.place.line}: a text was expected")
-    return node.value
-
-
-def _duration(node: Node) -> float | None:
-    return None if node.value is None else seconds(_text(node))
-
-
-def _size(node: Node) -> int | None:
-    return None if node.value is None else size_bytes(_text(node))
+def _value(form: Form, node: Node) -> Any:
+    """What a node says, read as its key's annotation has it."""
+    cls, origin, read = form.type, get_origin(form.type), form.kind.read
+    if dataclasses.is_dataclass(form.type):
+        values = _values(cls, node) if read is None else read(node.data())
+        return _broker(**values) if cls is Broker else cls(**values)
+    if form.kind is kinds.AS_WRITTEN:
+        return node.expanded
+    if read is not None:
+        return None if node.value is None else read(node.data())
+    if origin is tuple:
+        return tuple(_value(form.items, item) for item in node.items())
+    if origin is Mapping:
+        return {name: _value(form.items, item) for name, item in node.entries()}
+    return _path(node) if form.kind is kinds.PATH else node.data()
 
 
 def _path(node: Node) -> str | None:
     """Absolute; a relative path starts at the file that holds it."""
-    return None if node.value is None else os.path.normpath(node.place.source.directory / _text(node))
+    return None if node.value is None else os.path.normpath(node.place.source.directory / str(node.value))
 
 
-def _texts(node: Node) -> tuple[str, ...]:
-    return tuple(_text(item) for item in node.items())
+# -- what no key says alone -------------------------------------------------------------------------------------------
 
 
-def _paths(node: Node) -> tuple[str, ...]:
-    return tuple(path for item in node.items() if (path := _path(item)) is not None)
-
-
-def _environment(node: Node) -> dict[str, str]:
-    """Numbers and booleans as they are written: 1.10 stays 1.10."""
-    return {name: item.expanded for name, item in node.entries()}
-
-
-def _umask(node: Node) -> int | None:
-    return None if node.value is None else int(_text(node), 8)
-
-
-def _processes(node: Node) -> int:
-    return cpu_quota() if node.value == "auto" else (_int(node) or 1)
-
-
-def _timeout(node: Node) -> Timeout:
-    """A scalar is the soft one; the hard one follows."""
-    soft = node.get("soft") or node
-    hard = node.get("hard")
-    limit = seconds(_text(soft))
-    return Timeout(limit, seconds(_text(hard)) if hard and hard.value is not None else limit + HARD_AFTER_SOFT)
-
-
-# -- sections ---------------------------------------------------------------------------------------------------------
-
-_DIRECTORIES: Final[_Readers] = {"state_directory": _path, "runtime_directory": _path}
-_TOP: Final[_Readers] = {**_DIRECTORIES, "watch": _plain}
-_LOGGING: Final[_Readers] = {"level": _plain, "format": _plain, "file": _path, "jobs": _plain}
-_CRON: Final[_Readers] = {
-    **dict.fromkeys(("task", "schedule", "timezone", "overlap", "missed", "suspended"), _plain),
-    **dict.fromkeys(("every", "starting_deadline", "jitter"), _duration),
-    "args": lambda node: tuple(node.data() or ()),
-    "kwargs": lambda node: node.data() or {},
-}
-_POLICY: Final[_Readers] = {
-    **dict.fromkeys(("max_attempts", "max_crashes"), _int),
-    **dict.fromkeys(("delay", "max_delay"), _duration),
-    **dict.fromkeys(("retry_on", "give_up_on"), _texts),
-}
-_TASK_POLICIES: Final[_Readers] = {
-    "timeout": _timeout,
-    **dict.fromkeys(("result_ttl", "failure_ttl", "expires"), _duration),
-    **dict.fromkeys(("retry", "log_tag", "pass_job", "result"), _plain),
-}
-_GROUP: Final[_Readers] = {
-    **dict.fromkeys(("isolation", "order", "user"), _plain),
-    "processes": _processes,
-    "directory": _path,
-    "environment": _environment,
-    "environment_file": _paths,
-    "pass_environment": _texts,
-    "umask": _umask,
-    "drain_timeout": _duration,
-    "max_jobs": _int,
-    "max_memory": _size,
-}
-
-
-def _broker(node: Node | None) -> Broker:
-    files: _Readers = dict.fromkeys(("ca_file", "cert_file", "key_file"), _path)
-    readers: _Readers = {
-        **dict.fromkeys(("url", "namespace", "socket_group"), _plain),
-        "password_file": _path,
-        "server": _path,
-        "tls": lambda tls: Tls(**_read(files, tls)),
-    }
-    values = _read(readers, node)
+def _broker(**values: Any) -> Broker:
+    """A URL carries the namespace, too."""
     if "url" in values:
         values["url"], namespace = split_namespace(values["url"])
         values |= {"namespace": namespace} if namespace else {}
     return Broker(**values)
 
 
-def _policy(node: Node) -> RetryPolicy:
-    values = _read(_POLICY, node)
-    backoff, jitter = node.get("backoff"), node.text("jitter")
-    if backoff is not None:
-        delays = tuple(seconds(_text(item)) for item in backoff.items())
-        values |= {"backoff": "list", "delays": delays} if delays else {"backoff": backoff.value}
-    if jitter is not None and jitter.endswith("%"):
-        values |= {"jitter_share": share(jitter)}
-    elif jitter is not None:
-        values |= {"jitter_share": 0.0, "jitter": seconds(jitter)}
-    return RetryPolicy(**values)
+def _task(priorities: Mapping[str, int], **values: Any) -> Task:
+    """A priority is a number or a name; one that nothing says is the file's own `moderate`."""
+    said = values.pop("priority", "moderate")
+    number = priorities.get(said) if isinstance(said, str) else said
+    return Task(**values) if number is None else Task(priority=number, **values)
 
 
-def _queues(root: Node) -> dict[str, Queue]:
-    readers: _Readers = {"max_length": _int, "on_full": _plain, "suspended": _plain}
-    declared = {name: Queue(name=name, **_read(readers, node)) for name, node in _named(root, "queues")}
-    return {DEFAULT_QUEUE: Queue(DEFAULT_QUEUE), **declared}
-
-
-def _task(root: Node, name: str, node: Node, priorities: Mapping[str, int]) -> Task:
-    def priority(value: Node) -> int | None:
-        return priorities[value.value] if isinstance(value.value, str) else _int(value)
-
-    queue = node.text("queue") or DEFAULT_QUEUE
-    layers = (node, root.get("queues", queue, "defaults"), root.get("defaults", "tasks"))
-    values = _read({"priority": priority, **_TASK_POLICIES}, *layers)
-    if "moderate" in priorities:
-        values.setdefault("priority", priorities["moderate"])
-    return Task(name=name, run=node.text("run") or "", queue=queue, description=node.text("description"), **values)
-
-
-def _group(root: Node, name: str, node: Node) -> WorkerGroup:
-    layers = (node, root.get("defaults", "workers"))
-    values = _read(_GROUP, *layers)
-    python = _read({"python": _plain}, *layers).get("python")
-    if python is not None:
-        values["python"] = os.path.normpath(os.path.join(values.get("directory", "/"), python))  # noqa: PTH118
-    return WorkerGroup(name=name, **values | _served(node.get("queues")))
-
-
-def _served(queues: Node | None) -> dict[str, Any]:
-    """The queues of a group: a list, a map of weights, or `*`."""
-    if queues is None or queues.value == "*":
-        return {}
-    if isinstance(queues.value, dict):
-        weights = {name: _int(weight) or 1 for name, weight in queues.entries()}
-        return {"queues": tuple(weights), "weights": weights, "order": "weighted"}
-    return {"queues": _texts(queues)}
+def _group(*, python: str | None = None, **values: Any) -> WorkerGroup:
+    """A relative `python` starts at the directory."""
+    directory = values.get("directory", "/")
+    return WorkerGroup(python=python and os.path.normpath(os.path.join(directory, python)), **values)  # noqa: PTH118

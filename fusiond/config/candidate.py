@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from fusiond.config import environment_files
 from fusiond.config.build import directories
 from fusiond.config.development import development
-from fusiond.config.diff import AT_START
+from fusiond.config.diff import at_start
 from fusiond.config.effects import effects
 from fusiond.config.load import load
 from fusiond.config.nodes import tell_apart
@@ -109,7 +109,7 @@ def _places(loaded: Loaded) -> dict[str, tuple[str, int, int]]:
     if loaded.root is None or loaded.config is None:
         return {}
     keys: dict[str, tuple[str, ...]] = {f"tasks.{name}.run": ("tasks", name, "run") for name in loaded.config.tasks}
-    for section in AT_START:
+    for section in at_start():
         keys |= {".".join(key): key for key in _keys(getattr(loaded.config, section), section)}
     places = {name: loaded.root.nearest(*key) for name, key in keys.items()}
     return {name: (place.source.name, place.line, place.column) for name, place in places.items()}

@@ -2,13 +2,13 @@
 What a reload would do: (old Config, new Config) → Plan.
 
     kept      nothing that the group knows has changed: its pids stay
-    changed   the running programs are told: processes, queues, order, weights, max_jobs, max_memory, drain_timeout
-    replaced  a new group is started beside the old one: user, directory, python, environment, isolation, umask,
-              and a task that the group must load and has not loaded
+    changed   the running programs are told: keys that the model marks as taken in place, such as processes
+    replaced  a new group is started beside the old one: its other keys, such as user, and a task that the group must
+              load and has not loaded
     added, removed
     refused   the broker, and what was opened at start: the daemon must be restarted
 
-Tasks, cron entries, queues, retry policies, priorities and the log level change in place for all programs.
+Tasks, cron entries, queues, retry policies and priorities change in place for all programs.
 Pure. A key is named, its value never is: it may be a secret.
 """
 
@@ -17,23 +17,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_origin
+
+from fusiond.config.fields import in_place, keys_of
+from fusiond.config.model import Config, Task, WorkerGroup
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
 
-    from fusiond.config.model import Config, Task, WorkerGroup
-
 Action = Literal["kept", "changed", "replaced", "added", "removed"]
-
-#: keys of a group whose change its running dispatcher takes in
-IN_PLACE: Final = frozenset({"processes", "queues", "order", "weights", "max_jobs", "max_memory", "drain_timeout"})
-#: sections whose names come and go under running programs
-_SECTIONS: Final = ("priorities", "retry_policies", "queues", "tasks", "cron")
-#: what is opened once, at start
-AT_START: Final = ("broker", "control", "logging", "state_directory", "runtime_directory", "watch")
-#: what of it changes in place
-_TOLD: Final = frozenset({"logging.level", "logging.jobs", "watch"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,14 +111,21 @@ class Plan:
 
 def plan(old: Config, new: Config) -> Plan:
     """What has to happen so that a daemon that runs `old` runs `new`."""
-    names = sorted(old.workers.keys() | new.workers.keys())
-    keys = [key for field in AT_START for key in changed_keys(getattr(old, field), getattr(new, field), field)]
+    groups = sorted(old.workers.keys() | new.workers.keys())
+    by_name = [field.name for field in keys_of(Config) if field.key.in_place and get_origin(field.form.type) is Mapping]
+    keys = [key for name in at_start() for key in changed_keys(getattr(old, name), getattr(new, name), name)]
     return Plan(
-        groups=tuple(group_change(old, new, name) for name in names),
-        sections=tuple(change for section in _SECTIONS if (change := _section_change(old, new, section))),
-        told=tuple(key for key in keys if key in _TOLD),
-        refused=tuple(key for key in keys if key not in _TOLD),
+        groups=tuple(group_change(old, new, name) for name in groups),
+        sections=tuple(change for section in by_name if (change := _section_change(old, new, section))),
+        told=tuple(key for key in keys if in_place(Config, key)),
+        refused=tuple(key for key in keys if not in_place(Config, key)),
     )
+
+
+def at_start() -> tuple[str, ...]:
+    """What of a Config is opened once, at start: all but the maps of names."""
+    held = (field for field in keys_of(Config) if not field.of_file)
+    return tuple(field.name for field in held if get_origin(field.form.type) is not Mapping)
 
 
 def group_change(old: Config, new: Config, name: str) -> GroupChange:
@@ -135,7 +134,7 @@ def group_change(old: Config, new: Config, name: str) -> GroupChange:
     if before is None or after is None:
         return GroupChange(name, "removed" if after is None else "added")
     keys = changed_keys(before, after)
-    replacing = [key for key in keys if key.split(".")[0] not in IN_PLACE]
+    replacing = [key for key in keys if not in_place(WorkerGroup, key)]
     replacing += _paths_to_load(old, new, before, after)
     if replacing:
         return GroupChange(name, "replaced", tuple(replacing))

@@ -12,33 +12,24 @@ Expects nodes from which the Config was built without an error. Pure.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, get_origin
 
+from fusiond.config import kinds
+from fusiond.config.build import layers
 from fusiond.config.diff import serves
+from fusiond.config.fields import fields_of
 from fusiond.config.secrets import hidden
-from fusiond.config.units import written
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
 
-    from fusiond.config.model import Config, RetryPolicy, Task
+    from fusiond.config.build import Keys
+    from fusiond.config.fields import Field, Form
+    from fusiond.config.model import Config, RetryPolicy
     from fusiond.config.nodes import Node, Place
 
-#: keys from the root to a node
-_Path: TypeAlias = tuple[str, ...]
-
-#: values in seconds, in bytes, in the digits of chmod
-# fmt: off
-_SECONDS: Final = frozenset({
-    "soft", "hard", "result_ttl", "failure_ttl", "expires", "every", "starting_deadline", "jitter", "delay",
-    "max_delay", "delays", "drain_timeout",
-})
-# fmt: on
-_BYTES: Final = frozenset({"max_memory"})
-_OCTAL: Final = frozenset({"umask"})
-#: what the file calls a field of the model
-_WRITTEN_AS: Final = {"delays": "backoff", "jitter_share": "jitter", "weights": "queues"}
 #: values that can only be a number, a duration or a switch: what a `${VAR}` gave them is no secret
 _HARMLESS: Final = (bool, int, float)
 
@@ -69,10 +60,7 @@ class Value:
 def task(root: Node, config: Config, name: str) -> list[Value]:
     """Every value of a task, its retry policy's among them, and the groups that serve it."""
     found = config.tasks[name]
-    layers = (("tasks", name), ("queues", found.queue, "defaults"), ("defaults", "tasks"))
-    plain = {field.name: getattr(found, field.name) for field in dataclasses.fields(found)}
-    values = [_value(root, layers, key, value) for key, value in plain.items() if key not in ("name", "timeout")]
-    values += _timeouts(root, layers, found)
+    values = [*_entry(root, found, layers(root, "tasks", name))]
     values[:] = [_named_priority(root, config, value) if value.key == "priority" else value for value in values]
     values += _policy(root, config.retry_policies[found.retry], found.retry)
     return [*values, *_served_by(root, config, found.queue)]
@@ -80,10 +68,7 @@ def task(root: Node, config: Config, name: str) -> list[Value]:
 
 def queue(root: Node, config: Config, name: str) -> list[Value]:
     """Every value of a queue, what it gives to its tasks, those tasks and the groups that serve it."""
-    found = config.queues[name]
-    layers = (("queues", name),)
-    plain = {field.name: getattr(found, field.name) for field in dataclasses.fields(found) if field.name != "name"}
-    values = [_value(root, layers, key, value) for key, value in plain.items()]
+    values = [*_entry(root, config.queues[name], layers(root, "queues", name))]
     given = root.get("queues", name, "defaults")
     for key, node in given.entries() if given is not None else ():
         values.append(_placed(root, f"defaults.{key}", node.data(), ("queues", name, "defaults", key)))
@@ -95,45 +80,66 @@ def queue(root: Node, config: Config, name: str) -> list[Value]:
 def group(root: Node, config: Config, name: str) -> list[Value]:
     """Every value of a worker group, and the tasks that it runs."""
     found = config.workers[name]
-    layers = (("workers", name), ("defaults", "workers"))
-    values: list[Value] = []
-    for field in dataclasses.fields(found):
-        value = getattr(found, field.name)
-        if field.name == "environment" and value:
-            values += _environment(root, layers, value)
-        elif field.name == "order" and found.weights:
-            values.append(_value(root, layers, "order", value, written_as="queues"))
-        elif field.name != "name" and not (field.name == "weights" and not found.weights):
-            values.append(_value(root, layers, field.name, value))
+    maps = layers(root, "workers", name)
+    values = [*_entry(root, found, maps)]
+    if found.weights:
+        order = _placed(root, "order", found.order, _nearest(root, maps, "queues"))
+        values = [order if value.key == "order" else value for value in values]
     run = [each for each in config.tasks.values() if serves(found, each.queue)]
-    return values + [_placed(root, "task", each.name, ("tasks", each.name)) for each in run]
+    return [*values, *(_placed(root, "task", each.name, ("tasks", each.name)) for each in run)]
 
 
 def cron(root: Node, config: Config, name: str) -> list[Value]:
     """Every value of a cron entry, and where its task is."""
     found = config.cron[name]
-    left_out = {"name", "schedule" if found.every is not None else "every"}
-    plain = {f.name: getattr(found, f.name) for f in dataclasses.fields(found) if f.name not in left_out}
-    values = [_value(root, (("cron", name),), key, value) for key, value in plain.items()]
+    values = _entry(root, found, layers(root, "cron", name))
     run = config.tasks[found.task]
-    return [*values, _value(root, (("tasks", run.name),), "queue", run.queue)]
+    return [*values, _placed(root, "queue", run.queue, _nearest(root, [("tasks", run.name)], "queue"))]
 
 
 # -- one value --------------------------------------------------------------------------------------------------------
 
 
-def _value(root: Node, layers: tuple[_Path, ...], key: str, value: Any, *, written_as: str = "") -> Value:
-    """A field's value with the place of the nearest layer that has its key."""
-    name = written_as or _WRITTEN_AS.get(key, key)
-    path = next(((*layer, name) for layer in layers if root.get(*layer, name) is not None), None)
-    return _placed(root, key, value, path)
+def _entry(root: Node, entry: Any, maps: Iterable[Keys]) -> Iterator[Value]:
+    """Every value of an entry of the Config; the maps are the ways to what says it, nearest first."""
+    cls: type = type(entry)
+    for field in fields_of(cls):
+        value = None if field.of_file else getattr(entry, field.name)
+        # Of `schedule` and `every` one is there; the weights of queues are told where there are some.
+        is_told = value or not (field.of_file or field.key.either or field.written != field.name)
+        if is_told:
+            yield from _told(root, field, value, _nearest(root, maps, field.written))
 
 
-def _placed(root: Node, key: str, value: Any, path: _Path | None, *, shown: str = "") -> Value:
+def _nearest(root: Node, maps: Iterable[Keys], key: str) -> Keys | None:
+    """The way to the nearest of the maps that has the key, and to the key in it."""
+    return next(((*path, key) for path in maps if root.get(*path, key) is not None), None)
+
+
+def _told(root: Node, field: Field, value: Any, path: Keys | None) -> Iterator[Value]:
+    """A field's value; of a map of variables and of a pair of timeouts each, where the file says them apart."""
+    parts: Iterable[tuple[str, Any, Callable[[Any], str]]] = ()
+    if dataclasses.is_dataclass(value):
+        parts = [(each.name, getattr(value, each.name), _show(each.form)) for each in fields_of(field.form.type)]
+    elif value and isinstance(value, Mapping) and field.form.items.kind is kinds.AS_WRITTEN:
+        parts = [(name, each, str) for name, each in value.items()]
+    for name, each, show in parts:
+        own = (*path, name) if path and root.get(*path, name) is not None else path
+        yield _placed(root, f"{field.name}.{name}", each, own, show)
+    if not parts:
+        yield _placed(root, field.name, value, path, _show(field.form))
+
+
+def _show(form: Form) -> Callable[[Any], str]:
+    """How a number is shown; of a list, each of its items."""
+    return _show(form.items) if get_origin(form.type) is tuple else form.kind.show
+
+
+def _placed(root: Node, key: str, value: Any, path: Keys | None, show: Callable[[Any], str] = str) -> Value:
     """The value, said by what is at the path."""
     node = root.get(*path) if path else None
     value = _without_secrets(key, value, node)
-    shown = shown or _shown(key.rpartition(".")[2], value)
+    shown = _shown(value, show)
     if path is None or node is None:
         return Value(key, value, shown)
     place: Place = root.nearest(*path)
@@ -161,45 +167,19 @@ def _as_referred(value: Any, node: Node) -> Any:
     return node.raw if isinstance(value, str) and node.raw not in (node.expanded, "") and value != "***" else value
 
 
-def _shown(key: str, value: Any) -> str:
+def _shown(value: Any, show: Callable[[Any], str] = str) -> str:
     if value is None:
         return "none"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list):
-        return ", ".join(_shown(key, item) for item in value) or "none"
+        return ", ".join(_shown(item, show) for item in value) or "none"
     if isinstance(value, dict):
-        return ", ".join(f"{name}: {_shown('', item)}" for name, item in value.items()) or "none"
-    if isinstance(value, int | float):
-        return _number(key, value)
-    return str(value)
-
-
-def _number(key: str, value: float) -> str:
-    if key in _SECONDS:
-        return written(value)
-    if key in _BYTES:
-        return _size(int(value))
-    if key in _OCTAL:
-        return f"{int(value):03o}"
-    return f"{value:.0%}" if key == "jitter_share" else str(value)
-
-
-def _size(size: int) -> str:
-    """Bytes as a person would write them, where that is exact."""
-    units = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
-    return next((f"{size // unit}{name}" for name, unit in units if size and size % unit == 0), f"{size}B")
+        return ", ".join(f"{name}: {_shown(item)}" for name, item in value.items()) or "none"
+    return show(value) if isinstance(value, int | float) else str(value)
 
 
 # -- values with a way of their own -----------------------------------------------------------------------------------
-
-
-def _timeouts(root: Node, layers: tuple[_Path, ...], found: Task) -> Iterator[Value]:
-    """A scalar is the soft one; the hard one follows it, and is said by the same key."""
-    path = next(((*layer, "timeout") for layer in layers if root.get(*layer, "timeout") is not None), None)
-    for key, value in (("soft", found.timeout.soft), ("hard", found.timeout.hard)):
-        own = (*path, key) if path and root.get(*path, key) is not None else path
-        yield _placed(root, f"timeout.{key}", value, own)
 
 
 def _named_priority(root: Node, config: Config, value: Value) -> Value:
@@ -208,7 +188,7 @@ def _named_priority(root: Node, config: Config, value: Value) -> Value:
     shown = f"{value.value} ({', '.join(names)})" if names else value.shown
     path = ("priorities", "moderate")
     if value.file is None and root.get(*path) is not None:
-        return _placed(root, "priority", value.value, path, shown=shown)
+        value = _placed(root, "priority", value.value, path)
     return dataclasses.replace(value, shown=shown)
 
 
@@ -218,18 +198,13 @@ def _policy(root: Node, policy: RetryPolicy, name: str) -> Iterator[Value]:
         policy.backoff, {"delays"}
     )
     unused = unused | {"jitter_share" if policy.jitter else "jitter"}
-    for field in dataclasses.fields(policy):
+    cls: type = type(policy)
+    for field in fields_of(cls):
         if field.name not in unused:
-            found = _value(root, (("retry_policies", name),), field.name, getattr(policy, field.name))
+            path = _nearest(root, layers(root, "retry_policies", name), field.written)
+            (found,) = _told(root, field, getattr(policy, field.name), path)
             shown = "every exception" if field.name == "retry_on" and not policy.retry_on else found.shown
-            yield dataclasses.replace(found, key=f"retry.{_WRITTEN_AS.get(field.name, field.name)}", shown=shown)
-
-
-def _environment(root: Node, layers: tuple[_Path, ...], values: Mapping[str, str]) -> Iterator[Value]:
-    """Each variable; a map is taken whole, so that all are of one layer."""
-    path = next((*layer, "environment") for layer in layers if root.get(*layer, "environment") is not None)
-    for name, value in values.items():
-        yield _placed(root, f"environment.{name}", value, (*path, name))
+            yield dataclasses.replace(found, key=f"retry.{field.written}", shown=shown)
 
 
 def _served_by(root: Node, config: Config, name: str) -> list[Value]:

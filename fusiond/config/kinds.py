@@ -1,22 +1,15 @@
 """
 How the file's values are written: what the annotations in `config/model.py` are made of.
 
-    Key      what is said of one key beside its type: title, examples, what a change of it does
-    Kind     one kind of value, such as a duration: its JSON Schema, how it is read, how it is shown
-    fields   each field of a class of the model, with the two
+    Key    what is said of one key beside its type: title, examples, what a change of it does
+    Kind   one kind of value, such as a duration: its JSON Schema, how it is read, how it is shown
 
 Standard library only, as the model. Nothing here knows YAML: `config/build.py` reads nodes.
 """
 
-import dataclasses
-import functools
-import types
-import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Final, TypeVar, Union
+from typing import Annotated, Any, Final, TypeVar
 
-from fusiond.config.quota import cpu_quota
 from fusiond.config.units import DURATION, SHARE, SIZE, seconds, share, size_bytes, written
 
 #: seconds from the soft timeout, an exception, to the hard one, SIGKILL
@@ -50,104 +43,34 @@ class Key:
         self.in_place, self.own, self.either = in_place, own, either
 
 
-@dataclass(frozen=True, slots=True)
-class PartOf:
-    """A field that another field's key says, too."""
+class PartOf(str):
+    """The name of the other field whose key says this one, too."""
 
-    key: str
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Kind:
     """One kind of value."""
 
-    #: keywords of its JSON Schema; the title is the noun of error messages
-    schema: Mapping[str, Any] = field(default_factory=dict)
-    #: the plain data of the file → the value; None: the type says how
-    read: Callable[[Any], Any] | None = None
-    #: a number → as people write it
-    show: Callable[[Any], str] = str
+    def __init__(
+        self,
+        schema: Mapping[str, Any] | None = None,
+        read: Callable[[Any], Any] | None = None,
+        show: Callable[[Any], str] = str,
+    ) -> None:
+        """
+        What is the same for all values of the kind.
+
+        Args:
+            schema: keywords of its JSON Schema; the title is the noun of error messages.
+            read: the plain data of the file → the value; None: the type says how.
+            show: a number → as people write it.
+        """
+        self.schema, self.read, self.show = schema or {}, read, show
 
 
 class Fields(dict[str, Any]):
     """What one key says about several fields."""
-
-
-@dataclass(frozen=True, slots=True)
-class Form:
-    """What a type hint says."""
-
-    #: without None, and without what is annotated
-    type: Any
-    kind: Kind
-    nullable: bool
-    key: Key | None
-    part_of: str
-
-    @property
-    def items(self) -> "Form":
-        """Of a tuple or map: of what is in it."""
-        return form_of(typing.get_args(self.type)[-2 if typing.get_origin(self.type) is tuple else -1])
-
-
-@dataclass(frozen=True, slots=True)
-class Field:
-    """A field of a class of the model."""
-
-    name: str
-    form: Form
-    #: of the field itself, or of the one that it is a part of; None: no key of the file says it
-    key: Key | None
-    #: what the file calls it
-    written: str
-    #: MISSING: the file must say it
-    default: Any
-    #: the Config does not hold it: it is only in the file
-    of_file: bool
-
-    @property
-    def in_place(self) -> bool:
-        """Whether running programs take a change of it."""
-        return self.key is not None and self.key.in_place
-
-
-@functools.cache
-def form_of(hint: Any) -> Form:
-    """What a type hint says."""
-    notes: list[Any] = []
-    nullable = False
-    while (origin := typing.get_origin(hint)) in (Annotated, ClassVar, Union, types.UnionType):
-        args = typing.get_args(hint)
-        nullable = nullable or types.NoneType in args
-        notes += args[1:] if origin is Annotated else ()
-        hint = next(arm for arm in args if arm is not types.NoneType)
-    kind = next((note for note in notes if isinstance(note, Kind)), Kind())
-    key = next((note for note in notes if isinstance(note, Key)), None)
-    part_of = next((note.key for note in notes if isinstance(note, PartOf)), "")
-    return Form(hint, kind, nullable or (key is not None and key.default is None), key, part_of)
-
-
-@functools.cache
-def fields(cls: type) -> tuple[Field, ...]:
-    """The fields of a class of the model and the keys that only the file has, in their order."""
-    hints = typing.get_type_hints(cls, include_extras=True)
-    forms = {name: form_of(hint) for name, hint in hints.items()}
-    own = {each.name: each for each in dataclasses.fields(cls)}
-    found = []
-    for name, form in forms.items():
-        written = form.part_of or name
-        default = _default(own[name]) if name in own else getattr(cls, name, dataclasses.MISSING)
-        found.append(Field(name, form, forms[written].key, written, default, of_file=name not in own))
-    return tuple(found)
-
-
-def keys(cls: type) -> tuple[Field, ...]:
-    """Those of the fields that are keys of the file."""
-    return tuple(each for each in fields(cls) if each.form.key is not None)
-
-
-def _default(of: dataclasses.Field[Any]) -> Any:
-    return of.default if of.default_factory is dataclasses.MISSING else of.default_factory()
 
 
 # -- texts ------------------------------------------------------------------------------------------------------------
@@ -262,7 +185,7 @@ def meanings(*of_words: str) -> Kind:
 
 def between(least: int, most: int, **keywords: Any) -> Kind:
     """A whole number within bounds."""
-    return Kind({"type": "integer", "minimum": least, "maximum": most, **keywords})
+    return Kind({"type": "integer", "minimum": least, "maximum": most, **keywords}, read=int)
 
 
 def _size(size: int) -> str:
@@ -294,13 +217,21 @@ OCTAL: Final = Kind(
     read=lambda digits: int(digits, 8),
     show="{:03o}".format,
 )
+
+
+def _processes(said: str | float) -> int:
+    from fusiond.config.quota import cpu_quota
+
+    return int(said) if said != "auto" else cpu_quota()
+
+
 PROCESSES: Final = Kind(
     {
         **_measure("", "^auto$", "write a number from 1 up, or auto"),
         **between(1, 1024).schema,
         "type": ["integer", "string"],
     },
-    read=lambda said: cpu_quota() if said == "auto" else int(said),
+    read=_processes,
 )
 #: a name of `priorities` is left for `build`, which knows them
 PRIORITY: Final = Kind(

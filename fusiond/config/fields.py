@@ -1,0 +1,103 @@
+"""
+What the annotations of the model say: class → its fields, each with its key and how its values are written.
+
+Read by whatever treats all keys alike: `build.py`, `explain.py`, `diff.py`, and the tests' generator of the schema.
+"""
+
+import dataclasses
+import functools
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Union
+
+from fusiond.config.kinds import Key, Kind, PartOf
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What a type hint says."""
+
+    #: without None, and without what is annotated
+    type: Any
+    kind: Kind
+    nullable: bool
+    key: Key | None
+    part_of: str
+
+    @property
+    def items(self) -> "Form":
+        """Of a tuple or map: of what is in it."""
+        return form_of(typing.get_args(self.type)[-2 if typing.get_origin(self.type) is tuple else -1])
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of a class of the model that a key of the file says."""
+
+    name: str
+    form: Form
+    #: of the field itself, or of the one that it is a part of
+    key: Key
+    #: what the file calls it
+    written: str
+    #: MISSING: the file must say it
+    default: Any
+    #: the Config does not hold it: it is only in the file
+    of_file: bool
+    #: of a section: the class of the entries that are in it by their names
+    entries: type | None
+
+
+@functools.cache
+def form_of(hint: Any) -> Form:
+    """What a type hint says."""
+    notes: list[Any] = []
+    nullable = False
+    while (origin := typing.get_origin(hint)) in (Annotated, ClassVar, Union, types.UnionType):
+        args = typing.get_args(hint)
+        nullable = nullable or types.NoneType in args
+        notes += args[1:] if origin is Annotated else ()
+        hint = next(arm for arm in args if arm is not types.NoneType)
+    kind = next((note for note in notes if isinstance(note, Kind)), Kind())
+    key = next((note for note in notes if isinstance(note, Key)), None)
+    part_of = next((note for note in notes if isinstance(note, PartOf)), "")
+    return Form(hint, kind, nullable or (key is not None and key.default is None), key, part_of)
+
+
+@functools.cache
+def fields_of(cls: type) -> tuple[Field, ...]:
+    """The fields of a class of the model that keys say, and the keys that only the file has, in their order."""
+    forms = {name: form_of(hint) for name, hint in typing.get_type_hints(cls, include_extras=True).items()}
+    own = {each.name: each for each in dataclasses.fields(cls)}
+    found = []
+    for name, form in forms.items():
+        written = form.part_of or name
+        default = _default(own[name]) if name in own else getattr(cls, name, dataclasses.MISSING)
+        if (key := forms[written].key) is not None:
+            found.append(Field(name, form, key, written, default, name not in own, _entries(form)))
+    return tuple(found)
+
+
+@functools.cache
+def keys_of(cls: type) -> tuple[Field, ...]:
+    """Those of the fields that are keys of the file themselves."""
+    return tuple(each for each in fields_of(cls) if each.name == each.written)
+
+
+def in_place(cls: type, key: str) -> bool:
+    """Whether running programs take a change of a dotted key, such as `logging.level` of a Config."""
+    name, _, rest = key.partition(".")
+    field = next(each for each in fields_of(cls) if each.name == name)
+    goes_on = bool(rest) and dataclasses.is_dataclass(field.form.type)
+    return field.key.in_place or (goes_on and in_place(field.form.type, rest))
+
+
+def _entries(form: Form) -> type | None:
+    cls: type | None = form.items.type if typing.get_origin(form.type) is Mapping else None
+    return cls if dataclasses.is_dataclass(cls) else None
+
+
+def _default(of: dataclasses.Field[Any]) -> Any:
+    return of.default if of.default_factory is dataclasses.MISSING else of.default_factory()
