@@ -37,6 +37,8 @@ class Job:
     #: token of the attempt that was the only one to be permitted to begin
     permit: str = ""
     cancel: bool = False
+    #: failed or canceled, where that was the last thing that became of it
+    ended_as: str = ""
     #: its lease has
     expired: bool = False
 
@@ -109,6 +111,7 @@ class Queue:
     def _rescue(self, job: Job) -> None:
         permitted = job.permit == job.token
         job.token, job.expired = "", False
+        job.ended_as = "canceled" if job.cancel else ""
         if job.cancel:
             job.status = "canceled"
         else:
@@ -132,20 +135,23 @@ class Queue:
 
     def _settled(self, outcome: Outcome) -> int:
         job = self.jobs.get(outcome.id)
+        goes_on = outcome.kind in ("retry", "released")
         if not job or job.token != outcome.token:
-            return 2 if job and job.last_token == outcome.token else 0
+            known = 2 if job and job.last_token == outcome.token else 0
+            return {"failed": 3, "canceled": 4}.get(job.ended_as, 2) if job and known and goes_on else known
         job.token, job.last_token, job.expired = "", outcome.token, False
-        canceled = job.cancel and outcome.kind in ("retry", "released")
+        canceled = job.cancel and goes_on
         if outcome.crash and (canceled or outcome.kind not in ("finished", "released")):
             job.crashes += 1
         if canceled:
             job.status = "canceled"
-        elif outcome.kind in ("retry", "released"):
+        elif goes_on:
             job.status = "scheduled" if outcome.ms else "queued"
             job.attempts -= outcome.kind == "released"
         else:
             job.status = outcome.kind
-        return 1
+        job.ended_as = job.status if job.status in ("failed", "canceled") else ""
+        return 4 if canceled else 1
 
     def cancel(self, name: str) -> str:
         job = self.jobs.get(name)
@@ -156,14 +162,14 @@ class Queue:
             return "asked"
         if job.status not in ("queued", "scheduled"):
             return "ended"
-        job.status, job.due = "canceled", 0
+        job.status, job.due, job.ended_as = "canceled", 0, "canceled"
         return "canceled"
 
     def requeue(self, name: str) -> list[int]:
         job = self.jobs.get(name)
         if not job or job.status not in ("failed", "canceled"):
             return [2 if job and job.status == "queued" else 0]
-        job.status, job.place, job.cancel = "queued", next(_order), False
+        job.status, job.place, job.cancel, job.ended_as = "queued", next(_order), False, ""
         job.attempts = job.crashes = job.rescues = 0
         job.permit = ""
         return [1]
