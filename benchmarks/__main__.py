@@ -8,7 +8,7 @@ import json
 import subprocess
 
 from benchmarks.figures import Figure, machine
-from fusiond.supervise.server import find_server
+from fusiond.supervise.server import choose_server
 
 #: in the order in which they run
 MEASURES = ("drain", "joblog", "latency", "enqueue", "idle", "commands", "startup", "saved")
@@ -23,7 +23,7 @@ def main() -> None:
     options = parser.parse_args()
     if unknown := set(options.names) - set(MEASURES):
         parser.error(f"no measure {', '.join(sorted(unknown))}; there are {', '.join(MEASURES)}")
-    server = subprocess.run([find_server(), "--version"], capture_output=True, text=True, check=True).stdout
+    server = subprocess.run([choose_server().path, "--version"], capture_output=True, text=True, check=True).stdout
     where = machine(" ".join(server.split()[:1] + [word for word in server.split() if word.startswith("v=")]))
     if not options.json:
         print(where)

@@ -94,11 +94,6 @@ def set_level(level: str) -> None:
     logging.getLogger("fusiond").setLevel(level.upper())
 
 
-def flush(timeout: float = 2.0) -> bool:
-    """Wait until all is written that was logged so far, at most `timeout` seconds; whether it was."""
-    return _handler is None or _handler.flush_within(timeout)
-
-
 def stop(timeout: float = 2.0) -> None:
     """Write what waits, at most `timeout` seconds, and log no more. Safe to call twice."""
     global _handler
@@ -106,11 +101,6 @@ def stop(timeout: float = 2.0) -> None:
     if handler is not None:
         logging.getLogger().removeHandler(handler)
         handler.stop(timeout)
-
-
-def dropped() -> int:
-    """Lines dropped in this process since its setup, because its log was not read."""
-    return _handler.dropped if _handler else 0
 
 
 class Handler(logging.Handler):
@@ -123,7 +113,7 @@ class Handler(logging.Handler):
         self._reported = 0
         self._sink = sink
         # A SimpleQueue may be put to from a signal handler that interrupted a put.
-        self._lines: queue.SimpleQueue[Line | threading.Event | None] = queue.SimpleQueue()
+        self._lines: queue.SimpleQueue[Line | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._write, name="log", daemon=True)
         self._thread.start()
 
@@ -139,12 +129,6 @@ class Handler(logging.Handler):
             return
         self._lines.put((record.levelno, line.encode("utf-8", "backslashreplace") + b"\n"))
 
-    def flush_within(self, timeout: float) -> bool:
-        """Whether the queue was written out within `timeout` seconds."""
-        done = threading.Event()
-        self._lines.put(done)
-        return done.wait(timeout)
-
     def stop(self, timeout: float) -> None:
         """Write what waits and end the thread; past `timeout` seconds it is left behind, it is a daemon thread."""
         self._lines.put(None)
@@ -154,11 +138,9 @@ class Handler(logging.Handler):
 
     def _write(self) -> None:
         while True:
-            batch, done, ended = self._gather()
+            batch, ended = self._gather()
             if batch or self.dropped > self._reported:
                 self._sink.write([*batch, *self._report_dropped()])
-            for event in done:
-                event.set()
             if ended:
                 return
             # Where lines come one after the other, this thread would be woken for each: several times a line's cost.
@@ -166,17 +148,16 @@ class Handler(logging.Handler):
             if self._lines.empty():
                 time.sleep(GATHER)
 
-    def _gather(self) -> tuple[list[Line], list[threading.Event], bool]:
-        """What waits, blocking for the first: lines, who waits for them, and whether that was all."""
+    def _gather(self) -> tuple[list[Line], bool]:
+        """The lines that wait, at least one, and whether they are the last."""
         batch: list[Line] = []
-        done: list[threading.Event] = []
-        item = self._lines.get()
-        while item is not None:
-            batch.append(item) if isinstance(item, tuple) else done.append(item)
+        line = self._lines.get()
+        while line is not None:
+            batch.append(line)
             if self._lines.empty() or len(batch) >= 100:
-                return batch, done, False
-            item = self._lines.get()
-        return batch, done, True
+                return batch, False
+            line = self._lines.get()
+        return batch, True
 
     def _report_dropped(self) -> list[Line]:
         lost, self._reported = self.dropped - self._reported, self.dropped

@@ -99,11 +99,6 @@ class Link:
             sock.setblocking(False)
         return cls(sock, name=name, tail=Path(tail) if tail else None)
 
-    @property
-    def supervised(self) -> bool:
-        """Whether somebody is at the other end."""
-        return self._sock is not None
-
     def start(
         self,
         on_command: Callable[[dict[str, Any]], None],

@@ -18,7 +18,7 @@ from fusiond.broker.call import as_is, plain
 from fusiond.broker.connection import connect
 from fusiond.config import model
 from fusiond.errors import BrokerError
-from fusiond.supervise.server import find_server
+from fusiond.supervise.server import choose_server
 
 PR_SET_PDEATHSIG = 1
 
@@ -45,7 +45,7 @@ class RedisServer:
     def start(self, *options):
         words = ["--port", "0", "--unixsocket", self.path, "--save", "", "--appendonly", "no", "--dir", self.directory]
         self.process = subprocess.Popen(
-            [find_server(), *words, "--hash-max-listpack-value", "512", *options],
+            [choose_server().path, *words, "--hash-max-listpack-value", "512", *options],
             stdout=subprocess.DEVNULL,
             preexec_fn=lambda: ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL),  # noqa: PLW1509
         )

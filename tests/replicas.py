@@ -19,7 +19,7 @@ from fusiond.broker.address import Address
 from fusiond.broker.call import as_is, plain
 from fusiond.broker.node import Node
 from fusiond.errors import BrokerUnavailable
-from fusiond.supervise.server import find_server
+from fusiond.supervise.server import choose_server
 
 PR_SET_PDEATHSIG = 1
 PASSWORD = "opensesame"
@@ -82,7 +82,7 @@ class Server:
         ]
         if self.mode is None:
             words += ["--save", "", "--appendonly", "no", "--repl-diskless-sync-delay", "0", *self.options, *more]
-            command = [find_server(), *words]
+            command = [choose_server().path, *words]
         else:
             file = self.directory / "conf"
             if not file.exists():
@@ -90,7 +90,7 @@ class Server:
                 file.write_text(
                     "".join(f"{key[2:]} {value}\n" for key, value in pairs) + "\n".join(self.options) + "\n"
                 )
-            command = [find_server(), file, f"--{self.mode}"]
+            command = [choose_server().path, file, f"--{self.mode}"]
         self.process = subprocess.Popen(
             list(map(str, command)),
             stdout=subprocess.DEVNULL,

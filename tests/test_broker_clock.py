@@ -11,6 +11,7 @@ from fusiond.broker.call import as_is, plain
 from fusiond.broker.records import NewJob, Outcome
 from fusiond.job import new_id
 from tests.chaos.server import Server, has_compiler
+from tests.queue_state import findings
 
 pytestmark = pytest.mark.skipif(not has_compiler(), reason="the clock is set by a small library, which gcc makes")
 HOUR = 3600
@@ -59,7 +60,7 @@ def test_a_leap_forth_takes_leases_and_the_fence_holds(server, run, broker):
     assert run(broker.settle("q", [late])) == [0]
     server.shift(0)
     assert run(broker.settle("q", [right])) == [1]
-    assert run(broker.check("q")) == []
+    assert run(findings(broker, "q")) == []
 
 
 def test_who_lives_gets_a_lease_of_now_when_the_clock_goes_back(server, run, broker):

@@ -8,6 +8,7 @@ from fusiond.broker.call import as_is, plain
 from fusiond.broker.fsck import Fsck
 from fusiond.broker.records import NewJob, Outcome
 from fusiond.job import JobStatus, new_id, new_token
+from tests.queue_state import broken, findings
 
 HOUR = 3_600_000
 STATUSES = [status.value for status in JobStatus]
@@ -76,7 +77,7 @@ class Place:
 
     def found(self):
         """Kinds of what a look finds."""
-        return [finding.kind for finding in self.run(self.verbs.check("q"))]
+        return [finding.kind for finding in self.run(findings(self.verbs, "q"))]
 
     def repair(self):
         """(kind, outcome) of what a repair did."""
@@ -227,8 +228,8 @@ def test_a_member_without_a_hash_goes(place, status):
     place.redis("UNLINK", place.key("job", gone))
     mended(place, "no-body")
     assert place.redis("ZSCORE", place.set(status), gone) is None
-    (broken,) = place.run(place.verbs.broken("q"))
-    assert (broken.reason, broken.raw) == (f"job {gone} has no body", gone.encode())
+    (body,) = place.run(broken(place.verbs, "q"))
+    assert (body.reason, body.raw) == (f"job {gone} has no body", gone.encode())
     assert place.drain() == [other]
 
 
@@ -245,8 +246,8 @@ def test_a_key_that_is_no_job_is_kept_raw(place, status, lacks):
         place.redis("ZREM", place.key("queue"), job)
     raw = b"junk" if lacks == "hash" else place.redis("DUMP", place.key("job", job))
     mended(place, "no-job")
-    (broken,) = place.run(place.verbs.broken("q"))
-    assert (broken.reason, broken.raw) == (f"job {job} is no job", raw)
+    (body,) = place.run(broken(place.verbs, "q"))
+    assert (body.reason, body.raw) == (f"job {job} is no job", raw)
     assert place.drain() == [other]
 
 

@@ -9,6 +9,7 @@ from fusiond.broker.call import as_is, plain
 from fusiond.broker.records import NewJob, Outcome
 from fusiond.errors import BrokerError, BrokerFull
 from fusiond.job import JobStatus, new_id, new_token
+from tests.queue_state import broken, findings
 
 HOUR = 3_600_000
 ARGS = b"[[1],{}]"
@@ -62,7 +63,7 @@ def _consistent(request, run, broker):
     """Whatever a test did, each job is in one set and its hash agrees, unless garbage is its subject."""
     yield
     if "garbage" not in request.node.name:
-        assert run(broker.check("q")) == []
+        assert run(findings(broker, "q")) == []
 
 
 def ids(claim):
@@ -267,7 +268,7 @@ def test_a_job_with_a_permit_is_not_rescued(enqueue, claim, redis, run, broker):
     record = run(broker.job("q", job_id))
     assert (record.status, record.attempts, record.rescues) == ("failed", 1, 1)
     assert json.loads(record.error)["code"] == "LEASE_LOST"
-    assert run(broker.check("q")) == []
+    assert run(findings(broker, "q")) == []
 
 
 def test_a_claim_brings_few_of_some_tasks(enqueue, run, broker, redis):
@@ -286,7 +287,7 @@ def test_a_claim_brings_few_of_some_tasks(enqueue, run, broker, redis):
     assert claim(6, (1, [b"b", b"a"])) == (jobs[2:3], True, True)
     assert claim(2, (1, [b"b"])) == (jobs[3:5], True, False)
     assert claim(6, (1, [b"a"])) == (jobs[5:], False, False)
-    assert run(broker.check("q")) == []
+    assert run(findings(broker, "q")) == []
 
 
 def test_a_permit_is_that_of_one_attempt(enqueue, claim, settle, redis, run, broker):
@@ -579,7 +580,7 @@ def test_a_settle_tells_of_a_job_that_does_not_go_on(enqueue, claim, settle, run
 
 def test_a_claim_says_what_comes_next(enqueue, claim):
     """`more` while there is something to take; else the ms until something is due, or None."""
-    assert claim()[1] == ([], None, False, False, {}, False, ())
+    assert claim()[1] == ([], None, False, {}, False, ())
     enqueue(), enqueue()
     assert claim()[1].more
     _, got = claim(lease_ms=5000)
@@ -664,7 +665,7 @@ def test_a_body_pushed_twice_with_an_id_is_one_job(redis, claim, run, broker):
     """The same bytes: one job. Another body under that id: broken."""
     redis("LPUSH", "test:{q}:inbox", b'{"task":"t","id":"x"}', b'{"task":"t","id":"x"}', b'{"task":"u","id":"x"}')
     assert ids(claim(3)[1]) == ["x"]
-    assert [entry.reason for entry in run(broker.broken("q"))] == ["inbox: id x is taken by another job"]
+    assert [entry.reason for entry in run(broken(broker, "q"))] == ["inbox: id x is taken by another job"]
 
 
 def test_a_key_makes_one_job_of_many_pushes(redis, claim, run, broker):
@@ -673,7 +674,7 @@ def test_a_key_makes_one_job_of_many_pushes(redis, claim, run, broker):
     for body in bodies:
         redis("LPUSH", "test:{q}:inbox", body)
     assert [job.task for job in claim(9)[1].jobs] == [b"t", b"u"]
-    assert [entry.reason for entry in run(broker.broken("q"))] == ["inbox: key k is taken by another job"]
+    assert [entry.reason for entry in run(broken(broker, "q"))] == ["inbox: key k is taken by another job"]
 
 
 def test_a_full_queue_leaves_pushed_jobs_in_the_inbox(redis, claim, run, broker):
@@ -715,7 +716,7 @@ def test_garbage_in_the_inbox_is_kept_raw_and_the_queue_moves_on(redis, claim, r
         redis("LPUSH", "test:{q}:inbox", raw)
     redis("LPUSH", "test:{q}:inbox", b'{"task":"good"}')
     assert [job.task for job in claim(5)[1].jobs] == [b"good"]
-    entries = run(broker.broken("q"))
+    entries = run(broken(broker, "q"))
     assert {entry.raw: entry.reason for entry in entries} == {raw: f"inbox: {why}" for raw, why in BAD.items()}
     assert run(broker.counts("q")).broken == len(BAD)
 
@@ -735,7 +736,7 @@ def test_garbage_where_the_inbox_should_be(redis, claim, enqueue, run, broker):
     job_id = enqueue()
     assert ids(claim()[1]) == [job_id]
     assert redis("GET", "test:{q}:inbox:broken") == b"x"
-    assert "was no list" in run(broker.broken("q"))[0].reason
+    assert "was no list" in run(broken(broker, "q"))[0].reason
 
 
 @pytest.mark.parametrize("how", ["missing", "a string", "a list", "half a hash"])
@@ -754,12 +755,12 @@ def test_garbage_in_place_of_a_job(redis, claim, enqueue, run, broker, how, wher
         redis({"a string": "SET", "a list": "LPUSH", "half a hash": "HSET"}[how], key, "x", *["y"][: how[0] == "h"])
     good = enqueue()
     assert ids(claim(5)[1]) == [good]
-    entry = run(broker.broken("q"))[0]
+    entry = run(broken(broker, "q"))[0]
     assert bad in entry.reason
     assert entry.raw == {"missing": bad.encode(), "a string": b"x"}.get(how, entry.raw)
     assert redis("EXISTS", key) == 0
     assert run(broker.counts("q")).started == 1
-    assert run(broker.check("q")) == []
+    assert run(findings(broker, "q")) == []
 
 
 def test_garbage_is_no_attempt(redis, run, broker):

@@ -100,12 +100,10 @@ def verbs(b, job):
         yield "jobs", b.jobs("q", status)
     yield "outcome", b.outcome("q", "a")
     yield "counts", b.counts("q")
-    yield "broken", b.broken("q")
     yield "inspect_keys", b.inspect_keys("q")
     yield "mend_keys", b.mend_keys("q")
     yield "inspect", b.inspect("q", "members", [b"a", b"none"])
     yield "mend", b.mend("q", ["a", "none"])
-    yield "check", b.check("q")
 
 
 #: scripts that are parts of a verb

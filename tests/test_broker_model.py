@@ -28,6 +28,7 @@ from fusiond.broker.records import NewJob, Outcome
 from fusiond.job import JobStatus, new_token
 from tests.conftest import RedisServer
 from tests.model.queue import MAX_RESCUES, Queue
+from tests.queue_state import broken, findings
 from tests.running import until
 
 HOUR = 3_600_000
@@ -151,7 +152,7 @@ class QueueMachine(RuleBasedStateMachine):
     def push_garbage(self, garbage):
         self.do("push_garbage", garbage)
         self.do("claim", "d", self.token(), 0)
-        assert self.run(self.broker.broken("q"))[0].raw == garbage
+        assert self.run(broken(self.broker, "q"))[0].raw == garbage
 
     @precondition(lambda self: self.pick(0, "queued") and len(self.stopped) < 2)
     @rule(who=WHO, want=st.integers(1, 4), lost=FEW)
@@ -326,7 +327,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @invariant()
     def fsck_is_clean(self):
-        assert self.run(self.broker.check("q")) == []
+        assert self.run(findings(self.broker, "q")) == []
 
 
 class OnFile(QueueMachine):

@@ -9,6 +9,7 @@ from fusiond.broker import script
 from fusiond.broker.call import as_is, plain
 from fusiond.broker.records import NewJob, Outcome
 from fusiond.job import JobStatus, new_id, new_token
+from tests.queue_state import broken, findings
 
 HOUR = 3_600_000
 ARGS = b"[[],{}]"
@@ -241,16 +242,16 @@ def test_sweep_finds_jobs_that_are_in_no_set(run, broker, enqueue, claim, fail, 
     redis("ZREM", "test:{q}:queue", queued)
     redis("SET", "test:{q}:job:junk", "x")
     redis("HSET", "test:{other}:job:theirs", "task", "x")
-    assert len(run(broker.check("q"))) == 4
+    assert len(run(findings(broker, "q"))) == 4
     cursor, adopted = None, 0
     while cursor != 0:
         swept = run(broker.sweep("q", cursor=cursor or 0))
         cursor, adopted = swept.cursor, adopted + swept.adopted
     assert adopted == 4
-    assert run(broker.check("q")) == []
+    assert run(findings(broker, "q")) == []
     _, jobs = claim(9)
     assert [(job.id.decode(), job.rescues) for job in jobs] == [(started, 1), (queued, 0)]
-    assert run(broker.broken("q"))[0].raw == b"x"
+    assert run(broken(broker, "q"))[0].raw == b"x"
 
 
 # Look-ups

@@ -46,6 +46,19 @@ def test_a_schedule_that_is_meant_is_left_alone(schedule):
 @pytest.mark.parametrize(
     ("schedule", "code"),
     [
+        ("* * * *", "cron-fields"), ("* * * * * *", "cron-fields"), ("61 * * * *", "bad-schedule"),
+        ("@reboot", "bad-schedule"), ("@every 5m", "bad-schedule"), ("R * * * *", "bad-schedule"),
+        ("H * * * *", "bad-schedule"), ("H(0-5) * * * *", "bad-schedule"), ("0 0 * * X", "bad-schedule"),
+    ],
+)  # fmt: skip
+def test_what_is_no_cron_text_is_refused(schedule, code):
+    """And so is a random field, which would tick at another moment in each daemon."""
+    assert codes(f'{TASK}cron: {{c: {{task: a, schedule: "{schedule}"}}}}\n') == [code]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "code"),
+    [
         ("* 0 * * *", "every-minute"), ("*/45 * * * *", "uneven-step"), ("0 */5 * * *", "uneven-step"),
         ("0 0 1 * mon", "day-or-weekday"), ("0 0 29 2 *", "skipped-months"), ("0 0 29 feb *", "skipped-months"),
         ("0 0 30 * *", "skipped-months"), ("0 0 31 4 *", "never-fires"),

@@ -23,7 +23,7 @@ from fusiond.broker.call import as_is, plain
 from fusiond.broker.connection import connect
 from fusiond.config import model
 from fusiond.errors import BrokerError, BrokerUnavailable
-from fusiond.supervise.server import find_server
+from fusiond.supervise.server import choose_server
 
 
 class Wrapper:
@@ -33,7 +33,7 @@ class Wrapper:
         self.link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.link.settimeout(20)
         self.state, self.path = directory / "state", socket_path or directory / "run" / "redis.sock"
-        words = ["--state", self.state, "--socket", self.path, "--server", server or find_server(), *options]
+        words = ["--state", self.state, "--socket", self.path, "--server", server or choose_server().path, *options]
         self.process = subprocess.Popen(
             [sys.executable, "-I", "-S", embedded.__file__, *words],
             env={"FUSIOND_LINK": str(theirs.fileno()), "PATH": os.environ["PATH"]},
@@ -233,7 +233,7 @@ def test_a_server_that_was_left_is_ended_before_another_starts(start, directory)
     state.mkdir()
     with (state / "lock").open("w") as lock:
         embedded.fcntl.flock(lock, embedded.fcntl.LOCK_EX)
-        words = embedded.command(find_server(), state, directory / "old.sock", None)
+        words = embedded.command(choose_server().path, state, directory / "old.sock", None)
         old = subprocess.Popen(words, cwd=state, pass_fds=(lock.fileno(),), stdout=subprocess.DEVNULL)
     (state / "server.pid").write_text(str(old.pid))
     wait_until((directory / "old.sock").exists)

@@ -8,6 +8,7 @@ import pytest
 
 from fusiond.broker.call import as_is, plain
 from fusiond.job import new_token
+from tests.queue_state import broken
 
 SCHEMA = json.loads((Path(__file__).parent.parent / "schemas" / "job.schema.json").read_text())
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
@@ -45,4 +46,4 @@ def test_the_claim_takes_what_the_schema_allows_and_no_more(run, broker, body):
     """A producer that checks against the schema never finds its job under `broken`, and the other way round."""
     run(plain(as_is, "LPUSH", broker.keys.of("q", "inbox"), json.dumps(body)))
     run(broker.claim("q", 0, dispatcher="d", nonce=new_token(), lease_ms=1000, max_rescues=1))
-    assert (run(broker.broken("q")) == []) == VALIDATOR.is_valid(body)
+    assert (run(broken(broker, "q")) == []) == VALIDATOR.is_valid(body)

@@ -11,6 +11,7 @@ import pytest
 
 from fusiond import logs
 from fusiond.config.model import Logging
+from tests.running import until
 
 log = logging.getLogger("fusiond.test_logs")
 
@@ -26,8 +27,14 @@ def setup(file, style="text", **more):
 
 
 def lines(file):
-    assert logs.flush(10)
+    """All that was logged; ends the log."""
+    logs.stop(30)
     return file.read_text().splitlines()
+
+
+def written(file, text):
+    """Waits until the file holds this."""
+    until(lambda: file.exists() and text in file.read_text(), text)
 
 
 def test_text_names_time_level_program_message_and_fields(file):
@@ -59,7 +66,7 @@ def test_what_is_logged_cannot_forge_a_line_or_drive_a_terminal(file, style):
         raise ValueError(evil)  # noqa: TRY301 - a traceback is the subject
     except ValueError:
         log.exception(evil, extra={"job": evil})
-    assert logs.flush(10)
+    logs.stop(30)
     raw = file.read_text()
     assert not {"\r", "\x1b", "\x7f", "\x9b", "\u2028", "\u202e"} & set(raw)
     assert len(raw.splitlines()) == 1 or all(line.startswith("    ") for line in raw.splitlines()[1:])
@@ -105,7 +112,7 @@ def test_a_rotated_file_is_opened_anew(file, monkeypatch):
     monkeypatch.setattr(logs, "ROTATED", 0.0)
     setup(file)
     log.info("before")
-    lines(file)
+    written(file, "before")
     file.rename(file.with_suffix(".1"))
     log.info("after")
     assert [line.split()[-1] for line in lines(file)] == ["after"]
@@ -116,7 +123,7 @@ def test_lines_go_on_where_no_new_file_can_be_opened(file, monkeypatch):
     monkeypatch.setattr(logs, "ROTATED", 0.0)
     setup(file)
     log.info("before")
-    lines(file)
+    written(file, "before")
     moved = file.parent.rename(file.parent.with_name("moved"))
     log.info("after")
     assert [line.split()[-1] for line in lines(moved / file.name)] == ["before", "after"]
@@ -129,8 +136,8 @@ def test_the_tail_keeps_the_last_lines_within_its_size(file, tmp_path):
     for number in range(5000):
         log.info("%06d %s", number, "x" * 100)
         if number % 1000 == 0:
-            logs.flush(10)
-    assert logs.flush(10)
+            written(tail, f" {number:06d} ")
+    logs.stop(30)
     text = tail.read_text()
     assert logs.TAIL // 4 < len(text) <= logs.TAIL
     assert " 004999 " in text.splitlines()[-1]
@@ -147,7 +154,7 @@ def test_who_logs_never_waits_for_who_reads():
         "logs.setup(Logging(), 'p')\n"
         "began = time.monotonic()\n"
         "for n in range(30_000): logging.getLogger('fusiond').info('%d %s', n, 'x' * 100)\n"
-        "print(time.monotonic() - began, logs.dropped(), file=sys.stderr, flush=True)\n"
+        "print(time.monotonic() - began, logs._handler.dropped, file=sys.stderr, flush=True)\n"
         "sys.stdin.readline()\n"
         "logs.stop(30)\n"
     )
@@ -177,7 +184,8 @@ def test_a_closed_pipe_costs_lines_and_nothing_else(file):
     read, write = os.pipe()
     script = (
         "import logging\nfrom fusiond import logs\nfrom fusiond.config.model import Logging\n"
-        "logs.setup(Logging(), 'p')\nlogging.getLogger('fusiond').info('x')\nassert logs.flush(5)\nlogs.stop()"
+        "logs.setup(Logging(), 'p')\nlogging.getLogger('fusiond').info('x')\nwriter = logs._handler._thread\n"
+        "logs.stop(15)\nassert not writer.is_alive()"
     )
     process = subprocess.Popen([sys.executable, "-c", script], stdout=write)
     os.close(read)

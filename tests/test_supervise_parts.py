@@ -394,9 +394,9 @@ def test_a_server_that_is_too_old_is_passed_over(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(server, "_packaged", list)
     with pytest.raises(FusionError, match=r"Redis 6.2.7 at .*redis-server is older"):
-        server.find_server()
+        server.choose_server()
     old.write_text("#!/bin/sh\necho 'Redis server v=7.0.15 sha=0'\n")
-    assert server.find_server() == str(old)
+    assert server.choose_server().path == str(old)
 
 
 def test_how_a_process_ended_in_words():

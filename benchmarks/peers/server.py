@@ -13,7 +13,7 @@ from fusiond.broker import embedded
 from fusiond.broker.call import as_is, plain
 from fusiond.broker.connection import connect
 from fusiond.config import model
-from fusiond.supervise.server import find_server
+from fusiond.supervise.server import choose_server
 
 
 class Server:
@@ -23,7 +23,7 @@ class Server:
         self._directory = Path(tempfile.mkdtemp(prefix="fb", dir="/tmp"))
         path = self._directory / "redis.sock"
         self.url = f"unix://{path}"
-        words = embedded.command(find_server(), self._directory, path, None)
+        words = embedded.command(choose_server().path, self._directory, path, None)
         self._process = subprocess.Popen(words, stdout=subprocess.DEVNULL, cwd=self._directory)
         while not embedded.answers(path):
             time.sleep(0.01)

@@ -144,12 +144,6 @@ class FsckVerbs:
         """Look again, and set such keys aside."""
         return scripted("mend_keys", self.keys.root(queue), (), lambda flat: _of_keys(queue, flat, "repaired"))
 
-    def check(self, queue: str) -> Plan[list[Finding]]:
-        """All that is wrong in one queue."""
-        found: list[Finding] = []
-        yield from Fsck(self, found.append).queue(queue)
-        return found
-
 
 class Fsck:
     """

@@ -133,7 +133,7 @@ _FEW = 2
 
 
 def _claim(reply: Any) -> Claim:
-    more, suspended, due, flat, expiring, *others = reply
+    more, due, flat, expiring, *others = reply
     jobs = list(map(ClaimedJob._make, zip(*[iter(flat)] * len(_KINDS), strict=True)))
     if tuple(map(type, flat)) != _KINDS * len(jobs):
         raise TypeError("a field of a job is of another type")
@@ -144,7 +144,7 @@ def _claim(reply: Any) -> Claim:
     if until and not 0 <= min(until) <= max(until) < len(jobs):
         raise ValueError("a job expires that was not given")
     chores = _chores(*others) if others else ()
-    return Claim(jobs, None if due < 0 else due, bool(more), bool(suspended), until, more == _FEW, chores)
+    return Claim(jobs, None if due < 0 else due, bool(more), until, more == _FEW, chores)
 
 
 def _chores(flat: Any) -> list[Chore]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from fusiond.broker.call import Call, plain, raw, scripted
 from fusiond.broker.keys import BAND, is_name
-from fusiond.broker.records import Broken, Counts, JobOutcome
+from fusiond.broker.records import Counts, JobOutcome
 from fusiond.job import JobRecord, JobStatus
 
 if TYPE_CHECKING:
@@ -55,16 +55,6 @@ class LookUps:
         """The names of all queues that were ever declared; what can be no name is passed over."""
         return plain(
             lambda names: sorted(name for name in map(_text, names) if is_name(name)), "SMEMBERS", self.keys.queues
-        )
-
-    def broken(self, queue: str, *, start: int = 0, count: int = 100) -> Call[list[Broken]]:
-        """The bodies that could not be read, newest first."""
-        return plain(
-            lambda entries: [_broken(entry) for entry in entries],
-            "LRANGE",
-            self.keys.of(queue, "broken"),
-            start,
-            start + count - 1,
         )
 
 
@@ -177,9 +167,3 @@ def _counts(reply: list[int]) -> Counts:
         max_length=None if max_length < 0 else max_length,
         lost=lost,
     )
-
-
-def _broken(entry: bytes) -> Broken:
-    head, _, raw = entry.partition(b"\n")
-    at, _, reason = head.partition(b" ")
-    return Broken(_whole(at) or 0, _text(reason), raw)

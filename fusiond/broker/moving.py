@@ -55,9 +55,7 @@ class Moved(NamedTuple):
 
     #: jobs that wait in the other queue now
     jobs: int
-    #: jobs that wait still in the first one
-    left: int
-    #: jobs that run in it
+    #: jobs that run in the first one
     running: int
     #: those of which another job in the other queue has the id; they stay
     taken: list[Leaving]
@@ -88,9 +86,9 @@ class MovingVerbs:
         yield self.rescue(source)
         nonce = new_token()
         words = (target, nonce, limit, *skip)
-        _, left, running = yield scripted("move_begin", self.keys.root(source), words, numbers(3))
+        _, running = yield scripted("move_begin", self.keys.root(source), words, numbers(2))
         jobs, taken = yield from self.finish_moves(source, limit=limit)
-        return Moved(jobs, left, running, taken)
+        return Moved(jobs, running, taken)
 
     def finish_moves(self, queue: str, *, limit: int = 200) -> Plan[tuple[int, list[Leaving]]]:
         """Move on what is leaving the queue, whoever has begun it: how many jobs, and those whose ids are taken."""

@@ -121,7 +121,6 @@ class Claim(NamedTuple):
     next_due_ms: int | None
     #: there is more to do at once: ready jobs, or chores that did not fit into this call
     more: bool
-    suspended: bool
     #: number in `jobs` → ms from now; not begun by then, the job expires
     expiring: dict[int, int]
     #: the next job is one of those tasks of which only few were wanted
@@ -173,16 +172,6 @@ class Counts:
     def waiting(self) -> int:
         """Jobs that need a worker group to go on."""
         return self.queued + self.inbox + self.scheduled + self.deferred + self.lost
-
-
-@dataclass(frozen=True, slots=True)
-class Broken:
-    """A body that could not be read."""
-
-    #: epoch
-    at_ms: int
-    reason: str
-    raw: bytes
 
 
 class JobOutcome(NamedTuple):

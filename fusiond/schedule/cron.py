@@ -60,17 +60,6 @@ class ComingTick:
     note: str = ""
 
 
-def check(text: str) -> None:
-    """
-    Refuse what is not five fields or an @form.
-
-    Raises:
-        ValueError: with the reason. Seconds, years, and `R` or `H` fields are refused too: a random field would tick at
-            another moment in each daemon.
-    """
-    _matcher(text)
-
-
 def next_tick(entry: CronEntry, after: int) -> int | None:
     """The first tick later than `after`, in epoch ms; None if there is none in the next 50 years."""
     if entry.every is not None:
@@ -176,11 +165,6 @@ def _next_at(text: str, timezone: str, after: int) -> int | None:
 
 @functools.lru_cache(maxsize=1024)
 def _matcher(text: str) -> croniter:
-    fields = text.split()
-    if len(fields) != 5 and not text.startswith("@"):
-        raise ValueError(f"{text!r} has {len(fields)} fields; five are needed: minute hour day month weekday")
-    if any(field[:1] in "rRhH" for field in fields):
-        raise ValueError(f"{text!r}: R and H fields are not supported; `jitter:` spreads the load")
     return croniter(text, datetime(1970, 1, 1))  # noqa: DTZ001 - wall-clock time
 
 

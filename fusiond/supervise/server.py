@@ -24,11 +24,6 @@ class NoServer(FusionError):  # noqa: N818 - what is the matter
     """There is none, or none that reads the data: nothing that passes by itself."""
 
 
-def find_server() -> str:
-    """The path of a server for an empty directory. Raises NoServer."""
-    return choose_server().path
-
-
 def choose_server(state: Path | None = None, chosen: str | None = None) -> Server:
     """
     The server to run.

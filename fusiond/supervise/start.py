@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from fusiond.config.model import Config
 
 #: exit statuses
-OK, REFUSED, EX_CONFIG = 0, 1, 78
+OK, EX_CONFIG = 0, 78
 log = logging.getLogger(__name__)
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from fusiond.broker.call import as_is, plain
 from tests.chaos.load import Ack
 from tests.chaos.plant import QUEUES
+from tests.queue_state import findings
 
 #: replies in one round trip
 _PAGE = 1000
@@ -110,7 +111,7 @@ def read(plant, acks, faults):
         for queue in QUEUES:
             for step in _steps(plant, connection, queue):
                 steps[step.id].append(step)
-            broken += map(str, connection.run(plant.broker.check(queue)))
+            broken += map(str, connection.run(findings(plant.broker, queue)))
         result = Ledger(acks, faults, read_runs(plant.runs), steps, {}, broken, keys, ticks=_ticks(steps))
         result.records = _records(plant, connection, result.jobs)
         keys += (key for key in _keys(connection) if not _known(key.decode()))

@@ -14,7 +14,7 @@ from fusiond.broker.call import as_is, plain
 from fusiond.broker.connection import connect
 from fusiond.config import model
 from fusiond.errors import BrokerError
-from fusiond.supervise.server import find_server
+from fusiond.supervise.server import choose_server
 from tests.running import until
 
 PR_SET_PDEATHSIG = 1
@@ -109,7 +109,15 @@ class Server:
 
     def start(self, **options):
         """Start it, or again; returns when it accepts connections, though it may be loading."""
-        words = [find_server(), "--port", str(self.port), "--unixsocket", str(self.path), "--dir", str(self.directory)]
+        words = [
+            choose_server().path,
+            "--port",
+            str(self.port),
+            "--unixsocket",
+            str(self.path),
+            "--dir",
+            str(self.directory),
+        ]
         for name, value in (OPTIONS | {each.replace("_", "-"): value for each, value in options.items()}).items():
             words += [f"--{name}", str(value)]
         with (self.directory / "log").open("ab") as log:

@@ -14,6 +14,7 @@ from fusiond.nesting import too_deep
 from tests.fuzz import mutate
 from tests.fuzz.ground import Ground
 from tests.fuzz.run import Target
+from tests.queue_state import broken
 from tests.running import until
 from tests.test_job_schema import VALIDATOR
 from tests.test_job_schema import bodies as at_the_limits
@@ -124,7 +125,7 @@ class Fuzz(Target):
 
     def _broken(self):
         """Bytes → why."""
-        entries = self.ground.run(self.ground.broker.broken("bodies", count=1000))
+        entries = self.ground.run(broken(self.ground.broker, "bodies"))
         return {entry.raw: entry.reason for entry in entries}
 
     def _judge_good(self, body, job):

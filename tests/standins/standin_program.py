@@ -72,7 +72,7 @@ async def main() -> int:  # noqa: C901 - a script
         (state / f"child-{options.group}").write_text(str(child.pid))
     if act == "fail" or (state / f"broken-{options.group}").exists():
         logging.getLogger("fusiond").error("here are the last words")
-        logs.flush()
+        logs.stop()
         link.say(**{"is": "failed", "reason": "shop.missing: no module named 'shop'"})
         return 78
     if act == "orphan":

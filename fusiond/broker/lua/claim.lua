@@ -5,7 +5,7 @@
 -- KEYS  1 ns:{q}
 -- ARGV  1 want · 2 dispatcher · 3 nonce, the token of each attempt that this call begins · 4 lease, ms · 5 max_rescues
 --       then, where it matters: how many jobs of the tasks that follow, at most · tasks
--- reply {more 0|1|2: the next job is one of such a task and above that number, suspended 0|1, ms until something comes due or -1, {id, task, args, attempts, crashes, rescues, header, ms from when it became ready to its claim, …},
+-- reply {more 0|1|2: the next job is one of such a task and above that number, ms until something comes due or -1, {id, task, args, attempts, crashes, rescues, header, ms from when it became ready to its claim, …},
 --        {n, ms, …}: the n-th job must have begun within so many ms, or it expires
 --        and only where jobs were rescued or ended here: {id, task, RESCUED or the code of its error, the sentence of its error or empty,
 --        attempts, rescues, token of the lost lease or empty, ms that its last attempt or it itself waited, log tag, …}}
@@ -78,11 +78,11 @@ local function first_due(key)
   return tonumber(redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2])
 end
 
-local function reply(more, suspended)
+local function reply(more)
   local due, expiry = first_due(SCHEDULED), first_due(STARTED)
   if expiry and (not due or expiry < due) then due = expiry end
   return {
-    more == 'few' and 2 or more and 1 or 0, suspended and 1 or 0, due and math.max(due - now, 0) or -1, given, expiring,
+    more == 'few' and 2 or more and 1 or 0, due and math.max(due - now, 0) or -1, given, expiring,
     #told > 0 and told or nil,
   }
 end
@@ -97,7 +97,7 @@ if before and before:sub(1, #nonce + 1) == nonce .. ' ' then
     if h[11] == nonce then give(id, h, count(h[3]), finite(h[10]) or now) end
   end
   many('ZADD', STARTED, leases, 'XX')
-  return reply(false, false)
+  return reply(false)
 end
 
 -- 1. take in the inbox
@@ -212,4 +212,4 @@ if #ids < want and not suspended and not left then
 elseif moved > 0 and left then
   wake()
 end
-return reply(stays and 'few' or more or left, suspended)
+return reply(stays and 'few' or more or left)

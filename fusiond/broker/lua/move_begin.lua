@@ -4,11 +4,11 @@
 --
 -- KEYS  1 ns:{q}
 -- ARGV  1 name of the other queue · 2 nonce · 3 limit · 4, 5 how many of the ready and of the scheduled jobs stay, at the head of each
--- reply {how many leave now, how many wait still, how many run}
+-- reply {how many leave now, how many run}
 --
 -- moves queue | scheduled -> deferred
 --       queue | scheduled -> broken     no hash, or one that is no job's
--- touches queue scheduled started deferred leaving inbox job broken conf
+-- touches queue scheduled started deferred leaving job broken conf
 
 redis.call('ZREM', QUEUE, '')
 local target, nonce, limit = ARGV[1], ARGV[2], tonumber(ARGV[3])
@@ -33,7 +33,5 @@ end
 
 begin(QUEUE, 'queued', tonumber(ARGV[4]))
 begin(SCHEDULED, 'scheduled', tonumber(ARGV[5]))
-local inbox = redis.pcall('LLEN', ROOT .. ':inbox')
 local lost = redis.call('ZCOUNT', STARTED, '-inf', now)
-local left = redis.call('ZCARD', QUEUE) + redis.call('ZCARD', SCHEDULED) + lost + (type(inbox) == 'number' and inbox or 0)
-return { marked, left, redis.call('ZCARD', STARTED) - lost }
+return { marked, redis.call('ZCARD', STARTED) - lost }
