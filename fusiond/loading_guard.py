@@ -5,7 +5,7 @@ Refuse to enqueue while the modules of tasks are loaded: `validate --imports` or
 2. report  the enqueue to who loads: the module is refused although its code may catch the exception
 3. raise   an EnqueueError
 
-The other side is `worker/refusals.py`, which may be of another version and under another interpreter.
+The other side is `worker/runtime/refusals.py`, which may be of another version and under another interpreter.
 """
 
 from __future__ import annotations

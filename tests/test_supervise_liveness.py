@@ -13,7 +13,7 @@ from fusiond.supervise import liveness, tree
 from fusiond.supervise.programs import Program
 from fusiond.supervise.supervisord.daemon_options import DaemonOptions
 from fusiond.supervise.supervisord.process import GroupConfig, Process, ProgramConfig
-from fusiond.worker.leases import LEASE
+from fusiond.worker.dispatcher.leases import LEASE
 from tests.fusiond_command import fusiond, samples
 from tests.running import STANDINS, Running, alive, until
 

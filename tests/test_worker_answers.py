@@ -10,7 +10,7 @@ from running import alive, until
 from worker_program import Place
 
 from fusiond.config.model import RetryPolicy, Timeout
-from fusiond.worker import answers
+from fusiond.worker.pool import answers
 from tests.chaos.package import Edit
 
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can start processes of another user")
@@ -300,7 +300,7 @@ def test_a_process_that_cannot_be_killed_holds_up_no_job_as_a_fork_server_ends(p
     """One that tries again what does not load, for one: others run while its end is waited for."""
     (place.app / "survivor.py").write_text(SURVIVOR)
     (place.app / "broken.py").write_text("raise ConnectionError\n")
-    waits = Edit("worker/orphans.py", "REAP_WITHIN = 5.0", "REAP_WITHIN = 15.0")
+    waits = Edit("worker/pool/orphans.py", "REAP_WITHIN = 5.0", "REAP_WITHIN = 15.0")
     program = place.start(
         user="nobody", python=PYTHON, isolation="process", processes=2, prefix=NO_KILL, own=place.edited(waits),
         tasks={"outlive": {"run": "survivor.outlive"}, "broken": {"run": "broken.broken"}},

@@ -9,8 +9,8 @@ import sys
 import pytest
 from worker_program import children_of
 
-from fusiond.worker import children, orphans
-from fusiond.worker.launch import Launched
+from fusiond.worker.pool import orphans, server_handle
+from fusiond.worker.pool.launch import Launched
 
 #: closes its socket, and ends some time later
 SLOW_END = "import os, sys, time; os.close(int(sys.argv[1])); time.sleep(0.3); sys.exit(7)"
@@ -21,7 +21,7 @@ def _alone(monkeypatch):
     """Processes of other tests are neither killed nor reaped, and a slow machine is no reason to kill either."""
     own = set(children_of(os.getpid()))
     orphans.spared.update(own)
-    monkeypatch.setattr(children, "_BY_ITSELF", 30.0)
+    monkeypatch.setattr(server_handle, "_BY_ITSELF", 30.0)
     yield
     orphans.spared.difference_update(own)
 
@@ -59,7 +59,7 @@ def test_the_status_of_a_lost_fork_server_is_its_own():
 
     async def steps():
         reports = Reports()
-        server = children.ForkServer(launched(SLOW_END), reports)
+        server = server_handle.ForkServer(launched(SLOW_END), reports)
         async with asyncio.timeout(30):
             await reports.died.wait()
         assert (reports.reason, reports.killed) == ("the fork server ended with status 7", False)

@@ -10,7 +10,7 @@ from standins import hostile_exceptions
 from worker_program import Place
 
 from fusiond.config.model import RetryPolicy
-from fusiond.worker import errortext
+from fusiond.worker.runtime import errortext
 
 #: kind of `hostile_exceptions.fail` -> how the type that the job fails with ends
 NAMES = {

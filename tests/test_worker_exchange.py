@@ -7,9 +7,9 @@ import pytest
 from fusiond.broker.connection import connect_async
 from fusiond.broker.records import NewJob, Outcome
 from fusiond.errors import BrokerUnavailable
-from fusiond.worker.exchange import Exchange
-from fusiond.worker.leases import renew
-from fusiond.worker.outcomes import unsettled
+from fusiond.worker.dispatcher.exchange import Exchange
+from fusiond.worker.dispatcher.leases import renew
+from fusiond.worker.dispatcher.verdicts import unsettled
 
 
 class Lossy:

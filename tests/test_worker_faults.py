@@ -19,8 +19,8 @@ from fusiond.broker.call import as_is, plain
 from fusiond.broker.connection import connect
 from fusiond.config import model
 from fusiond.config.model import RetryPolicy, Timeout
-from fusiond.worker.slots import Attempt, Doom, Slot
-from fusiond.worker.watch import LINGER, Watch
+from fusiond.worker.pool.slots import Attempt, Doom, Slot
+from fusiond.worker.pool.watchdog import LINGER, Watch
 from tests.replicas import SLOTS, Servers
 
 
@@ -334,7 +334,7 @@ def test_no_job_speaks_for_another(place):
 @pytest.mark.parametrize("serial", [0, 1 << 50])
 def test_an_outcome_of_no_job(place, serial):
     """A child that tells how some other job ended is killed; a frame may hold three million of them."""
-    from fusiond.worker import wire
+    from fusiond.worker.runtime import wire
 
     outcomes = wire.outcomes_frame([wire.OutcomeMessage(serial, wire.FINISHED, False, 0.0, b"")] * 3)
     place.start(isolation="process", policies=NO_CRASH)

@@ -15,7 +15,7 @@ from worker_program import STRICT, Place
 
 from fusiond.broker.call import as_is, plain
 from fusiond.config.model import RetryPolicy, Timeout
-from fusiond.worker import wire
+from fusiond.worker.runtime import wire
 from tests.chaos.package import SELDOM_RENEWALS
 
 

@@ -6,7 +6,7 @@ import signal
 import pytest
 from worker_program import Place
 
-from fusiond.worker.runtimes import LATELY, MODEST, MOST_MODEST, Ahead
+from fusiond.worker.pool.run_times import LATELY, MODEST, MOST_MODEST, Ahead
 from tests.chaos.package import SELDOM_RENEWALS
 
 

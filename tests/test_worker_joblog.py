@@ -8,7 +8,7 @@ import pytest
 from running import until
 from worker_program import SINGLE, Place
 
-from fusiond.worker.joblog import MOST
+from fusiond.worker.pool.job_log import MOST
 
 
 @pytest.fixture
@@ -21,7 +21,9 @@ def place(broker_settings, broker, run):
 def ends(program, outcome=None):
     """The last lines of jobs, in the order of the log."""
     own = [
-        record for record in program.records() if record["logger"] == "fusiond.worker.joblog" and "outcome" in record
+        record
+        for record in program.records()
+        if record["logger"] == "fusiond.worker.pool.job_log" and "outcome" in record
     ]
     return [record for record in own if outcome in (None, record["outcome"])]
 

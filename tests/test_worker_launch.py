@@ -12,7 +12,7 @@ import pytest
 
 from fusiond.config.environment_files import parse
 from fusiond.config.model import Config, Task, WorkerGroup
-from fusiond.worker.launch import environment, launch, memory_file, serves, table
+from fusiond.worker.pool.launch import environment, launch, memory_file, serves, table
 
 
 def test_environment_files():

@@ -10,7 +10,7 @@ from running import until
 from worker_program import Place
 
 from fusiond.broker.call import as_is, plain
-from fusiond.worker import pool
+from fusiond.worker.pool import pool
 
 HOUR = 3_600_000
 #: fails to import for as long as the file is there

@@ -204,7 +204,7 @@ def test_a_reload_changes_nothing_of_a_job_that_has_begun(place):
 
 def test_a_job_that_waits_in_a_child_while_a_reload_turns_its_task_to_none(place):
     """It begins with a permit: when its dispatcher is killed, it has begun once and does not run again."""
-    patient = Edit("worker/watch.py", "BEGIN, LONGEST_BEGIN = 0.25, 8.0", "BEGIN, LONGEST_BEGIN = 60.0, 60.0")
+    patient = Edit("worker/pool/watchdog.py", "BEGIN, LONGEST_BEGIN = 0.25, 8.0", "BEGIN, LONGEST_BEGIN = 60.0, 60.0")
     first = place.start(isolation="process", link=True, own=place.edited(patient))
     child = first.until_children(1).pop()
     os.kill(child, signal.SIGSTOP)

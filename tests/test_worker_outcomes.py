@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fusiond.config.model import RETRY_POLICIES, RetryPolicy, Task
-from fusiond.worker import outcomes, wire
-from fusiond.worker.slots import Attempt, Doom
+from fusiond.worker.dispatcher import verdicts
+from fusiond.worker.pool.slots import Attempt, Doom
+from fusiond.worker.runtime import wire
 
 TASK = Task("t", "m.f", result_ttl=5, failure_ttl=7)
 NONE = RETRY_POLICIES["none"]
@@ -30,11 +31,11 @@ def said(kind, retry=False, payload=ERROR):
 
 
 def ran(one, message, policy=POLICY):
-    return outcomes.ran(one, message, TASK, policy, Random(1))
+    return verdicts.ran(one, message, TASK, policy, Random(1))
 
 
 def killed(one, doom=None, status=-9, policy=POLICY):
-    return outcomes.killed(one, doom, status, TASK, policy, rand=Random(1))
+    return verdicts.killed(one, doom, status, TASK, policy, rand=Random(1))
 
 
 def code(outcome):
@@ -154,10 +155,10 @@ def test_only_one_attempt_without_crashes_is_at_most_once():
 
 def test_released():
     """With its delay and its reason."""
-    assert outcomes.released(attempt(), "not begun", 5) == (b"id", "token", "released", 5000, 0, b"", "not begun")
+    assert verdicts.released(attempt(), "not begun", 5) == (b"id", "token", "released", 5000, 0, b"", "not begun")
 
 
 def test_unknown():
     """Names the task, whatever bytes it is made of."""
-    outcome = outcomes.unknown(attempt(task=b"\xff"), 60)
+    outcome = verdicts.unknown(attempt(task=b"\xff"), 60)
     assert (outcome.kind, outcome.ms, code(outcome)) == ("unknown", 60000, "TASK_NOT_FOUND")

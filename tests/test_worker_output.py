@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from running import until
 
-from fusiond.worker.child import Child
-from fusiond.worker.output import MAX_LINE, Output
+from fusiond.worker.pool.output import MAX_LINE, Output
+from fusiond.worker.runtime.child import Child
 
 
 class Heard(Output):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusiond.worker.queues import Queues
+from fusiond.worker.dispatcher.queue_order import Queues
 
 NAMES = ["a", "b", "c", "d"]
 WEIGHTS = st.fixed_dictionaries({name: st.integers(1, 20) for name in NAMES})

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fusiond.config.model import RetryPolicy
-from fusiond.worker.retry import after_crash, after_failure, after_hard_timeout, backoff
+from fusiond.worker.dispatcher.retry import after_crash, after_failure, after_hard_timeout, backoff
 
 SECONDS = st.floats(0, 1e6)
 POLICIES = st.builds(

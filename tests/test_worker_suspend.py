@@ -40,7 +40,7 @@ class Host:
             f"def _clock(which):\n    with open({str(self.ahead)!r}) as file:\n"
             "        return time.clock_gettime_ns(which) + int(file.read())\n"
         )
-        code = copy(place.directory / "code", (Edit("worker/wire.py", CLOCK, shifted), *edits))
+        code = copy(place.directory / "code", (Edit("worker/runtime/wire.py", CLOCK, shifted), *edits))
         self.program = place.start(own={"PYTHONPATH": str(code)}, **group)
 
     @contextmanager
@@ -99,7 +99,7 @@ def test_what_runs_and_nobody_has_taken_goes_on(place, woken):
 def test_what_runs_is_not_judged_before_the_answer_has_come(place):
     """However slow Redis is just then, since the whole machine wakes up."""
     asked = "        changed, failed = await renew(self._broker, self._connection, self._held())\n"
-    slow = Edit("worker/leases.py", asked, "        await asyncio.sleep(0.5)\n" + asked)
+    slow = Edit("worker/dispatcher/leases.py", asked, "        await asyncio.sleep(0.5)\n" + asked)
     host = Host(place, slow, isolation="process")
     path = place.path()
     id_ = place.enqueue("work", path, 3)

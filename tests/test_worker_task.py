@@ -6,7 +6,7 @@ import uuid
 
 import pytest
 
-from fusiond.worker.task import TaskError, load, may_retry
+from fusiond.worker.runtime.task import TaskError, load, may_retry
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusiond.worker import wire
+from fusiond.worker.runtime import wire
 
 BYTES = st.binary(max_size=200)
 JOBS = st.builds(
@@ -163,7 +163,7 @@ def test_leave_is_given_to_one_serial(serials, other):
 
 def test_the_ring_fits_the_page():
     """And holds two batches, so that no job's word is another's while both are out."""
-    from fusiond.worker.runtimes import DEPTH
+    from fusiond.worker.pool.run_times import DEPTH
 
     assert 8 * (8 + wire.RING) <= wire.PAGE_BYTES
     assert wire.RING >= 2 * DEPTH

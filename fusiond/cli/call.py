@@ -45,7 +45,7 @@ def _call(options: argparse.Namespace) -> NoReturn:
 
 def _group(config: Config, task: Task, name: str | None) -> WorkerGroup:
     """The group named, or the first that serves the task's queue."""
-    from fusiond.worker.launch import serves
+    from fusiond.worker.pool.launch import serves
 
     if name is not None:
         if name not in config.workers:
@@ -62,7 +62,8 @@ def _become(group: WorkerGroup, request: dict[str, Any]) -> NoReturn:
     from dataclasses import replace
     from pathlib import Path
 
-    from fusiond.worker import foreground, launch
+    from fusiond.worker.pool import launch
+    from fusiond.worker.runtime import foreground
 
     python, where = launch.interpreter(group), f"workers.{group.name}"
     try:
@@ -77,7 +78,7 @@ def _become(group: WorkerGroup, request: dict[str, Any]) -> NoReturn:
     except OSError as error:
         raise FusionError(f"{where}.directory: {group.directory}: {error.strerror}") from error
     ours = Path(foreground.__file__).parent
-    argv = [python, "-c", foreground.BOOT, json.dumps(request), str(ours), str(ours.parent)]
+    argv = [python, "-c", foreground.BOOT, json.dumps(request), str(ours), str(ours.parent.parent)]
     try:
         os.execve(python, argv, environment)
     except OSError as error:

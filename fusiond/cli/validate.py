@@ -134,7 +134,7 @@ def with_imports(loaded: Loaded, patience: float) -> Loaded:
     from dataclasses import replace
 
     from fusiond.config.checks import imports
-    from fusiond.worker.imports import probe
+    from fusiond.worker.pool.import_probes import probe
 
     found = set(imports.check(loaded.root, loaded.config, probe(loaded.config, patience)))
     config = None if any(problem.is_error for problem in found) else loaded.config

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 #: seconds between two questions
 ASK = 5.0
-#: seconds of silence after which a program is killed: a lease, `fusiond.worker.leases.LEASE`
+#: seconds of silence after which a program is killed: a lease, `fusiond.worker.dispatcher.leases.LEASE`
 SILENT = 15.0
 #: the same for a program that has not answered since its start: it may still load its modules from a slow disk
 SILENT_AT_START = 60.0

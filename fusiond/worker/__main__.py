@@ -17,11 +17,11 @@ from fusiond import logs
 from fusiond.config.snapshot import read_snapshot
 from fusiond.errors import FusionError
 from fusiond.program import EX_CONFIG, EX_SOFTWARE, Link, tell_failure
-from fusiond.worker.launch import launch
+from fusiond.worker.pool.launch import launch
 
 if TYPE_CHECKING:
     from fusiond.config.snapshot import Snapshot
-    from fusiond.worker.launch import Launched
+    from fusiond.worker.pool.launch import Launched
 
 
 class _Begun(NamedTuple):
@@ -42,7 +42,7 @@ def main() -> int:
 
         import asyncio
 
-        from fusiond.worker.group import run
+        from fusiond.worker.dispatcher.group import run
 
         program = run(begun.snapshot, begun.group, link, begun.launched, runtime=begun.runtime, held=begun.held)
         return asyncio.run(program)

@@ -65,12 +65,13 @@ class Bug(NamedTuple):
 
 
 _CLAIM, _SETTLE, _RENEW = "broker/lua/claim.lua", "broker/lua/settle.lua", "broker/lua/renew.lua"
-_DISPATCHER, _EXCHANGE, _POOL = "worker/dispatcher.py", "worker/exchange.py", "worker/pool.py"
+_DISPATCHER, _EXCHANGE, _POOL = "worker/dispatcher/loop.py", "worker/dispatcher/exchange.py", "worker/pool/pool.py"
+_LEASES, _SLOTS, _FORKSERVER = "worker/dispatcher/leases.py", "worker/pool/slots.py", "worker/runtime/forkserver.py"
 _TICKING, _TICK = "schedule/ticking.py", "broker/lua/tick.lua"
-_HANDOUT, _WATCH = "worker/handout.py", "worker/watch.py"
+_HANDOUT, _WATCH = "worker/pool/batching.py", "worker/pool/watchdog.py"
 _TAKE = "        line.append(attempt)\n"
 #: without it the kernel ends the children with their server, whatever else is forgotten
-_ALONE = Edit("worker/forkserver.py", "            self._prctl(PR_SET_PDEATHSIG, 9)\n", "")
+_ALONE = Edit(_FORKSERVER, "            self._prctl(PR_SET_PDEATHSIG, 9)\n", "")
 _READY = "  many('ZADD', QUEUE, ready)\n"
 _RUN = "        kind, retry, payload = run.run(self, self._tasks, job)\n"
 _REQUEST = "        request = self._unanswered or self._request(shares)\n"
@@ -168,15 +169,15 @@ BUGS = {
     ),
     "no renewal": Bug(
         "dispatcher", "never renews a lease", "no faults",
-        [Edit("worker/leases.py", "await self.renew_once()", "pass")],
+        [Edit(_LEASES, "await self.renew_once()", "pass")],
     ),
     "no self-fencing": Bug(
         "dispatcher", "lets a job go on whose lease it has lost", "a dispatcher of long jobs stopped",
-        [Edit("worker/slots.py", "if self.lost or self.lease <= now:", "if False:")],
+        [Edit(_SLOTS, "if self.lost or self.lease <= now:", "if False:")],
     ),
     "a lease that is trusted for ever": Bug(
         "dispatcher", "lets a job begin after its lease is over", "a group stopped",
-        [Edit("worker/leases.py", "return sent_ns + int((LEASE - MARGIN) * 1e9)", "return sent_ns + int(3600 * 1e9)")],
+        [Edit(_LEASES, "return sent_ns + int((LEASE - MARGIN) * 1e9)", "return sent_ns + int(3600 * 1e9)")],
     ),
     "a token from a counter": Bug(
         "dispatcher", "numbers its claims, as every other dispatcher does", "no faults",
@@ -215,7 +216,7 @@ BUGS = {
         "dispatcher", "takes a killed child's job for finished", "children killed",
         [
             Edit(
-                "worker/outcomes.py", "    wait = retry.after_crash(",
+                "worker/dispatcher/verdicts.py", "    wait = retry.after_crash(",
                 '    return Outcome(attempt.id, attempt.token, "finished", ms(task.result_ttl), 0, b"null")\n'
                 "    wait = retry.after_crash(",
             )
@@ -243,46 +244,46 @@ BUGS = {
         [
             _ALONE,
             Edit(
-                "worker/children.py", "            left, reaped = kill_children()\n",
+                "worker/pool/server_handle.py", "            left, reaped = kill_children()\n",
                 "            left, reaped = set[int](), dict[int, int]()\n",
             )
         ],
     ),
     "a job that was taken back and begins": Bug(
         "child", "begins whatever it was handed, whenever", "a group stopped",
-        [Edit("worker/wire.py", "return _clock(_BOOT) < words[_FIRST + serial % RING]", "return True")],
+        [Edit("worker/runtime/wire.py", "return _clock(_BOOT) < words[_FIRST + serial % RING]", "return True")],
     ),
     "a beginning that is not marked": Bug(
         "child", "does not say that it has begun a job", "children killed",
-        [Edit("worker/wire.py", "        words[0] = serial\n", "")],
+        [Edit("worker/runtime/wire.py", "        words[0] = serial\n", "")],
     ),
     "an outcome before its run": Bug(
         "child", "reports success, then runs the job", "children killed",
         [
             Edit(
-                "worker/child.py", _RUN,
+                "worker/runtime/child.py", _RUN,
                 "        self._keep(wire.OutcomeMessage(job.serial, wire.FINISHED, False, 0.0, b'null'))\n"
                 "        self._report()\n" + _RUN,
             ),
             Edit(
-                "worker/fresh.py", _RUN,
+                "worker/runtime/fresh.py", _RUN,
                 "        run.write_all(fd, wire.one_outcome(job[0], wire.FINISHED, False, 0.0, b'null'))\n" + _RUN,
             ),
         ],
     ),
     "a fork server that is waited for": Bug(
         "dispatcher", "waits for ever for a fork server that hangs", "a fork server frozen for good",
-        [Edit("worker/answers.py", "        if waited >= ANSWER:\n", "        if False:\n")],
+        [Edit("worker/pool/answers.py", "        if waited >= ANSWER:\n", "        if False:\n")],
     ),
     "a death held against whoever runs": Bug(
         "dispatcher", "lets a killed child go on, and charges its death to the job begun last",
         "a bunch in which one is meant",
         [
             Edit(
-                "worker/slots.py", "return self.doomed if self.doom else self.begun()", "return self.begun()"
+                _SLOTS, "return self.doomed if self.doom else self.begun()", "return self.begun()"
             ),
             Edit(
-                "worker/slots.py", "serial, State.DYING\n        self.forbid()\n", "serial, State.DYING\n"
+                _SLOTS, "serial, State.DYING\n        self.forbid()\n", "serial, State.DYING\n"
             ),
         ],
     ),
@@ -290,21 +291,21 @@ BUGS = {
         "fork server", "kills each child where one is to be killed", "a bunch in which one is meant",
         [
             Edit(
-                "worker/forkserver.py", "            self._kill(self._slots.get(int(rest)))\n",
+                _FORKSERVER, "            self._kill(self._slots.get(int(rest)))\n",
                 "            for pid in self._pids:\n                self._kill(pid)\n",
             )
         ],
     ),
     "a death that nobody hears of": Bug(
         "fork server", "does not report a child's death", "children killed",
-        [Edit("worker/forkserver.py", 'died.append(f"died {slot} {pid} {status}")', "pass")],
+        [Edit(_FORKSERVER, 'died.append(f"died {slot} {pid} {status}")', "pass")],
     ),
     "children that outlive their dispatcher": Bug(
         "fork server", "ends without its children", "dispatchers killed",
         [
             _ALONE,
             Edit(
-                "worker/forkserver.py",
+                _FORKSERVER,
                 "        for pid in self._pids:\n            self._kill(pid)\n        self._pids.clear()\n",
                 "        os._exit(0)\n",
             )
@@ -371,11 +372,11 @@ BUGS = {
     ),
     "a child that knows no expiry": Bug(
         "dispatcher", "lets a job begin for as long as its lease is trusted", "jobs that expire",
-        [Edit("worker/slots.py", "allow(serial, min(attempt.lease, attempt.expires))", "allow(serial, attempt.lease)")],
+        [Edit(_SLOTS, "allow(serial, min(attempt.lease, attempt.expires))", "allow(serial, attempt.lease)")],
     ),
     "a daemon whose programs outlive it": Bug(
         "supervisor", "its programs do not end with it", "the supervisor killed",
-        [Edit("worker/group.py", 'log.error("the supervisor is gone; stopping at once")', "return")],
+        [Edit("worker/dispatcher/group.py", 'log.error("the supervisor is gone; stopping at once")', "return")],
     ),
     "a program that stays dead": Bug(
         "supervisor", "does not start a program again", "dispatchers killed",
@@ -390,7 +391,7 @@ BUGS = {
         "dispatcher", "starts no other fork server after one that loaded no task", "failures that pass",
         [
             Edit(
-                "worker/pool.py",
+                "worker/pool/pool.py",
                 "        if not self.ending:\n            self._loop.call_later(pause, self.start)\n", "",
             )
         ],

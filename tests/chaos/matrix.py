@@ -82,7 +82,11 @@ GROUP = "  {name}: {{queues: '*', processes: 2, isolation: {isolation}, max_jobs
 QUICKER = (
     *SHORTER,
     *LOGGED,
-    Edit("worker/leases.py", f"MARGIN = {LEASE}, {RENEW}, {MARGIN}", f"MARGIN = {LEASE}, {RENEW / 3}, {MARGIN}"),
+    Edit(
+        "worker/dispatcher/leases.py",
+        f"MARGIN = {LEASE}, {RENEW}, {MARGIN}",
+        f"MARGIN = {LEASE}, {RENEW / 3}, {MARGIN}",
+    ),
     Edit("schedule/sweeping.py", "PERIOD = 60.0", "PERIOD = 0.3"),
     Edit("schedule/scheduler.py", "PUBLISH = 60.0", "PUBLISH = 0.4"),
 )

@@ -29,19 +29,19 @@ class Edit(NamedTuple):
 LEASE, RENEW, MARGIN = 3.0, 1.0, 0.5
 
 #: a wake-up that was missed is made up for by no poll
-SELDOM_POLLS = Edit("worker/dispatcher.py", "POLL = 5.0", "POLL = 3600.0")
+SELDOM_POLLS = Edit("worker/dispatcher/loop.py", "POLL = 5.0", "POLL = 3600.0")
 #: what comes sooner than in two minutes has waited neither for a renewal nor for the end of a lease
-SELDOM_RENEWALS = Edit("worker/leases.py", "MARGIN = 15.0, 5.0, 2.0", "MARGIN = 300.0, 120.0, 2.0")
+SELDOM_RENEWALS = Edit("worker/dispatcher/leases.py", "MARGIN = 15.0, 5.0, 2.0", "MARGIN = 300.0, 120.0, 2.0")
 
 _LOG = "redis.call('XADD', ROOT .. ':log', '*', 'verb', "
 #: seconds become tenths, minutes seconds: a lease, and the pauses of what limits crash loops, which would leave nothing
 #: there to kill
 SHORTER = (
-    Edit("worker/leases.py", "MARGIN = 15.0, 5.0, 2.0", f"MARGIN = {LEASE}, {RENEW}, {MARGIN}"),
+    Edit("worker/dispatcher/leases.py", "MARGIN = 15.0, 5.0, 2.0", f"MARGIN = {LEASE}, {RENEW}, {MARGIN}"),
     Edit("supervise/supervisord/process.py", "LONGEST_DELAY = 0.5, 30.0", "LONGEST_DELAY = 0.05, 0.4"),
-    Edit("worker/pool.py", "_SLOWEST = 30.0", "_SLOWEST = 0.4"),
+    Edit("worker/pool/pool.py", "_SLOWEST = 30.0", "_SLOWEST = 0.4"),
     # A job longer than a lease loses more of them to a kill every 0.1 s than in a life, and fails then as promised.
-    Edit("worker/exchange.py", "MAX_RESCUES = 25", "MAX_RESCUES = 1000"),
+    Edit("worker/dispatcher/exchange.py", "MAX_RESCUES = 25", "MAX_RESCUES = 1000"),
 )
 
 

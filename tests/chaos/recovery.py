@@ -22,7 +22,7 @@ from pathlib import Path
 
 from fusiond.broker.call import as_is, plain
 from fusiond.errors import BrokerError
-from fusiond.worker import leases
+from fusiond.worker.dispatcher import leases
 from tests.chaos import ledger, report
 from tests.chaos.faults import kill
 from tests.chaos.load import Load, Mix

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fusiond import paths
-from fusiond.worker import leases
+from fusiond.worker.dispatcher import leases
 from tests.chaos import ledger, report, verdict
 from tests.chaos.faults import kill
 from tests.chaos.load import Load, Mix

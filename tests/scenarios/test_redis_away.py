@@ -13,7 +13,7 @@ import pytest
 from fusiond import paths
 from fusiond.broker.call import as_is, plain
 from fusiond.errors import BrokerUnavailable
-from fusiond.worker import leases
+from fusiond.worker.dispatcher import leases
 from tests.chaos import ledger, report, verdict
 from tests.chaos.faults import Fault
 from tests.chaos.load import Load, Mix

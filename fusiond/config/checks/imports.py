@@ -1,8 +1,8 @@
 """
 What loading the task code told, as problems at their places.
 
-The loading itself is the business of `worker.imports`, which hands in one Probed for each kind of child that the
-groups have; this room knows where each path, argument and exception was written.
+The loading itself is the business of `worker.pool.import_probes`, which hands in one Probed for each kind of child that
+the groups have; this room knows where each path, argument and exception was written.
 """
 
 from __future__ import annotations

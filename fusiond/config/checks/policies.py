@@ -36,7 +36,7 @@ def check(root: Node, config: Config) -> Iterator[Problem]:
 
 
 def last_retry(policy: RetryPolicy) -> float:
-    """Seconds from the first failure to the last attempt, jitter aside, as `worker.retry` counts them."""
+    """Seconds from the first failure to the last attempt, jitter aside, as `worker.dispatcher.retry` counts them."""
     count = policy.max_attempts - 1
     if policy.backoff == "list":
         return sum(policy.delays[min(n, len(policy.delays) - 1)] for n in range(count))

@@ -22,11 +22,11 @@ import socket
 from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
-from fusiond.worker.answers import Answers
-from fusiond.worker.forkserver import AT_ONCE
-from fusiond.worker.launch import Launched, memory_file
-from fusiond.worker.orphans import LEFT, REAP_WITHIN, be_subreaper, kill_children, spared, wait
-from fusiond.worker.output import logged
+from fusiond.worker.pool.answers import Answers
+from fusiond.worker.pool.launch import Launched, memory_file
+from fusiond.worker.pool.orphans import LEFT, REAP_WITHIN, be_subreaper, kill_children, spared, wait
+from fusiond.worker.pool.output import logged
+from fusiond.worker.runtime.forkserver import AT_ONCE
 
 if TYPE_CHECKING:
     import _socket

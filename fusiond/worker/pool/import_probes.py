@@ -24,14 +24,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from fusiond.config.checks.imports import Failure, Probed, signature
 from fusiond.config.model import RETRY_POLICIES
-from fusiond.worker.launch import PROBE, serves, start
-from fusiond.worker.orphans import be_subreaper, kill_all_children
+from fusiond.worker.pool.launch import PROBE, serves, start
+from fusiond.worker.pool.orphans import be_subreaper, kill_all_children
 
 if TYPE_CHECKING:
     import socket
 
     from fusiond.config.model import Config, WorkerGroup
-    from fusiond.worker.launch import Launched
+    from fusiond.worker.pool.launch import Launched
 
 #: probes of one group that may hang or die, before the rest is left untried
 MOST_RESTARTS: Final = 5
@@ -39,7 +39,7 @@ MOST_RESTARTS: Final = 5
 _LAST_WORDS: Final = 0.5
 #: bytes that are kept of what was printed. Not lines: faulthandler writes them piece by piece
 _MOST_PRINTED: Final = 4000
-_HERE: Final = str(Path(__file__).parent)
+_RUNTIME: Final = str(Path(__file__).parent.parent / "runtime")
 
 
 def probe(config: Config, patience: float) -> list[Probed]:
@@ -215,7 +215,7 @@ def _end(launched: Launched, *, kill: bool) -> int:
 
 def _is_machinery(line: str) -> bool:
     """Whether a line of faulthandler's is about the import system, or the probe itself."""
-    return line.startswith("  File ") and any(part in line for part in ("importlib", _HERE, '"<string>"'))
+    return line.startswith("  File ") and any(part in line for part in ("importlib", _RUNTIME, '"<string>"'))
 
 
 def _how(status: int) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 from fusiond.broker.records import Renewal
 from fusiond.errors import BrokerError
-from fusiond.worker.wire import boot_ns
+from fusiond.worker.runtime.wire import boot_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fusiond.broker.broker import Broker
     from fusiond.broker.connection import AsyncConnection
     from fusiond.broker.outage import Outage
-    from fusiond.worker.slots import Attempt
+    from fusiond.worker.pool.slots import Attempt
 
 log = logging.getLogger(__name__)
 

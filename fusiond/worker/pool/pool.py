@@ -4,8 +4,8 @@ A group's children: how many, what each may take, and when one must go.
 1. fork     children into slots, ahead of the jobs; again when one dies, more slowly when they die at birth. It is
             ready when the first ones have said that they serve, or one has not. Where no task loads there are none, and
             the fork server is started again; where some do not, a new fork server may take the serving one's place
-2. hand     pending attempts to children that may take them (handout.py)
-3. watch    what runs (watch.py)
+2. hand     pending attempts to children that may take them (batching.py)
+3. watch    what runs (watchdog.py)
 4. report   how each attempt ended, and what a death means for each that its child held
 
 Knows processes and sockets. No Redis: whether an attempt is settled, retried or released is its host's to say.
@@ -22,24 +22,24 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from fusiond import logs
-from fusiond.worker import wire
-from fusiond.worker.children import ForkServer
-from fusiond.worker.epoll import Epoll
-from fusiond.worker.handout import HandOut
-from fusiond.worker.joblog import JobLog
-from fusiond.worker.launch import launch, table
-from fusiond.worker.loading import Loading, sentence
-from fusiond.worker.orphans import end_children, kill_children
-from fusiond.worker.slots import Attempt, Doom, Slot, State
-from fusiond.worker.watch import Watch
+from fusiond.worker.pool.batching import HandOut
+from fusiond.worker.pool.epoll import Epoll
+from fusiond.worker.pool.job_log import JobLog
+from fusiond.worker.pool.launch import launch, table
+from fusiond.worker.pool.loading import Loading, sentence
+from fusiond.worker.pool.orphans import end_children, kill_children
+from fusiond.worker.pool.server_handle import ForkServer
+from fusiond.worker.pool.slots import Attempt, Doom, Slot, State
+from fusiond.worker.pool.watchdog import Watch
+from fusiond.worker.runtime import wire
 
 if TYPE_CHECKING:
     from collections import deque
     from collections.abc import Mapping
 
     from fusiond.config.model import Config, WorkerGroup
-    from fusiond.worker.host import Host
-    from fusiond.worker.launch import Launched
+    from fusiond.worker.pool.host import Host
+    from fusiond.worker.pool.launch import Launched
 
 log = logging.getLogger(__name__)
 job_log = logging.getLogger("fusiond.job")

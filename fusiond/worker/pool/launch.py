@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from fusiond.config.model import Config, Task, WorkerGroup
 
 _HERE = Path(__file__).parent
+_PACKAGE = _HERE.parent.parent
 #: the files of each program in the order in which they import one another; the last one's main is run, or a hook's
 FORK_SERVER = (
     "nesting",
@@ -245,13 +246,13 @@ def _bundle(sources: tuple[str, ...], setup: dict[str, Any]) -> str:
 
 def module_of(part: str) -> str:
     """The module that a part of a bundle is here."""
-    return f"fusiond.{part}" if part in _SHARED else f"fusiond.worker.{part}"
+    return f"fusiond.{part}" if part in _SHARED else f"fusiond.worker.runtime.{part}"
 
 
 @cache
 def _source(module: str, path: str | None = None) -> tuple[str, str, str, str]:
     """A module's own name, path, text and compiled code; of the last each byte is a character, for JSON."""
-    in_package = _HERE.parent.joinpath(*module.split(".")[1:]).with_suffix(".py")
+    in_package = _PACKAGE.joinpath(*module.split(".")[1:]).with_suffix(".py")
     loader = SourceFileLoader(module, path or str(in_package))
     # As the import system compiles it, so that what it has kept in a file serves here as well.
     code = marshal.dumps(loader.get_code(module)).decode("latin-1")

@@ -38,7 +38,7 @@ def main(text: str) -> int:
     """Run what the request names; returns the exit status: 0, or 1 where the task cannot be run, or raised."""
     request = json.loads(text)
     # `-c` puts "" first, but a task that changes the working directory must not change what is imported next.
-    sys.path[:] = [os.getcwd(), *filter(None, sys.path)]  # noqa: PTH109 - a string, as all of sys.path
+    sys.path[:] = [os.getcwd(), *filter(None, sys.path)]
     sys.argv = [request["run"]]
     args, kwargs = request["args"], request["kwargs"]
     if request["pass_job"]:

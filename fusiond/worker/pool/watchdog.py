@@ -17,14 +17,14 @@ import math
 import time
 from typing import TYPE_CHECKING
 
-from fusiond.worker.handout import PENDING
-from fusiond.worker.slots import State
-from fusiond.worker.wire import boot_ns
+from fusiond.worker.pool.batching import PENDING
+from fusiond.worker.pool.slots import State
+from fusiond.worker.runtime.wire import boot_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from fusiond.worker.slots import Attempt, Doom, Slot
+    from fusiond.worker.pool.slots import Attempt, Doom, Slot
 
 #: s; how often running jobs are looked at, and how long a job may wait behind a running one
 WATCH, STUCK = 0.1, 0.05

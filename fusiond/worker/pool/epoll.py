@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from fusiond.worker.slots import Slot
+    from fusiond.worker.pool.slots import Slot
 
 
 class Epoll:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from fusiond.worker.slots import Attempt, Doom
-    from fusiond.worker.wire import OutcomeMessage
+    from fusiond.worker.pool.slots import Attempt, Doom
+    from fusiond.worker.runtime.wire import OutcomeMessage
 
 
 class Host(Protocol):

@@ -47,7 +47,7 @@ def begin() -> tuple[int, bool]:
     except OSError:
         return before, False  # no descriptor is left; this process' own attempts are still refused
     os.set_blocking(_pipe[0], False)
-    pipe = os.readlink(f"/proc/self/fd/{_pipe[1]}")  # noqa: PTH115 - the link's text, which is no path
+    pipe = os.readlink(f"/proc/self/fd/{_pipe[1]}")
     os.environ[VARIABLE] = f"/proc/{os.getpid()}/fd/{_pipe[1]} {pipe}"
     return before, True
 

@@ -13,8 +13,8 @@ import math
 import time
 from typing import TYPE_CHECKING
 
-from fusiond.worker import wire
-from fusiond.worker.runtimes import BATCH, BATCH_BYTES, Ahead, RunTimes
+from fusiond.worker.pool.run_times import BATCH, BATCH_BYTES, Ahead, RunTimes
+from fusiond.worker.runtime import wire
 
 if TYPE_CHECKING:
     import asyncio
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sized
 
     from fusiond.config.model import Config, WorkerGroup
-    from fusiond.worker.slots import Attempt, Slot
+    from fusiond.worker.pool.slots import Attempt, Slot
 
 #: quick jobs that wait for the next child of isolation `fork`, for each process: with one of each the dispatcher claims
 #: 1.6 at a time, and half of what Redis does for a job is the call around it

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from fusiond.worker.slots import Attempt
+    from fusiond.worker.pool.slots import Attempt
 
 
 class Permits:

@@ -15,12 +15,12 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from fusiond.worker.children import ForkServer
+from fusiond.worker.pool.server_handle import ForkServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from fusiond.worker.launch import Launched
+    from fusiond.worker.pool.launch import Launched
 
     #: task → [code, message] of what does not load
     Problems = Mapping[str, list[str]]

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from fusiond.broker.records import Outcome
 from fusiond.job import NOT_LOADED
-from fusiond.worker import retry, wire
-from fusiond.worker.slots import Attempt, Doom
+from fusiond.worker.dispatcher import retry
+from fusiond.worker.pool.slots import Attempt, Doom
+from fusiond.worker.runtime import wire
 
 if TYPE_CHECKING:
     from random import Random

@@ -33,10 +33,10 @@ from fusiond.config.snapshot import Snapshot, read_snapshot
 from fusiond.errors import BrokerError, BrokerUnavailable, FusionError
 from fusiond.identity import daemon_id
 from fusiond.program import EX_CONFIG, EX_SOFTWARE, on_failed_callback
-from fusiond.worker.dispatcher import POLL, Dispatcher, Phase
-from fusiond.worker.leases import Leases, pause
-from fusiond.worker.loading import sentence
-from fusiond.worker.presence import Presence
+from fusiond.worker.dispatcher.leases import Leases, pause
+from fusiond.worker.dispatcher.loop import POLL, Dispatcher, Phase
+from fusiond.worker.dispatcher.presence import Presence
+from fusiond.worker.pool.loading import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from fusiond.broker.connection import Subscription
     from fusiond.config.model import WorkerGroup
     from fusiond.program import Link
-    from fusiond.worker.launch import Launched
+    from fusiond.worker.pool.launch import Launched
 
 #: tasks that do not load, of which the supervisor is told the names
 _MOST_TASKS = 10

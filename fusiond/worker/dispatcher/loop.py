@@ -3,7 +3,7 @@ Hand a group's jobs to its children.
 
 1. claim   as many jobs as there is room for
 2. permit  have Redis store that a job may begin, if it may begin once only (permits.py)
-3. hand    them to the children (pool.py)
+3. hand    them to the children (pool/pool.py)
 4. renew   the leases of jobs still held (leases.py)
 5. settle  outcomes, many in the round trip of the next claim
 6. wait    for outcomes, a wake-up, the next due job, or the poll
@@ -26,15 +26,15 @@ from typing import TYPE_CHECKING
 
 from fusiond.config.model import RETRY_POLICIES
 from fusiond.errors import BrokerUnavailable, FusionError
-from fusiond.worker import outcomes
-from fusiond.worker.exchange import Exchange
-from fusiond.worker.handout import PENDING
-from fusiond.worker.leases import pause, trusted_until
-from fusiond.worker.permits import Permits
-from fusiond.worker.pool import Pool
-from fusiond.worker.queues import Queues
-from fusiond.worker.slots import Attempt, Doom
-from fusiond.worker.wire import boot_ns
+from fusiond.worker.dispatcher import verdicts
+from fusiond.worker.dispatcher.exchange import Exchange
+from fusiond.worker.dispatcher.leases import pause, trusted_until
+from fusiond.worker.dispatcher.permits import Permits
+from fusiond.worker.dispatcher.queue_order import Queues
+from fusiond.worker.pool.batching import PENDING
+from fusiond.worker.pool.pool import Pool
+from fusiond.worker.pool.slots import Attempt, Doom
+from fusiond.worker.runtime.wire import boot_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from fusiond.broker.outage import Outage
     from fusiond.broker.records import Outcome
     from fusiond.config.model import Config, RetryPolicy, Task, WorkerGroup
-    from fusiond.worker.exchange import Claimed
-    from fusiond.worker.wire import OutcomeMessage
+    from fusiond.worker.dispatcher.exchange import Claimed
+    from fusiond.worker.runtime.wire import OutcomeMessage
 
 log = logging.getLogger(__name__)
 
@@ -190,7 +190,7 @@ class Dispatcher:
             yield from slot.attempts()
         # Redis may be slow to take an outcome, and must not have the job run again meanwhile.
         for queue, outcome in self._exchange.unsettled():
-            yield outcomes.unsettled(queue, outcome)
+            yield verdicts.unsettled(queue, outcome)
 
     def _take_pending(self) -> list[Attempt]:
         """What waits for a child, or for a permit that nobody has asked for yet; none of it waits any more."""
@@ -395,7 +395,7 @@ class Dispatcher:
         if attempt.task in plain:
             line = self._pending
         elif self.phase >= Phase.DRAINING:
-            self._settle(attempt, outcomes.released(attempt, "not begun"))
+            self._settle(attempt, verdicts.released(attempt, "not begun"))
             return
         elif refused := self._refused(attempt):
             self._settle(attempt, refused)
@@ -415,9 +415,9 @@ class Dispatcher:
         """How a job goes back that cannot run here: its task is not in the file, or does not load."""
         task = attempt.task.decode(errors="replace")
         if task not in self.config.tasks:
-            return outcomes.unknown(attempt, UNKNOWN_DELAY)
+            return verdicts.unknown(attempt, UNKNOWN_DELAY)
         problem = self.pool.loading.problems.get(task)
-        return outcomes.unloaded(attempt, UNLOADED_DELAY, outcomes.failure(*problem)) if problem else None
+        return verdicts.unloaded(attempt, UNLOADED_DELAY, verdicts.failure(*problem)) if problem else None
 
     def _note_due(self, queue: str, due_ms: int | None) -> None:
         """Claim again when the queue's next job comes due."""
@@ -437,7 +437,7 @@ class Dispatcher:
         for line in (self._pending, self._permits.waiting):
             for attempt in [attempt for attempt in line if attempt.claimed <= oldest]:
                 line.remove(attempt)
-                self._settle(attempt, outcomes.released(attempt, "no child was free"))
+                self._settle(attempt, verdicts.released(attempt, "no child was free"))
                 self.pool.handout.ahead.stop(now)
         if self._stale is None and (left := [*self._pending, *self._permits.waiting]):
             first = min(attempt.claimed for attempt in left)
@@ -473,10 +473,10 @@ class Dispatcher:
         """A child could not load what its fork server was not told to load."""
         if attempt.lost:
             return
-        payload = outcomes.error_of(payload)
+        payload = verdicts.error_of(payload)
         error = json.loads(payload)
         self.pool.loading.note(attempt.task.decode(errors="replace"), error["code"], error["message"])
-        self._settle(attempt, outcomes.unloaded(attempt, UNLOADED_DELAY, payload))
+        self._settle(attempt, verdicts.unloaded(attempt, UNLOADED_DELAY, payload))
         self.tell_problems()
 
     def on_start_failed(self, reason: str) -> None:
@@ -489,7 +489,7 @@ class Dispatcher:
         if attempt.lost:
             return
         task, policy = self._policy(attempt)
-        settled = outcomes.ran(attempt, outcome, task, policy, self._rand)
+        settled = verdicts.ran(attempt, outcome, task, policy, self._rand)
         if settled.kind == "finished":
             self.pool.job_log.finished(attempt, outcome.duration)
             self._settle(attempt, settled)
@@ -504,11 +504,11 @@ class Dispatcher:
             if attempt.lost:
                 continue
             if attempt.canceled:
-                self._end(attempt, outcomes.canceled(attempt, self._policy(attempt)[0]))
+                self._end(attempt, verdicts.canceled(attempt, self._policy(attempt)[0]))
             elif attempt.expires <= boot:
-                self._end(attempt, outcomes.expired(attempt, self._policy(attempt)[0]))
+                self._end(attempt, verdicts.expired(attempt, self._policy(attempt)[0]))
             elif self.phase >= Phase.DRAINING or attempt.lease <= boot:
-                self._settle(attempt, outcomes.released(attempt, "not begun"))
+                self._settle(attempt, verdicts.released(attempt, "not begun"))
             elif refused := self._refused(attempt):
                 self._settle(attempt, refused)
             else:
@@ -518,7 +518,7 @@ class Dispatcher:
     def on_killed(self, attempt: Attempt, doom: Doom | None, status: int) -> None:
         """Its child died in the middle of it."""
         task, policy = self._policy(attempt)
-        settled = outcomes.killed(attempt, doom, status, task, policy, rand=self._rand)
+        settled = verdicts.killed(attempt, doom, status, task, policy, rand=self._rand)
         if settled is not None:
             if settled.kind == "released":
                 by = "the shutdown" if doom == Doom.SHUTDOWN else "the kill of its fork server, which did not answer"
@@ -532,7 +532,7 @@ class Dispatcher:
     def on_unheard(self, attempt: Attempt) -> None:
         """It ran, and its outcome died with its child."""
         why = "its child died with another job"
-        settled = outcomes.interrupted(attempt, *self._policy(attempt), why, f"{why} before its outcome was known")
+        settled = verdicts.interrupted(attempt, *self._policy(attempt), why, f"{why} before its outcome was known")
         if settled.kind == "failed":
             self._end(attempt, settled)
             return
@@ -551,7 +551,8 @@ class Dispatcher:
         if outcome.kind == "canceled":
             self.pool.job_log.canceled(attempt)
         else:
-            self.pool.job_log.failed(attempt, outcome)
+            retry_ms = outcome.ms if outcome.kind == "retry" else None
+            self.pool.job_log.failed(attempt, outcome.payload, retry_ms)
 
     def _settle(self, attempt: Attempt, outcome: Outcome) -> None:
         self._exchange.settle(attempt.queue, outcome, attempt)

@@ -16,15 +16,15 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from fusiond.worker import wire
-from fusiond.worker.launch import memory_file
-from fusiond.worker.output import Output
+from fusiond.worker.pool.launch import memory_file
+from fusiond.worker.pool.output import Output
+from fusiond.worker.runtime import wire
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterable, Iterator
 
-    from fusiond.worker.children import ForkServer
+    from fusiond.worker.pool.server_handle import ForkServer
 
 #: boot ns, as of what never expires
 NEVER = 1 << 63

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from fusiond.broker import chores
 from fusiond.errors import BrokerError, BrokerUnavailable
 from fusiond.job import mark_of, new_token
-from fusiond.worker.leases import LEASE_MS, renew
-from fusiond.worker.wire import boot_ns
+from fusiond.worker.dispatcher.leases import LEASE_MS, renew
+from fusiond.worker.runtime.wire import boot_ns
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from fusiond.broker.connection import AsyncConnection
     from fusiond.broker.records import Claim, Kind, Outcome
     from fusiond.config.model import Config
-    from fusiond.worker.slots import Attempt
+    from fusiond.worker.pool.slots import Attempt
 
 log = logging.getLogger(__name__)
 
