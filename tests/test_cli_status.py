@@ -5,9 +5,10 @@ import pytest
 from running import until
 from worker_program import Place
 
+from fusiond.broker.records import FileInForce
 from fusiond.config.load import load
 from fusiond.config.snapshot import Snapshot, content_hash
-from fusiond.schedule import declaring
+from fusiond.schedule import declaring, drift
 from tests.fusiond_command import fusiond, samples
 from tests.fusiond_desk import opened
 
@@ -104,6 +105,21 @@ workers: {main: {processes: 1, environment: {PASSWORD: geheim}}, second: {proces
     newest, old = shown["files"]
     assert (newest["daemons"], sorted(old["daemons"])) == (["two"], ["one", "test"])
     assert shown["files_differ"] == {"tasks": ["other"]}
+
+
+def test_files_of_which_nothing_is_known_differ_in_nothing_known():
+    """A daemon of an older version publishes no digests: it is not said that all of another's items differ."""
+
+    def declare(generation, task):
+        return FileInForce(
+            f"hash {generation}", generation, (f"daemon {generation}",), {"tasks": {"a": task, "b": "1"}}
+        )
+
+    old = FileInForce("hash 1", 1, ("daemon 1",), {})
+    ends = "; what published generation 1 declares is not known"
+    assert drift.differences([declare(2, "1"), old]) == {}
+    assert drift.files_in_words([declare(2, "1"), old]).endswith(f"by 1 daemon{ends}")
+    assert drift.files_in_words([declare(3, "2"), declare(2, "1"), old]).endswith(f"; these differ: tasks a{ends}")
 
 
 def test_with_neither_it_says_so_of_each(tmp_path, no_daemon):

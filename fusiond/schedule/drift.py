@@ -131,7 +131,8 @@ def _short_digest(said: Any) -> str:
 
 
 def differences(files: Sequence[FileInForce]) -> dict[str, list[str]]:
-    """Kind → the names that the files declare differently, or that some of them do not declare."""
+    """Kind → the names that the files declare differently, or that some of them do not declare, as far as is known."""
+    files = [file for file in files if file.digests]
     kinds = {kind: None for file in files for kind in file.digests}
     found = {kind: _differing([file.digests.get(kind, {}) for file in files]) for kind in kinds}
     return {kind: names for kind, names in found.items() if names}
@@ -149,8 +150,12 @@ def files_in_words(files: Sequence[FileInForce]) -> str:
         f"{kind} {', '.join(names[:_MOST])}{f' and {len(names) - _MOST} more' if len(names) > _MOST else ''}"
         for kind, names in differences(files).items()
     ]
-    what = "; ".join(parts) or "only values of `environment`, `broker`, `control`, `logging`, `watch` or directories"
-    return f"living daemons of this namespace run {len(files)} different files: {each}; these differ: {what}"
+    if not parts and all(file.digests for file in files):
+        parts = ["only values of `environment`, `broker`, `control`, `logging`, `watch` or directories"]
+    what = f"; these differ: {'; '.join(parts)}" if parts else ""
+    silent = [str(file.generation) for file in files if not file.digests]
+    unknown = f"; what published generation {' and '.join(silent)} declares is not known" if silent else ""
+    return f"living daemons of this namespace run {len(files)} different files: {each}{what}{unknown}"
 
 
 def _daemons(number: int) -> str:
