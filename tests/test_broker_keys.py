@@ -108,7 +108,7 @@ def verbs(b, job):
 
 #: scripts that are parts of a verb
 HELPERS = {
-    "adopt", "alive", "daemons", "generation", "publish", "set_aside",
+    "alive", "daemons", "generation", "publish", "set_aside",
     "move_begin", "move_clock", "move_copy", "move_end", "move_list", "move_remove",
 }  # fmt: skip
 

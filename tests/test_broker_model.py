@@ -97,7 +97,7 @@ class QueueMachine(RuleBasedStateMachine):
     def teardown(self):
         try:
             swept = self.run(self.broker.sweep("q"))
-            assert (swept.trimmed, swept.adopted) == (0, 0)
+            assert (swept.trimmed, swept.mended) == (0, 0)
         finally:
             self.connection.close()
 

@@ -243,11 +243,11 @@ def test_sweep_finds_jobs_that_are_in_no_set(run, broker, enqueue, claim, fail, 
     redis("SET", "test:{q}:job:junk", "x")
     redis("HSET", "test:{other}:job:theirs", "task", "x")
     assert len(run(findings(broker, "q"))) == 4
-    cursor, adopted = None, 0
+    cursor, mended = None, 0
     while cursor != 0:
         swept = run(broker.sweep("q", cursor=cursor or 0))
-        cursor, adopted = swept.cursor, adopted + swept.adopted
-    assert adopted == 4
+        cursor, mended = swept.cursor, mended + swept.mended
+    assert mended == 4
     assert run(findings(broker, "q")) == []
     _, jobs = claim(9)
     assert [(job.id.decode(), job.rescues) for job in jobs] == [(started, 1), (queued, 0)]

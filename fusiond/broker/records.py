@@ -263,7 +263,7 @@ class Swept:
     #: ended jobs that were dropped
     trimmed: int
     #: jobs that were in no set and are in one again
-    adopted: int
+    mended: int
     #: where the next sweep goes on; 0: it has been once round
     cursor: int
     #: jobs whose leases have expired; the next claim takes them back

@@ -99,17 +99,18 @@ class SteeringVerbs:
         Do a bounded part of the housekeeping that no other verb does.
 
         1. drop ended jobs whose time is over, `limit` of each registry
-        2. look at the next keys, and give jobs that are in no set a place; call again with the cursor that comes back
-
+        2. look at the next keys, and mend the jobs that are in no set; call again with the cursor that comes back
         """
         (trimmed, expired), (following, ids) = yield [
             scripted("sweep", self.keys.root(queue), (limit,), numbers(2)),
             self._scan(queue, cursor),
         ]
-        adopted = 0
+        strays: list[bytes] = []
         if ids:
-            adopted = yield scripted("adopt", self.keys.root(queue), ids, number)
-        return Swept(trimmed, adopted, following, expired)
+            strays = yield scripted("inspect", self.keys.root(queue), ("strays", *ids), lambda found: found[::4])
+        if strays:
+            yield scripted("mend", self.keys.root(queue), strays, nothing)
+        return Swept(trimmed, len(strays), following, expired)
 
     def _scan(self, queue: str, cursor: int) -> Call[tuple[int, list[bytes]]]:
         head = self.keys.of(queue, "job", "").encode()

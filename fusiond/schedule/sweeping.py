@@ -78,8 +78,8 @@ class Sweeper:
             await self._finish_moves(queue)
         cursor = self._cursors.get(queue, 0)
         swept = await self._connection.run(self._broker.sweep(queue, cursor=cursor, limit=LIMIT))
-        if swept.adopted:
-            log.warning("queue '%s': %d jobs were in no list and are in one again", queue, swept.adopted)
+        if swept.mended:
+            log.warning("queue '%s': %d jobs were in no list and are in one again", queue, swept.mended)
         if steps == STEPS:
             await self._rescue(queue, swept.expired)
         self._cursors[queue] = swept.cursor

@@ -3,15 +3,21 @@
 -- inspect(queue, what, ids): what is wrong with these jobs, each as it is at this moment.
 --
 -- KEYS  1 ns:{q}
--- ARGV  1 keys: a scan has found their keys · members: a set holds them; those that have a key are passed over · then ids
+-- ARGV  1 keys: a scan has found their keys · strays: the same; those that a set holds are passed over
+--         members: a set holds them; those that have a key are passed over · then ids
 -- reply {id, kind, detail, status that is right, …}; the kinds are told in fsck.py
 --
 -- moves nothing
 -- touches queue scheduled started finished failed canceled deferred job
 
+local wanted = {
+  keys = function() return true end,
+  strays = function(id) return not status_of(id) and redis.call('EXISTS', JOB .. id) == 1 end,
+  members = function(id) return redis.call('EXISTS', JOB .. id) == 0 end,
+}
 local ids = {}
 for i = 2, #ARGV do
-  if ARGV[1] == 'keys' or redis.call('EXISTS', JOB .. ARGV[i]) == 0 then ids[#ids + 1] = ARGV[i] end
+  if wanted[ARGV[1]](ARGV[i]) then ids[#ids + 1] = ARGV[i] end
 end
 local replies, last = {}, 0
 for _, job in ipairs(#ids > 0 and look(ids) or {}) do

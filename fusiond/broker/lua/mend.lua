@@ -6,7 +6,7 @@
 -- ARGV  ids
 -- reply {id, kind, detail, status that is right, mended 0|1, …}: what was wrong; nothing of a job with which nothing was
 --
--- moves (none) -> queue | started | finished | failed | canceled   as adopt; `started` is an expired lease, which the next claim rescues
+-- moves (none) -> queue | started | finished | failed | canceled   `started` is an expired lease, which the next claim rescues
 --       two or more -> the one that the hash speaks for
 --       any -> broken      no hash, or one that is no job's
 -- touches queue scheduled started finished failed canceled deferred seq job broken conf wake
