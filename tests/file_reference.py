@@ -9,6 +9,8 @@ import json
 import re
 from pathlib import Path
 
+from fusiond.config import model
+from fusiond.config.fields import in_place
 from tests import file_schema
 
 ROOT = Path(__file__).parent.parent
@@ -53,7 +55,7 @@ def flow(value):
 
 
 def rows(section):
-    """One row for each key: key, default, example, meaning."""
+    """One row for each key: key, default, example, of a group what a change of it does, meaning."""
     schema = below(SCHEMA, *SECTIONS[section])
     either = {key for branch in schema.get("oneOf", ()) for key in branch["required"]}
     for key, described in schema["properties"].items():
@@ -64,7 +66,10 @@ def rows(section):
         snippets = [snippet["body"] for snippet in described.get("defaultSnippets", ())]
         shown = [*described["examples"][: 2 - len(snippets)], *snippets]
         examples = " ".join(f"`{flow(example)}`" for example in shown)
-        yield f"| `{key}` | {default} | {examples} | {described['description']} |".replace("||", "\\|")
+        change = ""
+        if section == "workers":
+            change = f" {'in place' if in_place(model.WorkerGroup, key) else 'replaced'} |"
+        yield f"| `{key}` | {default} | {examples} |{change} {described['description']} |".replace("||", "\\|")
 
 
 def page(text):

@@ -2,10 +2,12 @@
 
 import ast
 import dataclasses
+import functools
 import inspect
 import json
 import re
 from collections.abc import Mapping
+from itertools import takewhile
 from typing import Any, Literal, get_args, get_origin
 
 from fusiond.config import kinds, model
@@ -111,6 +113,7 @@ def _default(field):
     return default
 
 
+@functools.cache
 def descriptions():
     """(class, field) → the `#:` comment above the field."""
     lines = inspect.getsource(model).splitlines()
@@ -118,8 +121,7 @@ def descriptions():
     for cls in ast.walk(ast.parse("\n".join(lines))):
         for each in cls.body if isinstance(cls, ast.ClassDef) else ():
             if isinstance(each, ast.AnnAssign):
-                above = "\n".join(lines[: each.lineno - 1])
-                comment = re.search(r"(?:^ *#: .*\n?)+\Z", above, re.MULTILINE)
-                words = re.sub(r"^ *#: ", "", comment[0], flags=re.MULTILINE).split() if comment else []
-                found[cls.name, each.target.id] = " ".join(words)
+                above = takewhile(lambda line: line.lstrip().startswith("#: "), reversed(lines[: each.lineno - 1]))
+                words = [line.lstrip().removeprefix("#: ") for line in above]
+                found[cls.name, each.target.id] = " ".join(reversed(words))
     return found

@@ -61,7 +61,7 @@ def directories(root: Node) -> Directories:
     return Directories(**{name: _path(node) for name in names if (node := root.get(name)) is not None})
 
 
-def layers(root: Node, section: str, name: str) -> tuple[Keys, ...]:
+def _layers(root: Node, section: str, name: str) -> tuple[Keys, ...]:
     """The ways to the maps that say what an entry is, nearest first."""
     own = (section, name)
     if section == "tasks":
@@ -69,11 +69,16 @@ def layers(root: Node, section: str, name: str) -> tuple[Keys, ...]:
     return (own, ("defaults", "workers")) if section == "workers" else (own,)
 
 
+def said_by(root: Node, section: str, name: str, key: str) -> Keys | None:
+    """The way to the value of an entry's key, in the nearest map that has it; None: it is the model's own."""
+    return next(((*path, key) for path in _layers(root, section, name) if root.get(*path, key) is not None), None)
+
+
 def _entries(root: Node, section: str, cls: type, make: Callable[..., Any]) -> dict[str, Any]:
     """The entries of a section by their names."""
     declared, found = root.get(section), {}
     for name, _ in declared.entries() if declared is not None else ():
-        values = _values(cls, *(root.get(*path) for path in layers(root, section, name)))
+        values = _values(cls, *(root.get(*path) for path in _layers(root, section, name)))
         found[name] = make(name=name, **values) if hasattr(cls, "name") else make(**values)
     return found
 

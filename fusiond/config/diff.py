@@ -17,7 +17,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_origin
+from typing import TYPE_CHECKING, Any, Literal
 
 from fusiond.config.fields import in_place, keys_of
 from fusiond.config.model import Config, Task, WorkerGroup
@@ -112,7 +112,7 @@ class Plan:
 def plan(old: Config, new: Config) -> Plan:
     """What has to happen so that a daemon that runs `old` runs `new`."""
     groups = sorted(old.workers.keys() | new.workers.keys())
-    by_name = [field.name for field in keys_of(Config) if field.key.in_place and get_origin(field.form.type) is Mapping]
+    by_name = [field.name for field in keys_of(Config) if field.key.in_place and field.by_name]
     keys = [key for name in at_start() for key in changed_keys(getattr(old, name), getattr(new, name), name)]
     return Plan(
         groups=tuple(group_change(old, new, name) for name in groups),
@@ -124,8 +124,7 @@ def plan(old: Config, new: Config) -> Plan:
 
 def at_start() -> tuple[str, ...]:
     """What of a Config is opened once, at start: all but the maps of names."""
-    held = (field for field in keys_of(Config) if not field.of_file)
-    return tuple(field.name for field in held if get_origin(field.form.type) is not Mapping)
+    return tuple(field.name for field in keys_of(Config) if not (field.of_file or field.by_name))
 
 
 def group_change(old: Config, new: Config, name: str) -> GroupChange:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, get_origin
 
 from fusiond.config import kinds
-from fusiond.config.build import layers
+from fusiond.config.build import said_by
 from fusiond.config.diff import serves
 from fusiond.config.fields import fields_of
 from fusiond.config.secrets import hidden
@@ -60,7 +60,7 @@ class Value:
 def task(root: Node, config: Config, name: str) -> list[Value]:
     """Every value of a task, its retry policy's among them, and the groups that serve it."""
     found = config.tasks[name]
-    values = [*_entry(root, found, layers(root, "tasks", name))]
+    values = [*_entry(root, found, "tasks", name)]
     values[:] = [_named_priority(root, config, value) if value.key == "priority" else value for value in values]
     values += _policy(root, config.retry_policies[found.retry], found.retry)
     return [*values, *_served_by(root, config, found.queue)]
@@ -68,7 +68,7 @@ def task(root: Node, config: Config, name: str) -> list[Value]:
 
 def queue(root: Node, config: Config, name: str) -> list[Value]:
     """Every value of a queue, what it gives to its tasks, those tasks and the groups that serve it."""
-    values = [*_entry(root, config.queues[name], layers(root, "queues", name))]
+    values = [*_entry(root, config.queues[name], "queues", name)]
     given = root.get("queues", name, "defaults")
     for key, node in given.entries() if given is not None else ():
         values.append(_placed(root, f"defaults.{key}", node.data(), ("queues", name, "defaults", key)))
@@ -80,10 +80,9 @@ def queue(root: Node, config: Config, name: str) -> list[Value]:
 def group(root: Node, config: Config, name: str) -> list[Value]:
     """Every value of a worker group, and the tasks that it runs."""
     found = config.workers[name]
-    maps = layers(root, "workers", name)
-    values = [*_entry(root, found, maps)]
+    values = [*_entry(root, found, "workers", name)]
     if found.weights:
-        order = _placed(root, "order", found.order, _nearest(root, maps, "queues"))
+        order = _placed(root, "order", found.order, said_by(root, "workers", name, "queues"))
         values = [order if value.key == "order" else value for value in values]
     run = [each for each in config.tasks.values() if serves(found, each.queue)]
     return [*values, *(_placed(root, "task", each.name, ("tasks", each.name)) for each in run)]
@@ -92,28 +91,23 @@ def group(root: Node, config: Config, name: str) -> list[Value]:
 def cron(root: Node, config: Config, name: str) -> list[Value]:
     """Every value of a cron entry, and where its task is."""
     found = config.cron[name]
-    values = _entry(root, found, layers(root, "cron", name))
+    values = _entry(root, found, "cron", name)
     run = config.tasks[found.task]
-    return [*values, _placed(root, "queue", run.queue, _nearest(root, [("tasks", run.name)], "queue"))]
+    return [*values, _placed(root, "queue", run.queue, said_by(root, "tasks", run.name, "queue"))]
 
 
 # -- one value --------------------------------------------------------------------------------------------------------
 
 
-def _entry(root: Node, entry: Any, maps: Iterable[Keys]) -> Iterator[Value]:
-    """Every value of an entry of the Config; the maps are the ways to what says it, nearest first."""
+def _entry(root: Node, entry: Any, section: str, name: str) -> Iterator[Value]:
+    """Every value of an entry of the Config."""
     cls: type = type(entry)
     for field in fields_of(cls):
         value = None if field.of_file else getattr(entry, field.name)
         # Of `schedule` and `every` one is there; the weights of queues are told where there are some.
         is_told = value or not (field.of_file or field.key.either or field.written != field.name)
         if is_told:
-            yield from _told(root, field, value, _nearest(root, maps, field.written))
-
-
-def _nearest(root: Node, maps: Iterable[Keys], key: str) -> Keys | None:
-    """The way to the nearest of the maps that has the key, and to the key in it."""
-    return next(((*path, key) for path in maps if root.get(*path, key) is not None), None)
+            yield from _told(root, field, value, said_by(root, section, name, field.written))
 
 
 def _told(root: Node, field: Field, value: Any, path: Keys | None) -> Iterator[Value]:
@@ -201,7 +195,7 @@ def _policy(root: Node, policy: RetryPolicy, name: str) -> Iterator[Value]:
     cls: type = type(policy)
     for field in fields_of(cls):
         if field.name not in unused:
-            path = _nearest(root, layers(root, "retry_policies", name), field.written)
+            path = said_by(root, "retry_policies", name, field.written)
             (found,) = _told(root, field, getattr(policy, field.name), path)
             shown = "every exception" if field.name == "retry_on" and not policy.retry_on else found.shown
             yield dataclasses.replace(found, key=f"retry.{field.written}", shown=shown)

@@ -49,6 +49,11 @@ class Field:
     #: of a section: the class of the entries that are in it by their names
     entries: type | None
 
+    @property
+    def by_name(self) -> bool:
+        """Whether it is a map of names."""
+        return typing.get_origin(self.form.type) is Mapping
+
 
 @functools.cache
 def form_of(hint: Any) -> Form:

@@ -16,6 +16,8 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from fusiond.config.fields import keys_of
+from fusiond.config.model import Config
 from fusiond.config.nodes import Node, Place, Tree
 from fusiond.config.problems import Problem
 from fusiond.config.source import MAX_BYTES, MAX_NODES, Refused, compose, source_of
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
 MAX_FILES: Final = 500
 #: sections that may be spread over files
-_BY_NAME: Final = frozenset({"priorities", "retry_policies", "queues", "tasks", "cron", "workers"})
+_BY_NAME: Final = frozenset(field.name for field in keys_of(Config) if field.by_name)
 #: problems that leave a file out
 _UNREAD: Final = frozenset({"unreadable", "missing-include", "too-many-files", "too-many-values"})
 #: keys that each file may hold

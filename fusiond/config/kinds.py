@@ -113,14 +113,15 @@ NAMESPACE: Final = Kind(
 )
 #: absolute; a relative one starts at the file that holds it
 PATH: Final = Kind(_text("path", f"{_NO_NUL}+$", "write a path without NUL characters", "/srv/shop"))
+#: a relative one starts elsewhere
+PATH_ELSEWHERE: Final = Kind(PATH.schema)
 #: a number or boolean, too: 1.10 stays 1.10
 AS_WRITTEN: Final = Kind({"type": ["string", "number", "boolean"], "pattern": f"{_NO_NUL}*$"})
 
 Name = Annotated[str, NAME]
 Namespace = Annotated[str, NAMESPACE]
 FilePath = Annotated[str, PATH]
-#: a path that starts elsewhere than at its file
-AnyPath = Annotated[str, Kind(PATH.schema)]
+PathElsewhere = Annotated[str, PATH_ELSEWHERE]
 AsWritten = Annotated[str, AS_WRITTEN]
 Text = Annotated[str, Kind({"title": "text", "minLength": 1})]
 Line = Annotated[str, Kind({"title": "text", "minLength": 1, "maxLength": 200})]

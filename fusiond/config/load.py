@@ -28,7 +28,6 @@ from fusiond.config.checks import (
 from fusiond.config.includes import read_tree
 from fusiond.config.salvage import salvage
 from fusiond.config.schema import check as check_schema
-from fusiond.config.schema import keys as schema_keys
 
 if TYPE_CHECKING:
     import os
@@ -108,7 +107,7 @@ def _sound_part(tree: Tree, found: _Found) -> Node | None:
     """What is left of a file without its errors; None where that is nothing, or not all errors are known."""
     if tree.root is None or len(found.errors) >= MAX_ERRORS:
         return None
-    return salvage(tree.root, found.errors, _errors_of_names, schema_keys())
+    return salvage(tree.root, found.errors, _errors_of_names)
 
 
 def _errors_of_names(root: Node) -> Iterator[Problem]:

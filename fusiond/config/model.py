@@ -28,7 +28,6 @@ from fusiond.config.kinds import (
     SERVED,
     TIMEOUT,
     Account,
-    AnyPath,
     AsWritten,
     DottedPath,
     Duration,
@@ -42,6 +41,7 @@ from fusiond.config.kinds import (
     Namespace,
     Partial,
     PartOf,
+    PathElsewhere,
     Priority,
     Processes,
     Share,
@@ -303,7 +303,7 @@ class WorkerGroup:
     directory: Annotated[FilePath, Key("Directory", "/srv/shop", ".")] = "/"
     #: The interpreter that runs the task code, CPython 3.9 or newer. A relative path starts at `directory`. null: the
     #: daemon's own.
-    python: Annotated[AnyPath | None, Key("Python", ".venv/bin/python")] = None
+    python: Annotated[PathElsewhere | None, Key("Python", ".venv/bin/python")] = None
     #: Variables that children get, beside PATH, LANG, TZ, HOME and USER. A number or boolean is passed on as it is
     #: written.
     environment: Annotated[

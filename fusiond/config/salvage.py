@@ -14,24 +14,23 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Final
 
+from fusiond.config.fields import keys_of
+from fusiond.config.model import Config
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from fusiond.config.nodes import Node, Place
     from fusiond.config.problems import Problem
 
-_SECTIONS: Final = frozenset({"retry_policies", "queues", "tasks", "cron", "workers"})
-#: sections that say nothing about others
-_APART: Final = frozenset(
-    {"version", "include", "broker", "control", "logging", "state_directory", "runtime_directory", "watch"}
-)
+_SECTIONS: Final = frozenset(field.name for field in keys_of(Config) if field.entries)
+#: what entries share or refer to: where one is wrong as a whole, nothing can be said of them
+_SHARED: Final = frozenset({"defaults", *(field.name for field in keys_of(Config) if field.by_name)})
 
 _Spot = tuple[str, int, int]
 
 
-def salvage(
-    root: Node, problems: Iterable[Problem], check: Callable[[Node], Iterable[Problem]], known: Iterable[str]
-) -> Node | None:
+def salvage(root: Node, problems: Iterable[Problem], check: Callable[[Node], Iterable[Problem]]) -> Node | None:
     """
     The part of a file that has no errors.
 
@@ -39,13 +38,12 @@ def salvage(
         root: all of it.
         problems: its errors, all of them.
         check: the errors that a part has, where it refers to what is gone.
-        known: the sections that there are; any other one is dropped.
 
     Returns:
         None where nothing can be said about any part.
     """
     errors = {(problem.file, problem.line, problem.column) for problem in problems}
-    left: Node | None = _part(root, set(known))
+    left: Node | None = _part(root, {field.name for field in keys_of(Config)})
     while errors and left is not None:
         left = _without(left, errors)
         errors = {(found.file, found.line, found.column) for found in check(left)} if left is not None else set()
@@ -67,7 +65,7 @@ def _without(root: Node, errors: set[_Spot]) -> Node | None:
             )
         elif not own & errors and not any(_spot(place) in errors for place in _places(node)):
             sections[key] = node
-        elif key not in _APART:
+        elif key in _SHARED:
             return None
     return dataclasses.replace(root, value=sections, keys={key: root.keys[key] for key in sections})
 

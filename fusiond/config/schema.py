@@ -49,12 +49,6 @@ def check(root: Node, *, included: bool = False) -> Iterator[Problem]:
             yield from _problems(root, error)
 
 
-def keys() -> list[str]:
-    """The keys of the top level."""
-    schema: Any = _validator().schema
-    return list(schema["properties"])
-
-
 @functools.cache
 def _validator() -> Draft202012Validator:
     # Imported here, since it takes longer than all the rest of `fusiond --help`.

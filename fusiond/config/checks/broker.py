@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 from urllib.parse import SplitResult, urlsplit
 
+from fusiond.config import kinds
 from fusiond.config.endpoints import SCHEMES, BadUrl, endpoints, split_namespace
 from fusiond.config.suggest import did_you_mean
 
@@ -19,8 +20,7 @@ _EXAMPLES: Final = (
     "write embedded, redis://host:6379/0, rediss://host:6379/0, unix:///path/redis.sock, "
     "redis+sentinel://host:26379/service or redis+cluster://host:6379"
 )
-#: as the schema has it
-_NAMESPACE: Final = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
+_NAMESPACE: Final = re.compile(kinds.NAMESPACE.schema["pattern"])
 #: words that stand alone elsewhere
 _SHORT: Final = {"sentinel": "redis+sentinel", "cluster": "redis+cluster"}
 

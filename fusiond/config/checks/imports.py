@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any, Final
 
-from fusiond.config.checks.walk import policy_of, setting_of
+from fusiond.config.checks.walk import said
 from fusiond.config.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def check(root: Node, config: Config, probes: list[Probed]) -> Iterator[Problem]
     """Each path that leads nowhere, each argument that no parameter takes, each exception that is none."""
     for probed in probes:
         if probed.failed:
-            node = setting_of(root, probed.group, "python")
+            node = said(root, "workers", probed.group, "python")
             place = node.place if node is not None else root.nearest("workers", probed.group)
             message = f"the tasks of group {probed.group!r} could not be loaded: {probed.failed}"
             yield place.error("imports-unchecked", message, "mend `python`, `directory`, `user` or the environment")
@@ -110,7 +110,7 @@ def _remedy(config: Config, group: str, reason: str) -> str:
 def _arguments(root: Node, config: Config, probed: Probed) -> Iterator[Problem]:
     """What is known of the arguments: those of cron entries, and the keyword of `pass_job`."""
     for name, task in config.tasks.items():
-        found, node = probed.function(name, task.run), policy_of(root, name, task.queue, "pass_job")
+        found, node = probed.function(name, task.run), said(root, "tasks", name, "pass_job")
         if isinstance(found, Signature) and task.pass_job and node is not None and not _takes(found, task.pass_job):
             message = f"tasks.{name}: the function has no keyword {node.raw!r}; it is {_shown(task.run, found)}"
             remedy = did_you_mean(task.pass_job, found.parameters) or "add the parameter, or remove pass_job"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from fusiond.config.checks.walk import setting_of
+from fusiond.config.checks.walk import said
 from fusiond.config.quota import memory_limit
 from fusiond.config.units import written_size
 from fusiond.paths import LONGEST_CONTROL, control_socket
@@ -39,7 +39,7 @@ def check_memory(root: Node, config: Config) -> Iterator[Problem]:
     total = sum(shares.values())
     if total > available:
         largest = max(shares, key=lambda name: shares[name])
-        node = setting_of(root, largest, "max_memory")
+        node = said(root, "workers", largest, "max_memory")
         terms = " + ".join(
             f"{config.workers[name].processes} × {written_size(share // config.workers[name].processes)}"
             for name, share in shares.items()

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fusiond.config.checks.walk import group_settings, setting_of
+from fusiond.config.checks.walk import group_settings, said
 from fusiond.config.suggest import Suggestions
 
 if TYPE_CHECKING:
@@ -97,14 +97,14 @@ class _Look:
         """Each `python` that is none, once for each place that says it and path that it comes to."""
         seen: set[tuple[object, str | None]] = set()
         for name, group in config.workers.items():
-            node = setting_of(self.root, name, "python")
+            node = said(self.root, "workers", name, "python")
             if node is None or group.python is None or (node.place, group.python) in seen:
                 continue
             seen.add((node.place, group.python))
             if not os.access(group.python, os.X_OK) or _is_directory(group.python):
                 message = f"there is no interpreter {group.python}"
                 remedy = "write an absolute path, or one that starts at `directory`"
-                if setting_of(self.root, name, "directory") is None and not str(node.value).startswith("/"):
+                if said(self.root, "workers", name, "directory") is None and not str(node.value).startswith("/"):
                     remedy = "a relative one starts at `directory`, which is / where none is written"
                 yield node.place.problem(self.severity, "missing-python", message, remedy)
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from fusiond.config.checks.walk import named, policy_of
+from fusiond.config.checks.walk import named, said
 from fusiond.config.units import written
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def _jitter(root: Node, node: Node, entry: CronEntry, config: Config) -> Iterato
         yield jitter.place.warning("jitter-above-interval", message, f"write less than {written(interval)}")
     task = config.tasks[entry.task]
     if task.expires is not None and task.expires <= entry.jitter:
-        expires = policy_of(root, task.name, task.queue, "expires")
+        expires = said(root, "tasks", task.name, "expires")
         shown = expires.raw if expires is not None else written(task.expires)
         message = f"a job that {jitter.raw} of jitter delay may expire before it is due: {task.name!r} expires: {shown}"
         yield jitter.place.warning("jitter-above-expires", message, f"write less than {shown}")

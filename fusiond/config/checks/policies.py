@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 from typing import TYPE_CHECKING, Final
 
-from fusiond.config.checks.walk import named, names, policy_of
+from fusiond.config.checks.walk import named, names, said
 from fusiond.config.suggest import Suggestions
 from fusiond.config.units import written
 
@@ -112,7 +112,7 @@ def _late_retries(root: Node, config: Config) -> Iterator[Problem]:
     lasts = {name: last_retry(policy) for name, policy in config.retry_policies.items()}
     for name in names(root, "tasks"):
         task = config.tasks[name]
-        node = policy_of(root, name, task.queue, "expires")
+        node = said(root, "tasks", name, "expires")
         if task.expires is None or node is None or (node.place, task.retry) in seen:
             continue
         seen.add((node.place, task.retry))

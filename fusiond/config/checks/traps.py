@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, get_origin
 
-from fusiond.config.checks.walk import group_settings, named
+from fusiond.config import kinds
+from fusiond.config.checks.walk import keyed, named
+from fusiond.config.model import Config
 from fusiond.config.scalars import DATE, GROUPED, OLD_BOOLEANS, SEXAGESIMAL, has_exponent, has_leading_zero
 
 if TYPE_CHECKING:
@@ -81,17 +83,7 @@ def _scalars(node: Node) -> Iterator[Node]:
 
 def _paths(root: Node) -> Iterator[Node]:
     """Each node that is a path."""
-    single = (
-        ("broker", "password_file"),
-        *(("broker", "tls", key) for key in ("ca_file", "cert_file", "key_file")),
-        ("logging", "file"),
-        ("state_directory",),
-        ("runtime_directory",),
-    )
-    yield from (node for path in single if (node := root.get(*path)) is not None)
-    for _, settings in group_settings(root):
-        yield from (node for key in ("directory", "python") if (node := settings.get(key)) is not None)
-        files = settings.get("environment_file")
-        yield from files.items() if files is not None else ()
-    include = root.get("include")
-    yield from include.items() if include is not None else ()
+    for form, node in keyed(Config, root):
+        is_list = get_origin(form.type) is tuple
+        if (form.items if is_list else form).kind in (kinds.PATH, kinds.PATH_ELSEWHERE):
+            yield from node.items() if is_list else [node]

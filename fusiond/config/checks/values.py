@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fusiond.config.checks.walk import task_policies
+from fusiond.config.checks.walk import said, task_policies
 from fusiond.config.units import seconds, written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from fusiond.config.model import Config, Task, WorkerGroup
+    from fusiond.config.model import Config, Task
     from fusiond.config.nodes import Node
     from fusiond.config.problems import Problem
 
@@ -50,7 +50,7 @@ def _drains(root: Node, config: Config) -> Iterator[Problem]:
         longest = max(served, key=lambda task: task.timeout.hard, default=None)
         if longest is None or group.drain_timeout >= longest.timeout.hard:
             continue
-        if not _chosen(root, group, longest.name, longest.queue):
+        if not (said(root, "workers", name, "drain_timeout") or said(root, "tasks", longest.name, "timeout")):
             continue
         hard = written(longest.timeout.hard)
         cost = "fail" if config.retry_policies[longest.retry].at_most_once else "run again"
@@ -62,20 +62,10 @@ def _drains(root: Node, config: Config) -> Iterator[Problem]:
         )
 
 
-def _chosen(root: Node, group: WorkerGroup, task: str, queue: str) -> bool:
-    drains = (("workers", group.name), ("defaults", "workers"))
-    timeouts = (("tasks", task), ("queues", queue, "defaults"), ("defaults", "tasks"))
-    return any(root.get(*path, "drain_timeout") for path in drains) or any(
-        root.get(*path, "timeout") for path in timeouts
-    )
-
-
 def _priorities(root: Node, config: Config) -> Iterator[Problem]:
     """Declared priorities replace the built-in ones; a task without a priority then needs a `moderate`."""
-    if "moderate" in config.priorities or root.get("defaults", "tasks", "priority"):
-        return
-    for name, task in config.tasks.items():
-        if not root.get("tasks", name, "priority") and not root.get("queues", task.queue, "defaults", "priority"):
+    for name in () if "moderate" in config.priorities else config.tasks:
+        if not said(root, "tasks", name, "priority"):
             place = root.nearest("tasks", name)
             message = f"tasks.{name} has no priority, and `priorities` declares no 'moderate' to fall back on"
             yield place.error("no-default-priority", message, "add defaults: {tasks: {priority: …}}")

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
+
+from fusiond.config.build import said_by
+from fusiond.config.fields import keys_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from fusiond.config.fields import Form
     from fusiond.config.nodes import Node
 
 
@@ -44,12 +49,20 @@ def _existing(root: Node, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ..
         yield path, node
 
 
-def policy_of(root: Node, task: str, queue: str, key: str) -> Node | None:
-    """Where a task's value comes from: the task, its queue's defaults, `defaults.tasks`; None: from the model."""
-    paths = (("tasks", task), ("queues", queue, "defaults"), ("defaults", "tasks"))
-    return next((node for path in paths if (node := root.get(*path, key)) is not None), None)
+def said(root: Node, section: str, name: str, key: str) -> Node | None:
+    """Where an entry's value comes from, the entry itself or its defaults; None: from the model."""
+    path = said_by(root, section, name, key)
+    return root.get(*path) if path else None
 
 
-def setting_of(root: Node, group: str, key: str) -> Node | None:
-    """Where a group's value comes from: the group, `defaults.workers`; None: from the model."""
-    return root.get("workers", group, key) or root.get("defaults", "workers", key)
+def keyed(cls: type, map_: Node) -> Iterator[tuple[Form, Node]]:
+    """The value of each key of a map, and of the maps and entries in it, with what the model says of it."""
+    for field in keys_of(cls):
+        node, below = map_.get(field.name), field.form.type
+        if node is not None and field.entries is not None:
+            for _, entry in node.entries():
+                yield from keyed(field.entries, entry)
+        elif node is not None and dataclasses.is_dataclass(field.form.type):
+            yield from keyed(below, node)
+        elif node is not None:
+            yield field.form, node
