@@ -76,7 +76,7 @@ STEPS = {
     "report-death": Step(SERVER, "worker.runtime.forkserver", "ForkServer._say"),
     # a child
     "receive": Step(CHILD, "worker.runtime.child", "Child._batch"),
-    "receive-one": Step(CHILD, "worker.runtime.wire", "one_job"),
+    "receive-one": Step(CHILD, "worker.runtime.wire", "read_one_job"),
     "begin": Step(CHILD, "worker.runtime.wire", "Page.begin"),
     "task": Step(CHILD, "worker.runtime.run", "run"),
     "report": Step(CHILD, "worker.runtime.run", "write_all"),

@@ -19,7 +19,7 @@ from fusiond.broker.call import as_is, plain
 from fusiond.broker.connection import connect
 from fusiond.config import model
 from fusiond.config.model import RetryPolicy, Timeout
-from fusiond.worker.pool.slots import Attempt, Doom, Slot
+from fusiond.worker.pool.slots import Attempt, KillReason, Slot
 from fusiond.worker.pool.watchdog import LINGER, Watch
 from tests.replicas import SLOTS, Servers
 
@@ -240,8 +240,8 @@ def test_stopped_dispatcher_does_not_start_a_job_late(place):
     assert (place.job(id_).attempts, place.job(id_).rescues) == (2, 1)
 
 
-@pytest.mark.parametrize("doom", [Doom.CANCELED, Doom.TIMEOUT, Doom.LOST, Doom.SHUTDOWN])
-def test_a_death_is_held_against_the_job_that_it_was_meant_for(doom):
+@pytest.mark.parametrize("reason", [KillReason.CANCELED, KillReason.TIMEOUT, KillReason.LOST, KillReason.SHUTDOWN])
+def test_a_death_is_held_against_the_job_that_it_was_meant_for(reason):
     """One that its child has begun since is not to blame, and one that waits must not begin any more."""
     slot = Slot.make(1, lambda *_: None)
     slot.connect().close()
@@ -253,7 +253,7 @@ def test_a_death_is_held_against_the_job_that_it_was_meant_for(doom):
     assert slot.blamed == 1
     begun, _ = slot.running()
     assert slot.page.begin(2, 2)  # between the look at the first and the kill
-    slot.condemn(doom, begun)
+    slot.set_kill_reason(reason, begun)
     assert not slot.page.begin(3, 3)
     assert (slot.begun(), slot.blamed) == (3, 1)
     slot.hang_up(None)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fusiond.config.model import RETRY_POLICIES, RetryPolicy, Task
 from fusiond.worker.dispatcher import verdicts
-from fusiond.worker.pool.slots import Attempt, Doom
+from fusiond.worker.pool.slots import Attempt, KillReason
 from fusiond.worker.runtime import wire
 
 TASK = Task("t", "m.f", result_ttl=5, failure_ttl=7)
@@ -34,8 +34,8 @@ def ran(one, message, policy=POLICY):
     return verdicts.ran(one, message, TASK, policy, Random(1))
 
 
-def killed(one, doom=None, status=-9, policy=POLICY):
-    return verdicts.killed(one, doom, status, TASK, policy, rand=Random(1))
+def killed(one, reason=None, status=-9, policy=POLICY):
+    return verdicts.killed(one, reason, status, TASK, policy, rand=Random(1))
 
 
 def code(outcome):
@@ -97,49 +97,52 @@ def test_a_crash(status, crashes, kind):
 
 def test_a_hard_timeout():
     """A crash with a code of its own, the seconds, and the policy's delay."""
-    outcome = killed(attempt(hard=1.5), Doom.TIMEOUT)
+    outcome = killed(attempt(hard=1.5), KillReason.TIMEOUT)
     assert outcome.ms == 2000
     assert (outcome.kind, outcome.crash, outcome.why, code(outcome)) == ("retry", 1, "timeout", "TIMEOUT")
     assert "1.5 s" in json.loads(outcome.payload)["message"]
-    assert killed(attempt(crashes=1), Doom.TIMEOUT).kind == "failed"
+    assert killed(attempt(crashes=1), KillReason.TIMEOUT).kind == "failed"
 
 
 def test_a_broken_protocol():
     """A crash of the job that was running."""
-    assert (killed(attempt(), Doom.HOSTILE).crash, code(killed(attempt(), Doom.HOSTILE))) == (1, "WORKER_CRASHED")
+    outcome = killed(attempt(), KillReason.HOSTILE)
+    assert (outcome.crash, code(outcome)) == (1, "WORKER_CRASHED")
 
 
-@pytest.mark.parametrize("doom", [None, *Doom])
-def test_a_lost_lease(doom):
+@pytest.mark.parametrize("reason", [None, *KillReason])
+def test_a_lost_lease(reason):
     """It is somebody else's: nothing is settled, whatever else happened."""
-    assert killed(attempt(lost=True), doom) is None
-    assert killed(attempt(), Doom.LOST) is None
+    assert killed(attempt(lost=True), reason) is None
+    assert killed(attempt(), KillReason.LOST) is None
 
 
-@pytest.mark.parametrize("doom", [None, Doom.CANCELED, Doom.TIMEOUT, Doom.SHUTDOWN, Doom.HOSTILE])
-def test_canceled(doom):
+@pytest.mark.parametrize(
+    "reason", [None, KillReason.CANCELED, KillReason.TIMEOUT, KillReason.SHUTDOWN, KillReason.HOSTILE]
+)
+def test_canceled(reason):
     """However the child of a canceled job died, the job is canceled and no crash counted."""
-    outcome = killed(attempt(canceled=True), doom)
+    outcome = killed(attempt(canceled=True), reason)
     assert (outcome.kind, outcome.crash, outcome.ms, code(outcome)) == ("canceled", 0, 7000, "CANCELED")
 
 
 def test_shutdown():
     """Released at once: no attempt, no crash."""
-    assert killed(attempt(), Doom.SHUTDOWN) == (b"id", "token", "released", 0, 0, b"begun", "shutdown")
+    assert killed(attempt(), KillReason.SHUTDOWN) == (b"id", "token", "released", 0, 0, b"begun", "shutdown")
 
 
 @pytest.mark.parametrize(
-    ("doom", "code_"),
+    ("reason", "code_"),
     [
         (None, "WORKER_CRASHED"),
-        (Doom.HOSTILE, "WORKER_CRASHED"),
-        (Doom.TIMEOUT, "TIMEOUT"),
-        (Doom.SHUTDOWN, "INTERRUPTED"),
+        (KillReason.HOSTILE, "WORKER_CRASHED"),
+        (KillReason.TIMEOUT, "TIMEOUT"),
+        (KillReason.SHUTDOWN, "INTERRUPTED"),
     ],
 )
-def test_none_fails_whatever_cut_it_off(doom, code_):
+def test_none_fails_whatever_cut_it_off(reason, code_):
     """`none` is at most once: no death of its child has the job run again, and no shutdown."""
-    outcome = killed(attempt(hard=1.5), doom, policy=NONE)
+    outcome = killed(attempt(hard=1.5), reason, policy=NONE)
     assert (outcome.kind, outcome.ms, code(outcome)) == ("failed", 7000, code_)
 
 

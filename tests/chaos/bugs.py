@@ -195,7 +195,7 @@ BUGS = {
             Edit(
                 _DISPATCHER, _TAKE,
                 _TAKE + "        finished = (attempt.id, attempt.token, 'finished', 3600000, 0, b'null')\n"
-                "        self._settle(attempt, outcomes.Outcome(*finished))\n",
+                "        self._settle(attempt, verdicts.Outcome(*finished))\n",
             )
         ],
     ),
@@ -266,8 +266,9 @@ BUGS = {
                 "        self._report()\n" + _RUN,
             ),
             Edit(
-                "worker/runtime/fresh.py", _RUN,
-                "        run.write_all(fd, wire.one_outcome(job[0], wire.FINISHED, False, 0.0, b'null'))\n" + _RUN,
+                "worker/runtime/one_job_child.py", _RUN,
+                "        finished = wire.one_outcome_frame(job[0], wire.FINISHED, False, 0.0, b'null')\n"
+                "        run.write_all(fd, finished)\n" + _RUN,
             ),
         ],
     ),
@@ -280,7 +281,7 @@ BUGS = {
         "a bunch in which one is meant",
         [
             Edit(
-                _SLOTS, "return self.doomed if self.doom else self.begun()", "return self.begun()"
+                _SLOTS, "return self.killed_for if self.kill_reason else self.begun()", "return self.begun()"
             ),
             Edit(
                 _SLOTS, "serial, State.DYING\n        self.forbid()\n", "serial, State.DYING\n"

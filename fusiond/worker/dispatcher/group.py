@@ -195,8 +195,8 @@ class Program:
         problems = await ready
         if problems and self._held:
             raise DoNotLoad(f"group '{self._group.name}': {sentence(problems)}", sorted(problems))
-        if self._dispatcher.pool.stillborn and self._held:
-            raise FusionError(self._dispatcher.pool.stillborn)
+        if self._dispatcher.pool.start_failure and self._held:
+            raise FusionError(self._dispatcher.pool.start_failure)
         self._tell_problems()
         self._tell_environment()
         nothing_loads = self._dispatcher.pool.nothing_loads

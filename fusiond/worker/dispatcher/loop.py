@@ -33,7 +33,7 @@ from fusiond.worker.dispatcher.permits import Permits
 from fusiond.worker.dispatcher.queue_order import Queues
 from fusiond.worker.pool.batching import PENDING
 from fusiond.worker.pool.pool import Pool
-from fusiond.worker.pool.slots import Attempt, Doom
+from fusiond.worker.pool.slots import Attempt, KillReason
 from fusiond.worker.runtime.wire import boot_ns
 
 if TYPE_CHECKING:
@@ -515,13 +515,14 @@ class Dispatcher:
                 self._line(attempt).appendleft(attempt)
         self._wake.set()
 
-    def on_killed(self, attempt: Attempt, doom: Doom | None, status: int) -> None:
+    def on_killed(self, attempt: Attempt, reason: KillReason | None, status: int) -> None:
         """Its child died in the middle of it."""
         task, policy = self._policy(attempt)
-        settled = verdicts.killed(attempt, doom, status, task, policy, rand=self._rand)
+        settled = verdicts.killed(attempt, reason, status, task, policy, rand=self._rand)
         if settled is not None:
             if settled.kind == "released":
-                by = "the shutdown" if doom == Doom.SHUTDOWN else "the kill of its fork server, which did not answer"
+                shutdown = reason == KillReason.SHUTDOWN
+                by = "the shutdown" if shutdown else "the kill of its fork server, which did not answer"
                 log.warning("interrupted by %s, it runs again", by, extra=self.pool.job_log.fields(attempt))
                 self._settle(attempt, settled)
             else:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from fusiond.broker.records import Outcome
 from fusiond.job import NOT_LOADED
 from fusiond.worker.dispatcher import retry
-from fusiond.worker.pool.slots import Attempt, Doom
+from fusiond.worker.pool.slots import Attempt, KillReason
 from fusiond.worker.runtime import wire
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def _is_error(payload: bytes) -> bool:
 
 
 def killed(
-    attempt: Attempt, doom: Doom | None, status: int, task: Task, policy: RetryPolicy, *, rand: Random
+    attempt: Attempt, reason: KillReason | None, status: int, task: Task, policy: RetryPolicy, *, rand: Random
 ) -> Outcome | None:
     """
     What a child's death in the middle of the job means; None: nothing, the lease is somebody else's.
@@ -59,32 +59,31 @@ def killed(
 
     Args:
         attempt: the one that had begun.
-        doom: why we killed the child, if we did.
+        reason: why we killed the child, if we did.
         status: signal as a negative number, or exit status.
         task: whose ttl holds.
         policy: whose max_crashes and delays hold.
         rand: where jitter comes from.
     """
-    if doom == Doom.LOST or attempt.lost:
+    if reason == KillReason.LOST or attempt.lost:
         return None
-    if doom == Doom.CANCELED or attempt.canceled:
+    if reason == KillReason.CANCELED or attempt.canceled:
         return canceled(attempt, task)
-    if doom == Doom.SHUTDOWN:
+    if reason == KillReason.SHUTDOWN:
         return interrupted(attempt, task, policy, "shutdown", "the daemon stopped before it had ended")
-    if doom == Doom.SERVER:
+    if reason == KillReason.SERVER:
         why = "its fork server did not answer and was killed"
-        return interrupted(attempt, task, policy, doom.value, why)
-    if doom == Doom.TIMEOUT:
+        return interrupted(attempt, task, policy, reason.value, why)
+    if reason == KillReason.TIMEOUT:
         error = failure("TIMEOUT", f"ran longer than its hard timeout, {attempt.hard:g} s, and was killed")
     else:
-        error = failure(
-            "WORKER_CRASHED", how_it_died(status) if doom is None else f"its child was killed: {doom.value}"
-        )
+        how = how_it_died(status) if reason is None else f"its child was killed: {reason.value}"
+        error = failure("WORKER_CRASHED", how)
     wait = retry.after_crash(policy, attempt.crashes + 1)
-    if doom == Doom.TIMEOUT:
+    if reason == KillReason.TIMEOUT:
         ended = max(1, attempt.attempts - attempt.rescues)
         wait = retry.after_hard_timeout(policy, attempt.crashes + 1, ended, rand=rand)
-    why = "timeout" if doom == Doom.TIMEOUT else "crashed"
+    why = "timeout" if reason == KillReason.TIMEOUT else "crashed"
     if wait is None:
         return Outcome(attempt.id, attempt.token, "failed", ms(task.failure_ttl), 1, error, why)
     return Outcome(attempt.id, attempt.token, "retry", ms(wait.total_seconds()), 1, error, why)

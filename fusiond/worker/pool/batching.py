@@ -49,7 +49,7 @@ class HandOut:
     def set_config(self, config: Config, group: WorkerGroup) -> None:
         """Follow timeouts and the number of processes."""
         self._hard = {name.encode(): task.timeout.hard for name, task in config.tasks.items()}
-        self._processes, self._fresh = group.processes, group.isolation == "fork"
+        self._processes, self._one_job = group.processes, group.isolation == "fork"
 
     def set_table(self, content: bytes) -> bool:
         """Whether it is another table than before; a child that has an older one gets it with its next jobs."""
@@ -75,7 +75,7 @@ class HandOut:
         takers, ahead = self._takers(), self.ahead.most(time.monotonic())
         idle = sum(1 for slot in takers if not slot.outstanding)
         begin = max(0, min(self._places - self.running, idle))
-        if self._fresh:
+        if self._one_job:
             return begin + (min(ahead, WAITING * self._soon_free()) if ahead and self.times.quick else 0)
         depth = self._depth(ahead)
         if depth == 1:
@@ -94,7 +94,7 @@ class HandOut:
 
     def _takers(self) -> list[Slot]:
         """Slots that may take a job, or more beside quick ones, the emptiest first."""
-        if self._fresh:
+        if self._one_job:
             return [slot for slot in self._slots.values() if not slot.handed and slot.serves]
         now = time.monotonic_ns()
         slots = [
@@ -117,7 +117,7 @@ class HandOut:
         if not takers:
             return
         free = self._places - self.running - len(self.reserved)
-        depth = 1 if self._fresh else self._depth(self.ahead.most(time.monotonic()))
+        depth = 1 if self._one_job else self._depth(self.ahead.most(time.monotonic()))
         most = 1 if depth == 1 else 2 * depth
         for at, slot in enumerate(takers):
             if not pending:
@@ -131,7 +131,7 @@ class HandOut:
             if batch:
                 slot.hand(batch, self._frame if slot.table != self.table else None, loop)
                 slot.table = self.table
-                if self._fresh:
+                if self._one_job:
                     # All that this child prints is this job's; it writes no marks.
                     slot.printing = batch[0]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from fusiond.worker.pool.slots import Attempt, Doom
+    from fusiond.worker.pool.slots import Attempt, KillReason
     from fusiond.worker.runtime.wire import OutcomeMessage
 
 
@@ -42,7 +42,7 @@ class Host(Protocol):
     def on_back(self, attempts: list[Attempt]) -> None:
         """These were handed out and never begun."""
 
-    def on_killed(self, attempt: Attempt, doom: Doom | None, status: int) -> None:
+    def on_killed(self, attempt: Attempt, kill_reason: KillReason | None, status: int) -> None:
         """Its child died in the middle of it: for this reason of ours, or of itself."""
 
     def on_unheard(self, attempt: Attempt) -> None:

@@ -48,7 +48,7 @@ FORK_SERVER = (
     "payload",
     "run",
     "child",
-    "fresh",
+    "one_job_child",
     "startup",
     "forkserver",
 )
@@ -230,7 +230,7 @@ def _setup(config: Config, group: WorkerGroup) -> dict[str, Any]:
         "group": group.name,
         "directory": os.path.realpath(group.directory),
         "umask": group.umask,
-        "fork": group.isolation == "fork",
+        "one_job": group.isolation == "fork",
         "preload": [name for name, task in config.tasks.items() if serves(group, task.queue)],
         "table": table(config, group),
     }

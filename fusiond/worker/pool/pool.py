@@ -29,7 +29,7 @@ from fusiond.worker.pool.launch import launch, table
 from fusiond.worker.pool.loading import Loading, sentence
 from fusiond.worker.pool.orphans import end_children, kill_children
 from fusiond.worker.pool.server_handle import ForkServer
-from fusiond.worker.pool.slots import Attempt, Doom, Slot, State
+from fusiond.worker.pool.slots import Attempt, KillReason, Slot, State
 from fusiond.worker.pool.watchdog import Watch
 from fusiond.worker.runtime import wire
 
@@ -93,7 +93,7 @@ class Pool:
         #: why no task can run
         self._nothing_loads = ""
         #: why one of the first children does not serve
-        self.stillborn = ""
+        self.start_failure = ""
         #: digest of the environment files that the fork server got; empty: there was none yet
         self.environment = ""
         #: why there is no fork server just now
@@ -116,18 +116,18 @@ class Pool:
         self._resize()
 
     @property
-    def _forks(self) -> bool:
+    def _one_job(self) -> bool:
         return self.group.isolation == "fork"
 
     def _resize(self) -> None:
         """Add slots, or let the surplus go: the idle ones now, the busy ones after their job."""
-        wanted = self.group.processes + (min(self.group.processes, AHEAD) if self._forks else 0)
+        wanted = self.group.processes + (min(self.group.processes, AHEAD) if self._one_job else 0)
         staying = [slot for slot in self.slots.values() if not slot.retiring]
         for slot in sorted(staying, key=lambda slot: len(slot.outstanding), reverse=True)[wanted:]:
             self._retire(slot)
         for _ in range(wanted - len(staying)):
             self._numbers += 1
-            slot = self.slots[self._numbers] = Slot.make(self._numbers, self._line, once=self._forks)
+            slot = self.slots[self._numbers] = Slot.make(self._numbers, self._line, one_job=self._one_job)
             self._loop.add_reader(slot.output.reader, self._read, slot)
             self._fork(slot)
 
@@ -192,14 +192,14 @@ class Pool:
             return
         self._empty_starts, self._nothing_loads = 0, ""
         self.loading.begin(problems)
-        self._server_ready, self._problems, self.stillborn, self._down = True, problems, "", ""
+        self._server_ready, self._problems, self.start_failure, self._down = True, problems, "", ""
         self.handout.paused = False
         for slot in list(self.slots.values()):
             self._fork(slot)
         self._asked = {slot.number for slot in self.slots.values() if slot.state == State.READY}
         for number in self._asked:
             self.slots[number].ask(self._loop)
-        self._loop.call_later(_ANSWER, self._doubt_late, problems)
+        self._loop.call_later(_ANSWER, self._note_late_start, problems)
         self._tell_ready()
 
     @property
@@ -253,16 +253,16 @@ class Pool:
                 self._former.remove(server)
                 server.end()
 
-    def _doubt_late(self, problems: Mapping[str, list[str]]) -> None:
+    def _note_late_start(self, problems: Mapping[str, list[str]]) -> None:
         if problems is self._problems:
-            self._doubt(f"has not said within {_ANSWER:g} s that it serves")
+            self._note_failed_start(f"has not said within {_ANSWER:g} s that it serves")
 
-    def _doubt(self, why: str) -> None:
+    def _note_failed_start(self, why: str) -> None:
         """One of the first children does not serve: that is known now, and nobody waits for the others."""
         if self._problems is not None:
             self._asked.clear()
-            self.stillborn = f"group '{self.group.name}': a child {why}"
-            log.error("%s", self.stillborn)
+            self.start_failure = f"group '{self.group.name}': a child {why}"
+            log.error("%s", self.start_failure)
             self._tell_ready()
 
     def _tell_ready(self) -> None:
@@ -291,7 +291,7 @@ class Pool:
         """Children of a fork server that is lost begin nothing any more."""
         for slot in self._slots_of(server):
             if hung and slot.state == State.READY:
-                slot.condemn(Doom.SERVER, slot.begun())
+                slot.set_kill_reason(KillReason.SERVER, slot.begun())
             slot.forbid()
 
     def on_former_died(self, server: ForkServer, reason: str, survivors: set[int]) -> None:
@@ -299,14 +299,14 @@ class Pool:
         log.error("group '%s': a replaced fork server: %s", self.group.name, reason)
         if server in self._former:
             self._former.remove(server)
-        self._bury_children(server, survivors)
+        self._judge_attempts_of(server, survivors)
 
     def on_server_died(self, reason: str, *, killed: bool, survivors: set[int]) -> None:
         """Every child died with it, killed and reaped by us, but for the survivors: their jobs keep their leases."""
         died = self._server
         self._server, self._problems, self._down = None, None, reason
         log.error("group '%s': %s", self.group.name, reason)
-        self._bury_children(died, survivors)
+        self._judge_attempts_of(died, survivors)
         # What ends by itself while it loads will again. A kill, the OOM killer's say, is no fault of the file.
         if not self._server_ready and not killed:
             self._host.on_start_failed(f"group '{self.group.name}': {reason}")
@@ -359,7 +359,7 @@ class Pool:
 
     def _check_killed(self, slot: Slot, serial: int) -> None:
         """Name a child that the kernel does not end; a fork server that does not answer has not killed it yet."""
-        if slot.state != State.DYING or slot.doomed != serial or slot.unkilled or slot.number not in self.slots:
+        if slot.state != State.DYING or slot.killed_for != serial or slot.unkilled or slot.number not in self.slots:
             return
         if self.handout.paused:
             self._loop.call_later(_UNKILLED, self._check_killed, slot, serial)
@@ -379,14 +379,14 @@ class Pool:
         """The slots whose children are this fork server's, or that have had none."""
         return [slot for slot in self.slots.values() if slot.server is server or slot.server is None]
 
-    def _bury_children(self, server: ForkServer | None, survivors: set[int]) -> None:
+    def _judge_attempts_of(self, server: ForkServer | None, survivors: set[int]) -> None:
         """The children of a fork server that is dead."""
         for slot in self._slots_of(server):
             if slot.page.pid in survivors and slot.running():
                 self._keep(slot)
                 continue
             if slot.state != State.EMPTY:
-                self._bury(slot, -9)
+                self._judge_attempts(slot, -9)
             if slot.retiring:
                 self._remove(slot)
         self._look_after(survivors)
@@ -407,7 +407,7 @@ class Pool:
             return "its fork server does not answer"
         if not self.slots or any(map(_lives, self.slots.values())):
             return ""
-        return self.stillborn or "its children die at their start; see its log"
+        return self.start_failure or "its children die at their start; see its log"
 
     def _fork(self, slot: Slot) -> None:
         """Ask for a child; it may be handed jobs at once, they wait in its socket."""
@@ -432,40 +432,40 @@ class Pool:
         back = [attempt for serial in list(slot.outstanding) if (attempt := slot.end(serial))]
         self._empty(slot)
         self._host.on_back(back)
-        slot.stillborn += 1
+        slot.failed_starts += 1
         if number in self._asked:
-            self._doubt(f"cannot be forked: {reason}")
+            self._note_failed_start(f"cannot be forked: {reason}")
         self._replace(slot)
 
     def on_died(self, number: int, status: int) -> None:
         """The slot's child is dead and reaped."""
         slot = self.slots[number]
-        self._bury(slot, status)
+        self._judge_attempts(slot, status)
         if number in self._asked:
             how = f"ended with status {status}" if status >= 0 else f"was killed by signal {-status}"
-            self._doubt(f"{how} at its start; see its log")
+            self._note_failed_start(f"{how} at its start; see its log")
         self._replace(slot)
 
     def _replace(self, slot: Slot) -> None:
         """A new child for the slot, unless it is to go."""
         if slot.retiring:
             self._remove(slot)
-        elif slot.stillborn:
-            self._loop.call_later(_pause(slot.stillborn), self._fork, slot)
+        elif slot.failed_starts:
+            self._loop.call_later(_pause(slot.failed_starts), self._fork, slot)
         else:
             self._fork(slot)
 
-    def _bury(self, slot: Slot, status: int) -> None:
+    def _judge_attempts(self, slot: Slot, status: int) -> None:
         """Take what a dead child still said, then judge each attempt that it held."""
         for _ in range(0 if slot.spent else _LAST_READS):
             self._hear(slot)
             if slot.closed or slot.broken or slot.silent:
                 break
         slot.output.drain()
-        begun, blamed, doom = slot.begun(), slot.blamed, slot.doom
+        begun, blamed, kill_reason = slot.begun(), slot.blamed, slot.kill_reason
         ran = slot.ran(time.monotonic_ns())
         back = []
-        slot.stillborn = 0 if status == 0 or doom or begun in slot.outstanding else slot.stillborn + 1
+        slot.failed_starts = 0 if status == 0 or kill_reason or begun in slot.outstanding else slot.failed_starts + 1
         for serial in list(slot.outstanding):
             attempt = slot.end(serial)
             assert attempt  # noqa: S101 - it was in the list
@@ -473,7 +473,7 @@ class Pool:
             if serial > begun:
                 back.append(attempt)
             elif serial == blamed:
-                self._host.on_killed(attempt, doom, status)
+                self._host.on_killed(attempt, kill_reason, status)
             else:
                 self._host.on_unheard(attempt)
         self._empty(slot)
@@ -488,10 +488,10 @@ class Pool:
         self._epoll.remove(slot)
         slot.hang_up(self._loop)
 
-    def kill(self, slot: Slot, doom: Doom, serial: int) -> None:
+    def kill(self, slot: Slot, kill_reason: KillReason, serial: int) -> None:
         """Kill the slot's child and its process group, for this job; what it held is judged once it is dead."""
-        if slot.doom is None and slot.server:
-            slot.condemn(doom, serial)
+        if slot.kill_reason is None and slot.server:
+            slot.set_kill_reason(kill_reason, serial)
             slot.server.kill(slot.number)
             self._loop.call_later(_UNKILLED, self._check_killed, slot, serial)
 
@@ -499,7 +499,7 @@ class Pool:
         """Kill each child that runs a job."""
         for slot in self.slots.values():
             if slot.outstanding:
-                self.kill(slot, Doom.SHUTDOWN, slot.begun())
+                self.kill(slot, KillReason.SHUTDOWN, slot.begun())
 
     def close(self) -> None:
         """End the fork server and all that is under it."""
@@ -550,9 +550,9 @@ class Pool:
         self._host.on_room()
 
     def _kill_hostile(self, slot: Slot) -> None:
-        if slot.doom is None:
+        if slot.kill_reason is None:
             log.error("group '%s': a child is killed: %s", self.group.name, slot.broken)
-            self.kill(slot, Doom.HOSTILE, slot.begun())
+            self.kill(slot, KillReason.HOSTILE, slot.begun())
 
     def _end(self, slot: Slot, outcome: wire.OutcomeMessage) -> Attempt | None:
         """Pass an outcome on; returns the attempt if it was not begun."""
@@ -571,7 +571,7 @@ class Pool:
 
 def _lives(slot: Slot) -> bool:
     """Whether the slot has a child that does not belong to a row of those that die at their start."""
-    return slot.state != State.EMPTY and (not slot.stillborn or time.monotonic() - slot.forked > _ALIVE)
+    return slot.state != State.EMPTY and (not slot.failed_starts or time.monotonic() - slot.forked > _ALIVE)
 
 
 def _pids(pids: set[int]) -> str:

@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 NEVER = 1 << 63
 #: bytes; room for a batch of small jobs without a second send
 _SEND_BUFFER = 1 << 18
-#: struct timeval, 10 ms; a fresh child whose job has not come by then makes ready for it meanwhile
+#: struct timeval, 10 ms; a one-job child whose job has not come by then makes ready for it meanwhile
 _PATIENCE = struct.pack("ll", 0, 10_000)
 #: bytes taken at once; memory for more comes from the kernel each time, which costs ten times the read
 _RECEIVE = 1 << 16
 
 
-class Doom(enum.Enum):
+class KillReason(enum.Enum):
     """Why a child is being killed, and so what its death means for the job that it had begun."""
 
     TIMEOUT = "hard timeout"
@@ -94,13 +94,13 @@ class Attempt:
         """Its id as text, whatever bytes somebody has put there by hand."""
         return self.id.decode(errors="backslashreplace")
 
-    def doom(self, now: int, ran: float) -> Doom | None:
+    def kill_reason(self, now: int, ran: float) -> KillReason | None:
         """Why the child that runs it must be killed, at boot ns `now` and after `ran` seconds, if it must."""
         if self.lost or self.lease <= now:
-            return Doom.LOST
+            return KillReason.LOST
         if self.canceled:
-            return Doom.CANCELED
-        return Doom.TIMEOUT if ran > self.hard else None
+            return KillReason.CANCELED
+        return KillReason.TIMEOUT if ran > self.hard else None
 
 
 class State(enum.Enum):
@@ -120,9 +120,9 @@ class Slot:
     page: wire.Page
     page_fd: int
     state: State = State.EMPTY
-    doom: Doom | None = None
+    kill_reason: KillReason | None = None
     #: serial of the job for which its child is killed
-    doomed: int = 0
+    killed_for: int = 0
     #: serial → attempt, in the order handed
     outstanding: dict[int, Attempt] = field(default_factory=dict)
     #: seconds of expected work outstanding
@@ -132,7 +132,7 @@ class Slot:
     #: closed once its child has nothing to do
     retiring: bool = False
     #: each child of it runs one job
-    once: bool = False
+    one_job: bool = False
     #: boot ns until when the lease is trusted of what its child was handed last; 0: it was handed nothing yet
     handed: int = 0
     #: monotonic ns of the first look at which its child was to end or to answer, and had said nothing since; 0: none
@@ -141,7 +141,7 @@ class Slot:
     server: ForkServer | None = None
     #: monotonic seconds when its child was asked for, and deaths in a row before any job
     forked: float = 0.0
-    stillborn: int = 0
+    failed_starts: int = 0
     #: pid of its child, once that was killed, has not ended for long, and was named in the log
     unkilled: int = 0
     #: its child has said that it serves
@@ -169,11 +169,11 @@ class Slot:
 
     @classmethod
     def make(
-        cls, number: int, on_line: Callable[[Attempt | None, str, int, dict[str, Any]], None], *, once: bool = False
+        cls, number: int, on_line: Callable[[Attempt | None, str, int, dict[str, Any]], None], *, one_job: bool = False
     ) -> Slot:
         """A slot without a child; `on_line` gets each line that is printed, whose it is, its level and its fields."""
         fd = memory_file(f"fusiond-page-{number}", bytes(wire.PAGE_BYTES))
-        slot = cls(number, Output(), wire.Page(fd), fd, once=once)
+        slot = cls(number, Output(), wire.Page(fd), fd, one_job=one_job)
         slot.output.on_mark = slot.mark
         slot.output.on_line = lambda line, level, fields: on_line(slot.printing, line, level, fields)
         return slot
@@ -189,13 +189,13 @@ class Slot:
         """A new socket for a new child; returns the child's end, which the caller sends on and closes."""
         # Without the class that the module socket puts around each, which costs as much as the pair.
         ours, theirs = _socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        if self.once:
+        if self.one_job:
             theirs.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _PATIENCE)
         else:
             ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
             theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
         self._sock = ours
-        self.doom, self.state, self.closed, self.broken, self.answered = None, State.READY, False, "", False
+        self.kill_reason, self.state, self.closed, self.broken, self.answered = None, State.READY, False, "", False
         self._asked, self.handed, self.spent_at, self.unkilled = False, 0, 0, 0
         self.page.pid = 0
         # A child may have left any number there; a new one has begun nothing.
@@ -235,7 +235,7 @@ class Slot:
     @property
     def spent(self) -> bool:
         """Its child has had its one job, and is to end; the next job must not meet what that one left behind."""
-        return self.once and self.handed > 0 and not self.outstanding and self.state == State.READY
+        return self.one_job and self.handed > 0 and not self.outstanding and self.state == State.READY
 
     # -- jobs ---------------------------------------------------------------------------------------------------------
 
@@ -373,9 +373,9 @@ class Slot:
             return 0.0
         return (now_ns - min(self.page.begun_at, self.seen)) / 1e9
 
-    def condemn(self, doom: Doom, serial: int) -> None:
+    def set_kill_reason(self, kill_reason: KillReason, serial: int) -> None:
         """Its child is being killed, for this job. It may end that one before it dies, and must begin no other."""
-        self.doom, self.doomed, self.state = doom, serial, State.DYING
+        self.kill_reason, self.killed_for, self.state = kill_reason, serial, State.DYING
         self.forbid()
 
     def forbid(self) -> None:
@@ -386,7 +386,7 @@ class Slot:
     @property
     def blamed(self) -> int:
         """Serial of the job that its child's death is held against: the one it was killed for, else the last begun."""
-        return self.doomed if self.doom else self.begun()
+        return self.killed_for if self.kill_reason else self.begun()
 
     def waiting(self) -> list[int]:
         """Serials handed out and not begun."""

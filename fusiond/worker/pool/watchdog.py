@@ -24,7 +24,7 @@ from fusiond.worker.runtime.wire import boot_ns
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from fusiond.worker.pool.slots import Attempt, Doom, Slot
+    from fusiond.worker.pool.slots import Attempt, KillReason, Slot
 
 #: s; how often running jobs are looked at, and how long a job may wait behind a running one
 WATCH, STUCK = 0.1, 0.05
@@ -47,7 +47,7 @@ class Watch:
     def __init__(
         self,
         slots: Mapping[int, Slot],
-        kill: Callable[[Slot, Doom, int], None],
+        kill: Callable[[Slot, KillReason, int], None],
         kill_hostile: Callable[[Slot], None],
         on_back: Callable[[list[Attempt]], None],
         on_late: Callable[[], None],
@@ -122,9 +122,9 @@ class Watch:
         asks = now < self._asks_until
         if running:
             serial, attempt = running
-            doom = attempt.doom(0 if asks else boot, ran)
-            if doom:
-                self._kill(slot, doom, serial)
+            kill_reason = attempt.kill_reason(0 if asks else boot, ran)
+            if kill_reason:
+                self._kill(slot, kill_reason, serial)
                 return
         elif slot.handed <= boot and not asks:
             slot.broken = slot.broken or _what_it_owes(slot, now)

@@ -36,13 +36,13 @@ import signal
 import struct
 import sys
 
-from . import child, fresh, refusals, run, startup, task, tasklog, wire
+from . import child, one_job_child, refusals, run, startup, task, tasklog, wire
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Union
 
-    AnyChild = Union[child.Child, fresh.FreshChild]
+    AnyChild = Union[child.Child, one_job_child.OneJobChild]
 
 _INT = struct.Struct("i")
 # From <linux/prctl.h> and <sys/mman.h>.
@@ -58,12 +58,12 @@ def main(control: int, setup: dict[str, Any]) -> None:
 
     Args:
         control: descriptor of the control socket.
-        setup: group, directory, umask, fork, preload [task], table (of a TABLE frame).
+        setup: group, directory, umask, one_job, preload [task], table (of a TABLE frame).
     """
     startup.set_name(setup["group"])
     sock = _socket.socket(fileno=control)
     os.set_inheritable(control, False)
-    startup.set_streams(setup["fork"])
+    startup.set_streams(setup["one_job"])
     if setup["umask"] is not None:
         os.umask(setup["umask"])
     sys.path[:] = [setup["directory"], *(path for path in sys.path if path)]
@@ -73,9 +73,9 @@ def main(control: int, setup: dict[str, Any]) -> None:
     refusals.close()
     tasklog.install(tasks.level)
     run.flush()  # half a line would be printed by each child anew
-    if setup["fork"]:
-        fresh.rehearse()
-    server = ForkServer(sock, tasks, setup["fork"])
+    if setup["one_job"]:
+        one_job_child.rehearse()
+    server = ForkServer(sock, tasks, setup["one_job"])
     # What is alive now is shared with every child; unfrozen, one collection in a child would copy all of its pages.
     gc.collect()
     gc.freeze()
@@ -88,10 +88,10 @@ def main(control: int, setup: dict[str, Any]) -> None:
 class ForkServer:
     """The children of one group, by slot and by pid."""
 
-    def __init__(self, control: _socket.socket, tasks: task.Tasks, fork: bool) -> None:
-        self._control, self._tasks, self._fresh = control, tasks, fork
+    def __init__(self, control: _socket.socket, tasks: task.Tasks, one_job: bool) -> None:
+        self._control, self._tasks, self._one_job = control, tasks, one_job
         page = wire.Page()
-        self._child: AnyChild = (fresh.FreshChild if fork else child.Child)(page, tasks)
+        self._child: AnyChild = (one_job_child.OneJobChild if one_job else child.Child)(page, tasks)
         self._slots: dict[int, int] = {}
         self._pids: dict[int, int] = {}
         self._pid = os.getpid()
@@ -201,7 +201,7 @@ class ForkServer:
             os.setpgid(0, 0)
             # What signals write would wake the server. For less than it costs to have Python forget the descriptor.
             os.dup2(self._nowhere, self._wake, False)
-            if self._fresh:
+            if self._one_job:
                 # What its job orphans stays its own until it ends, then comes to the server: whatever the server
                 # adopts is a dead job's. A child that lives on must not gather the dead, it does not reap.
                 self._prctl(PR_SET_CHILD_SUBREAPER, 1)

@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable
 
-#: bytes; what is no longer cannot be too deep, and a fresh child has no page of that module copied
+#: bytes; what is no longer cannot be too deep, and a one-job child has no page of that module copied
 _SHALLOW = nesting.MOST
 #: where the frames are that are not the user's
 _OWN = __file__.rpartition("/")[0] + "/"
@@ -24,8 +24,8 @@ _OWN = __file__.rpartition("/")[0] + "/"
 _encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 #: what is being encoded, by id, against circles
 _open: dict[int, Any] = {}
-# JSONEncoder.encode makes this anew for each value: 3 µs, and 20 pages of a fresh child. The arguments are those of C:
-# open, default, encoder, indent, two separators, sort_keys, skipkeys, allow_nan.
+# JSONEncoder.encode makes this anew for each value: 3 µs, and 20 pages of a one-job child. The arguments are those of
+# C: open, default, encoder, indent, two separators, sort_keys, skipkeys, allow_nan.
 _make = getattr(json.encoder, "c_make_encoder", None)
 _chunks = _make and _make(_open, _encoder.default, json.encoder.encode_basestring, None, ":", ",", False, False, False)
 _scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]

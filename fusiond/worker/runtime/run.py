@@ -5,7 +5,7 @@ Run one job's function, and say how that went.
 2. call    it, under its soft timeout, imports included
 3. tell    the result or the error as JSON, and whether another attempt may follow
 
-Few functions, few objects: in a fresh child each page of memory that is written to on this way is copied for it, at
+Few functions, few objects: in a one-job child each page of memory that is written to on this way is copied for it, at
 2.5 µs, and every object that is used is written to (its reference count).
 
 Standard library only, CPython 3.9 and later: it runs under the application's own interpreter.

@@ -134,11 +134,11 @@ def read_jobs(body: bytes) -> list[JobMessage]:
     return jobs
 
 
-def one_job(data: bytes) -> tuple[int, int, bytes, bytes, bytes, bytes] | None:
+def read_one_job(data: bytes) -> tuple[int, int, bytes, bytes, bytes, bytes] | None:
     """
     The job of a frame that has just one; None: the data is something else than that whole frame.
 
-    JobMessage's fields as a plain tuple, for a fresh child: what that class needs besides would be copied for it.
+    JobMessage's fields as a plain tuple, for a one-job child: what that class needs besides would be copied for it.
     """
     if len(data) < _ONE_JOB.size:
         return None
@@ -152,7 +152,7 @@ def one_job(data: bytes) -> tuple[int, int, bytes, bytes, bytes, bytes] | None:
     return serial, attempt, data[_ONE_JOB.size : task], data[task:header], data[header:args], data[args:]
 
 
-def one_outcome(serial: int, kind: int, retry: bool, duration: float, payload: bytes) -> bytes:
+def one_outcome_frame(serial: int, kind: int, retry: bool, duration: float, payload: bytes) -> bytes:
     """The OUTCOMES frame of one outcome."""
     size = len(payload)
     length = _ONE_OUTCOME.size - _FRAME.size + size

@@ -1,5 +1,5 @@
 """
-A fresh child: wait for one job, run it, say how it ended, end.
+A one-job child: wait for one job, run it, say how it ended, end.
 
 Its way to the job's function is short on purpose; see run.py for what a function more would cost each job.
 
@@ -22,7 +22,7 @@ from . import run, task, tasklog, wire
 _MOST = 1 << 12
 
 
-class FreshChild:
+class OneJobChild:
     """Made before the fork, alive after it."""
 
     # Slots and bare descriptors: few objects, so few pages that are copied.
@@ -51,15 +51,15 @@ class FreshChild:
             received = os.read(fd, _MOST)
         except BlockingIOError:
             received = self._make_ready(fd)
-        job = wire.one_job(received) or self._receive(fd, received)
+        job = wire.read_one_job(received) or self._receive(fd, received)
         if job is None:
             return
         began = time.monotonic_ns()
         if not self._page.begin(job[0], began):
-            run.write_all(fd, wire.one_outcome(job[0], wire.RETURNED, False, 0.0, b""))
+            run.write_all(fd, wire.one_outcome_frame(job[0], wire.RETURNED, False, 0.0, b""))
             return
         kind, retry, payload = run.run(self, self._tasks, job)
-        run.write_all(fd, wire.one_outcome(job[0], kind, retry, (time.monotonic_ns() - began) / 1e9, payload))
+        run.write_all(fd, wire.one_outcome_frame(job[0], kind, retry, (time.monotonic_ns() - began) / 1e9, payload))
 
     def _make_ready(self, fd: int) -> bytes:
         """No job yet: have the pages copied now for which it would have to wait, 0.25 ms, and wait on."""
@@ -115,7 +115,7 @@ class FreshChild:
 
 
 def _wait_for_ever(fd: int) -> None:
-    """Take back the patience of 10 ms that a fresh child's socket comes with (pool/slots.py)."""
+    """Take back the patience of 10 ms that a one-job child's socket comes with (pool/slots.py)."""
     sock = _socket.socket(fileno=fd)
     sock.setsockopt(_socket.SOL_SOCKET, _socket.SO_RCVTIMEO, struct.pack("ll", 0, 0))
     sock.detach()
@@ -139,7 +139,7 @@ def rehearse(times: int = 20) -> None:
     page.allow(1, 1 << 63)
     for _ in range(times):
         ours.sendall(body)
-        FreshChild(page, tasks).serve(theirs.fileno(), os.open(os.devnull, os.O_WRONLY))
+        OneJobChild(page, tasks).serve(theirs.fileno(), os.open(os.devnull, os.O_WRONLY))
     run.rest()
     for end in (ours, theirs):
         end.close()
