@@ -533,6 +533,15 @@ def test_endless_output_stops_nothing(place):
     assert place.until(id_).status == "canceled"
 
 
+def test_a_burst_of_short_lines_is_in_the_log_while_its_job_runs(place):
+    """All of them, though they take several reads and nothing follows them."""
+    program = place.start()
+    id_ = place.enqueue("burst", 1500)
+    until(lambda: len(program.printed(id_)) == 1500, lambda: len(program.printed(id_)))
+    assert place.status(id_) == "started"
+    place.cancel(id_)
+
+
 def cpu_seconds(pid):
     """What a process has used of the processors."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from running import until
 
-from fusiond.worker.pool.output import MAX_LINE, Output
+from fusiond.worker.pool.output import LINES, MAX_LINE, Output
 from fusiond.worker.runtime.child import Child
 
 
@@ -52,8 +52,29 @@ def test_a_drain_takes_the_last_line_too(output):
 def test_nothing_printed(output):
     """Neither a read nor a drain waits."""
     output.drain()
-    assert output.read() == 0
+    output.read()
     assert output.told == []
+
+
+def test_a_read_passes_on_so_many_lines(output):
+    """However short they are; the next reads pass on the others, though nothing new was printed."""
+    output.write(b"y\n" * 10 * LINES)
+    output.read()
+    assert len(output.told) == LINES
+    reads = 1
+    while output.has_lines:
+        output.read()
+        reads += 1
+    assert (reads, len(output.told)) == (10, 10 * LINES)
+
+
+def test_a_drain_passes_on_what_a_read_has_left(output):
+    """All of it, and in order."""
+    output.write(b"".join(b"%d\n" % n for n in range(3 * LINES)))
+    output.read()
+    output.write(b"end")
+    output.drain()
+    assert output.told == [*map(str, range(3 * LINES)), "end"]
 
 
 @given(

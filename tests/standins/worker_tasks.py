@@ -293,6 +293,12 @@ def chatter(path):
         os.write(1, b"y\n" * 2000)
 
 
+def burst(lines):
+    """Prints so many short lines at once, and then nothing."""
+    os.write(1, b"y\n" * lines)
+    time.sleep(600)
+
+
 def chatter_behind(path):
     """Leaves a process that prints without end, in its own group, and returns."""
     note(path, os.getpid())

@@ -24,9 +24,11 @@ if TYPE_CHECKING:
 
 #: bytes of one line; a longer one is cut into several
 MAX_LINE = 8192
-#: bytes that wait for us at most, and that are read at once. A line costs 20 µs: at two bytes a line, as `yes` prints
-#: them, a drain takes 0.2 s and a read 50 ms
+#: bytes that the pipe holds at most, and that are read at once
 _PIPE, _CHUNK = 1 << 14, 1 << 12
+#: lines that one read passes on, at 20 µs each. Two bytes a line, as `yes` prints them, would make a read take 50 ms;
+#: a drain of a full pipe of such lines takes 0.2 s
+LINES = 100
 
 
 class Output:
@@ -41,33 +43,33 @@ class Output:
         self.reader, self.writer = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(self.reader, False)
         fcntl.fcntl(self.reader, fcntl.F_SETPIPE_SZ, _PIPE)
+        #: read and not passed on yet
         self._rest = b""
 
-    def read(self, most: int = _CHUNK) -> int:
-        """Take what is there, at most so many bytes; returns their number."""
-        try:
-            data = os.read(self.reader, most)
-        except BlockingIOError:
-            return 0
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        for line in lines:
-            self._line(line)
-        if len(self._rest) > MAX_LINE:
-            self._line(self._rest)
-            self._rest = b""
-        return len(data)
+    @property
+    def has_lines(self) -> bool:
+        """Whether whole lines were read and not passed on; nothing new need come for the next read of them."""
+        return b"\n" in self._rest
+
+    def read(self) -> None:
+        """Pass on at most LINES lines of what is there."""
+        if not self.has_lines:
+            self._receive(_CHUNK)
+        self._pass_on(LINES)
 
     def drain(self) -> None:
         """
-        Take all that was printed so far, a last line without its end included.
+        Pass on all that was printed so far, a last line without its end included.
 
         What is printed meanwhile stays: something that prints without end must not hold up an outcome.
         """
         size = array.array("i", [0])
         fcntl.ioctl(self.reader, termios.FIONREAD, size)
         left = size[0]
-        while left > 0 and (count := self.read(min(left, _CHUNK))):
+        self._pass_on()
+        while left > 0 and (count := self._receive(min(left, _CHUNK))):
             left -= count
+            self._pass_on()
         if self._rest and not self._rest.startswith(b"\0"):
             self._line(self._rest)
             self._rest = b""
@@ -76,6 +78,24 @@ class Output:
         """Close both ends."""
         os.close(self.reader)
         os.close(self.writer)
+
+    def _receive(self, most: int) -> int:
+        """Read at most so many bytes; returns how many there were."""
+        try:
+            data = os.read(self.reader, most)
+        except BlockingIOError:
+            return 0
+        self._rest += data
+        return len(data)
+
+    def _pass_on(self, most: int = -1) -> None:
+        """Pass on at most so many lines of what was read; -1: all of them."""
+        *lines, self._rest = self._rest.split(b"\n", most)
+        for line in lines:
+            self._line(line)
+        if len(self._rest) > MAX_LINE and not self.has_lines:
+            self._line(self._rest)
+            self._rest = b""
 
     def _line(self, line: bytes) -> None:
         before, mark, serial = line.partition(b"\0")

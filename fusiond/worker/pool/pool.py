@@ -147,17 +147,19 @@ class Pool:
         self._close_former()
 
     def _read(self, slot: Slot) -> None:
-        """Take what its child prints; one that prints without end waits, and leaves us most of our time."""
+        """Read what its child prints. A child that prints much waits after each read for four times as long."""
         started = self._loop.time()
         slot.output.read()
         spent = self._loop.time() - started
-        if spent > _LONG_READ:
+        if spent > _LONG_READ or slot.output.has_lines:
             self._loop.remove_reader(slot.output.reader)
             self._loop.call_later(4 * spent, self._read_on, slot)
 
     def _read_on(self, slot: Slot) -> None:
         if slot.number in self.slots:
             self._loop.add_reader(slot.output.reader, self._read, slot)
+            if slot.output.has_lines:
+                self._read(slot)
 
     def _line(self, attempt: Attempt | None, line: str, level: int, extra: dict[str, Any]) -> None:
         """What a job printed or logged, to the group's log."""
