@@ -32,11 +32,11 @@ FAMILIES = (
 )  # fmt: skip
 
 _EPILOG = """\
-[daemon] asks the daemon of this host over its control socket; [broker] asks Redis itself, from any host.
-The file is found by -c, $FUSION_CONFIG, ./fusion.yaml, /etc/fusion.yaml;
-the broker by --url, -c, $FUSION_URL, else by the file that was found.
-Exit status: 0 ok · 1 problems, refused, the job failed · 2 usage, unreadable file · 3 daemon or broker out of reach ·
-4 plan --exit-code found changes · 124 --wait ran out · 78 invalid configuration at `run`.
+[daemon] talks to this host's daemon over its control socket; [broker] talks to Redis, from any host.
+The file: -c, otherwise $FUSION_CONFIG, ./fusion.yaml, /etc/fusion.yaml.
+The broker: --url, otherwise the file of -c, $FUSION_URL, the file that is found.
+Exit status: 0 success · 1 problems, refused, the job failed · 2 usage, unreadable file · 3 daemon or broker out of
+reach · 4 plan --exit-code found changes · 124 the time of --wait is over · 78 `run`: the file cannot be used.
 """
 
 
@@ -91,7 +91,7 @@ def parser() -> Parser:
     """The whole command line."""
     top = Parser(
         prog="fusiond",
-        description="A job runner that is described, not programmed: one YAML file, Redis, hot reload.",
+        description="A job runner that you describe in one YAML file. Jobs are in Redis; a saved change is applied.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,

@@ -22,12 +22,14 @@ def register(subparsers: Any) -> None:
     """Add `call`."""
     parser = subparsers.add_parser(
         "call",
-        help="run one task here, in the foreground: no Redis, no retry, breakpoint() works",
-        description="Run a task as its worker group would: its directory, interpreter and environment, as this user, "
-        "in this terminal. The result is printed as JSON; an exception is the task's own traceback and status 1.",
+        help="run one task here, in the foreground, without Redis and retries; breakpoint() works",
+        description="Run a task with the directory, interpreter and environment of its worker group, but as this user "
+        "and in this terminal. The result is printed as JSON; an exception prints its traceback and gives status 1.",
     )
     source.add_file_option(parser)
-    parser.add_argument("--group", metavar="NAME", help="be like this group; default: one that serves the task's queue")
+    parser.add_argument(
+        "--group", metavar="NAME", help="use this group's settings; default: a group that serves the task's queue"
+    )
     parser.add_argument("task", metavar="TASK")
     words.add_options(parser)
     parser.set_defaults(handler=_call)

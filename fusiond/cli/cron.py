@@ -18,20 +18,24 @@ if TYPE_CHECKING:
 
 def register(subparsers: Any) -> None:
     """Add `cron list`, `explain`, `run`, `suspend` and `resume`."""
-    parser = subparsers.add_parser("cron", help="[broker] what runs on a schedule: list, explain, run, suspend, resume")
+    parser = subparsers.add_parser("cron", help="[broker] schedules: list, explain, run, suspend, resume")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
-    listing = commands.add_parser("list", help="[broker] the entries of the file, their last and next ticks")
+    listing = commands.add_parser("list", help="[broker] list the file's entries with their last and next ticks")
     listing.set_defaults(handler=_list)
-    explain = commands.add_parser("explain", help="the coming ticks of an entry, daylight saving noted")
+    explain = commands.add_parser(
+        "explain", help="show the next ticks of an entry, and what daylight saving does to them"
+    )
     explain.add_argument("name", metavar="NAME")
     explain.add_argument("--next", type=numbers.many, default=10, metavar="N", help="how many ticks; default: 10")
     source.add_file_option(explain)
     explain.set_defaults(handler=_explain)
     run = commands.add_parser("run", help="[broker] enqueue an entry's task now, beside its schedule")
     run.set_defaults(handler=_run)
-    suspend = commands.add_parser("suspend", help="[broker] no ticks until resumed; survives restarts")
-    resume = commands.add_parser("resume", help="[broker] undo suspend; the ticks in between are not made up for")
+    suspend = commands.add_parser(
+        "suspend", help="[broker] skip an entry's ticks until it is resumed, over restarts too"
+    )
+    resume = commands.add_parser("resume", help="[broker] undo suspend; the skipped ticks are not made up for")
     suspend.set_defaults(handler=_suspend, on=True)
     resume.set_defaults(handler=_suspend, on=False)
     for each in (run, suspend, resume):

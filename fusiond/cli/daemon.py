@@ -23,33 +23,33 @@ _FILE_HELP = "the file; default: $FUSION_CONFIG, ./fusion.yaml, /etc/fusion.yaml
 
 def register(subparsers: Subparsers) -> None:
     """Add the commands."""
-    run = subparsers.add_parser("run", help="the daemon, in the foreground")
+    run = subparsers.add_parser("run", help="run the daemon in the foreground")
     run.add_argument("-c", "--config", metavar="FILE", help=_FILE_HELP)
     run.add_argument(
         "--only",
         action="append",
         default=[],
         metavar="NAME",
-        help="run this group (or `scheduler`) alone; may be repeated",
+        help="run only this group, or `scheduler`; may be repeated",
     )
     run.add_argument(
         "--last-good",
         action="store_true",
-        help="start from the configuration accepted last, whatever the file says now",
+        help="start from the configuration that was accepted last instead of the file",
     )
     run.set_defaults(handler=_run)
 
     dev = subparsers.add_parser(
         "dev",
-        help="the daemon in the foreground, for who writes tasks: what is saved, runs",
-        description="Every group with one child, a Redis of its own whatever the file says, text logs, and code that is"
-        " taken in as it is saved.",
+        help="run the daemon for task development: it loads code as you save it",
+        description="Each group has one child, the daemon runs a Redis of its own whatever the file says, "
+        "it logs as text, and a group is replaced when its code is saved.",
     )
     dev.add_argument("-c", "--config", metavar="FILE", help=_FILE_HELP)
     dev.set_defaults(handler=_dev)
 
     reload = subparsers.add_parser(
-        "reload", help="[daemon] take in the changed file, and say what was done; status 1 if it was refused"
+        "reload", help="[daemon] apply the changed file and print what was done; status 1 if it was refused"
     )
     source.add_daemon_options(reload)
     reload.add_argument(
@@ -59,9 +59,9 @@ def register(subparsers: Subparsers) -> None:
         action="append",
         default=[],
         metavar="GROUP",
-        help="replace this group, or each, since the code behind its tasks has changed; may be repeated",
+        help="also replace this group, or all, to load new code; may be repeated",
     )
-    reload.add_argument("--json", action="store_true", help="the outcome as JSON")
+    reload.add_argument("--json", action="store_true", help="print the outcome as JSON")
     reload.add_argument("--timeout", type=numbers.patience, default=120.0, metavar="SECONDS", help="default: 120")
     reload.set_defaults(handler=_reload)
 

@@ -41,37 +41,42 @@ def register(subparsers: Any) -> None:
     """Add `enqueue`."""
     parser = subparsers.add_parser(
         "enqueue",
-        help="[broker] one job, or from standard input one for each line of JSON",
+        help="[broker] enqueue one job, or one for each line of JSON on standard input",
         epilog=f"examples:\n{_EXAMPLES}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("task", metavar="TASK", help="a task of the daemon's file; - reads JSON lines")
+    parser.add_argument("task", metavar="TASK", help="a task of the file; - reads JSON lines")
     words.add_options(parser)
     when = parser.add_mutually_exclusive_group()
     when.add_argument(
-        "--in", dest="delay", type=_duration, metavar="DURATION", help="not before so long, such as 5m or 1h30m"
+        "--in", dest="delay", type=_duration, metavar="DURATION", help="run after this time, such as 5m or 1h30m"
     )
-    when.add_argument("--at", type=_moment, metavar="TIME", help="not before, ISO 8601; without an offset: local time")
-    parser.add_argument("--priority", metavar="P", help="a name of the file, or 0 to 255, more first")
+    when.add_argument(
+        "--at", type=_moment, metavar="TIME", help="run at this time, in ISO 8601; without an offset: local time"
+    )
+    parser.add_argument("--priority", metavar="P", help="a name from the file, or 0 to 255; higher runs first")
     parser.add_argument("--queue", metavar="Q", help="another queue than the task's")
     same = parser.add_mutually_exclusive_group()
-    same.add_argument("--key", metavar="K", help="a second job of this task with this key is the first one")
+    same.add_argument("--key", metavar="K", help="a second call with this key for this task returns the first job")
     same.add_argument("--id", metavar="ID", help="the job's id: 1 to 128 letters, digits and _:.-")
     parser.add_argument(
-        "--expires", type=_lasting, metavar="DURATION", help="not begun within it, the job fails with EXPIRED"
+        "--expires",
+        type=_lasting,
+        metavar="DURATION",
+        help="if it has not begun within this time, it fails with EXPIRED",
     )
-    parser.add_argument("--timeout", type=_lasting, metavar="DURATION", help="of one attempt, in place of the task's")
+    parser.add_argument("--timeout", type=_lasting, metavar="DURATION", help="of one attempt, instead of the task's")
     parser.add_argument(
-        "--meta", type=words.json_object, metavar="JSON", help="what the function is handed with pass_job"
+        "--meta", type=words.json_object, metavar="JSON", help="what the function receives with pass_job"
     )
-    parser.add_argument("--log-tag", metavar="TAG", help="a word that marks the job's lines in the log")
+    parser.add_argument("--log-tag", metavar="TAG", help="a word that is added to the job's log lines")
     parser.add_argument(
         "--wait",
         nargs="?",
         type=numbers.wait,
         const=float("inf"),
         metavar="SECONDS",
-        help="until it ended; print its result",
+        help="wait until the job has ended, and print its result",
     )
     source.add_broker_options(parser)
     source.add_json_option(parser)

@@ -19,8 +19,8 @@ def register(subparsers: Any) -> None:
     """Add `explain`."""
     parser = subparsers.add_parser(
         "explain",
-        help="each effective value of a task, queue, group or cron entry, and where it comes from",
-        description="Reads the file alone. What may be a secret is shown as ***, a text from ${VAR} as it is written.",
+        help="show each effective value of a task, queue, group or cron entry, and which line sets it",
+        description="Reads only the file. What may be a secret is shown as ***, text from ${VAR} as it is in the file.",
     )
     parser.add_argument("what", choices=tuple(_SECTIONS), metavar="task|queue|group|cron")
     parser.add_argument("name", metavar="NAME")

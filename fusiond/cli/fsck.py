@@ -31,12 +31,12 @@ def register(subparsers: Any) -> None:
     """Add `fsck`."""
     parser = subparsers.add_parser(
         "fsck",
-        help="[broker] check that each job is in one set and its hash agrees; --repair mends",
+        help="[broker] check that the data of all jobs is consistent; --repair repairs it",
         description="Check that each job is in exactly one set and its hash agrees, while the daemons work. "
-        "No verb leaves anything to be found: a person at redis-cli does, or another program on the same keys. "
-        "The exit status is 1 where something is wrong, or was left.",
+        "fusiond never causes such damage; manual edits can, or another program on the same keys. "
+        "The exit status is 1 if something is wrong, or was left.",
     )
-    parser.add_argument("--repair", action="store_true", help="mend what is found, and say what was done")
+    parser.add_argument("--repair", action="store_true", help="repair what is found, and print what was done")
     source.add_broker_options(parser)
     source.add_json_option(parser)
     parser.set_defaults(handler=_fsck)

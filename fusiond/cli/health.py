@@ -19,11 +19,11 @@ def register(subparsers: Any) -> None:
     """Add `health`."""
     parser = subparsers.add_parser(
         "health",
-        help="[daemon] a probe: status 0 if the daemon lives, or is ready",
-        description="Exit status: 0 yes · 1 it is not ready, and the reasons are printed · 3 it does not answer.",
+        help="[daemon] a probe: status 0 if the daemon answers, or is ready",
+        description="Exit status: 0 yes · 1 not ready, the reasons are printed · 3 the daemon does not answer.",
     )
     which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("--live", action="store_true", help="whether the daemon answers; Redis may be away")
+    which.add_argument("--live", action="store_true", help="whether the daemon answers, even without Redis")
     which.add_argument("--ready", action="store_true", help="whether every group serves and Redis answers, now")
     source.add_daemon_options(parser)
     source.add_json_option(parser)

@@ -24,8 +24,8 @@ def register(subparsers: Any) -> None:
     """Add the two commands."""
     history = subparsers.add_parser(
         "history",
-        help="[daemon] the generations that were accepted: when, who asked, what changed",
-        description="Where the daemon is away its state directory is read, as far as this user may.",
+        help="[daemon] list the accepted generations: when, who asked, what changed",
+        description="If the daemon does not run, its state directory is read, if this user may.",
     )
     source.add_daemon_options(history)
     source.add_json_option(history)
@@ -33,9 +33,9 @@ def register(subparsers: Any) -> None:
 
     rollback = subparsers.add_parser(
         "rollback",
-        help="[daemon] run an earlier generation; the file stays as it is",
-        description="What an earlier generation said is tried and applied as a reload would, under a new number. "
-        "The file is taken again when it changes, or by fusiond reload.",
+        help="[daemon] run an earlier generation; the file is not changed",
+        description="The earlier configuration is tried and applied as by a reload, under a new number. "
+        "The file counts again when it changes, or after fusiond reload.",
     )
     rollback.add_argument(
         "generation", nargs="?", type=_generation, metavar="GENERATION", help="default: the one before"

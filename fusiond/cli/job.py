@@ -34,40 +34,46 @@ _REQUEUED: Final = {0: "", 1: "requeued", 2: "is queued already"}
 
 def register(subparsers: Any) -> None:
     """Add `job list`, `job show`, `job cancel`, `requeue` and `discard`."""
-    parser = subparsers.add_parser("job", help="[broker] look at jobs and steer them: list, show, cancel")
+    parser = subparsers.add_parser("job", help="[broker] list, show and cancel jobs")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
-    listing = commands.add_parser("list", help="[broker] jobs by queue and status")
+    listing = commands.add_parser("list", help="[broker] list jobs, by queue and status")
     listing.add_argument("--queue", metavar="Q", action="append", help="may be given more than once; default: all")
-    listing.add_argument("--status", choices=_STATUSES, action="append", help="the same")
     listing.add_argument(
-        "--limit", type=numbers.many, default=20, metavar="N", help="jobs in all, the newest first; default: 20"
+        "--status", choices=_STATUSES, action="append", help="may be given more than once; default: all"
+    )
+    listing.add_argument(
+        "--limit", type=numbers.many, default=20, metavar="N", help="how many jobs, newest first; default: 20"
     )
     listing.set_defaults(handler=_list)
-    show = commands.add_parser("show", help="[broker] everything about a job")
+    show = commands.add_parser("show", help="[broker] show everything about a job")
     show.set_defaults(handler=_show)
-    cancel = commands.add_parser("cancel", help="[broker] take jobs out of their queue; kill them where they run")
+    cancel = commands.add_parser("cancel", help="[broker] remove waiting jobs from their queue, kill running ones")
     cancel.set_defaults(handler=_cancel)
     for each in (show, cancel):
         each.add_argument("jobs", nargs="+", metavar="JOB", help="queue/id, or the id alone")
 
     requeue = subparsers.add_parser(
-        "requeue", help="[broker] failed and canceled jobs back to their queue; waiting jobs to another queue"
+        "requeue", help="[broker] put failed and canceled jobs back into their queue, or move waiting jobs to another"
     )
     requeue.add_argument("jobs", nargs="*", metavar="JOB", help="queue/id, or the id alone")
     requeue.add_argument("--all", action="store_true", help="all failed jobs")
     requeue.add_argument(
-        "--from-queue", metavar="Q", help="all jobs that wait in this queue, such as one that nothing serves any more"
+        "--from-queue",
+        metavar="Q",
+        help="move all waiting jobs of this queue, such as one that nothing serves any more",
     )
     requeue.add_argument(
-        "--queue", metavar="Q", help="with --all: of this queue only; with --from-queue: the queue that gets them"
+        "--queue", metavar="Q", help="with --all: only of this queue; with --from-queue: the queue to move them to"
     )
     requeue.set_defaults(handler=_requeue)
 
-    discard = subparsers.add_parser("discard", help="[broker] drop failed and canceled jobs before their time is over")
+    discard = subparsers.add_parser(
+        "discard", help="[broker] delete failed and canceled jobs before their time is over"
+    )
     discard.add_argument("jobs", nargs="*", metavar="JOB", help="queue/id, or the id alone")
     discard.add_argument("--all", action="store_true", help="all failed jobs")
-    discard.add_argument("--queue", metavar="Q", help="with --all: of this queue only")
+    discard.add_argument("--queue", metavar="Q", help="with --all: only of this queue")
     discard.set_defaults(handler=_discard)
     for each in (listing, show, cancel, requeue, discard):
         source.add_broker_options(each)

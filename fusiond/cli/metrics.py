@@ -38,9 +38,12 @@ def exposition(look: Look) -> str:
 def _daemon(daemon: Mapping[str, Any]) -> list[str]:
     programs = daemon["programs"]
     return [
-        _family("fusiond_uptime_seconds", "gauge", "Since the daemon's start.", [({}, daemon["uptime"])]),
+        _family("fusiond_uptime_seconds", "gauge", "Time since the daemon's start.", [({}, daemon["uptime"])]),
         _family(
-            "fusiond_ready", "gauge", "Whether every group serves and Redis answers, now.", [({}, daemon["ready"])]
+            "fusiond_ready",
+            "gauge",
+            "Whether every group serves and Redis answers, at this moment.",
+            [({}, daemon["ready"])],
         ),
         _family(
             "fusiond_config_info",
@@ -51,13 +54,13 @@ def _daemon(daemon: Mapping[str, Any]) -> list[str]:
         _family(
             "fusiond_config_file_differs",
             "gauge",
-            "Whether the file says something else than what runs.",
+            "Whether the file differs from the configuration that runs.",
             [({}, bool(daemon["file_differs"]))],
         ),
         _family(
             "fusiond_config_reloads_total",
             "counter",
-            "Reloads since the daemon's start, by what became of them.",
+            "Reloads since the daemon's start, by result.",
             [({"result": result}, daemon["reloads"].get(result, 0)) for result in _RESULTS],
         ),
         *_last_reload(daemon["reload"]),
@@ -78,7 +81,7 @@ def _last_reload(reload: Mapping[str, Any] | None) -> list[str]:
         _family(
             "fusiond_config_last_reload_successful",
             "gauge",
-            "Whether the last reload was taken.",
+            "Whether the last reload was not refused.",
             [({}, reload["result"] != "refused")],
         ),
         _family(
@@ -105,13 +108,13 @@ def _queues(queues: Mapping[str, Counts]) -> list[str]:
         _family(
             "fusiond_queue_oldest_wait_seconds",
             "gauge",
-            "How long the job that has waited longest is ready.",
+            "How long the job that has waited longest has been ready to run.",
             [({"queue": name}, (counts.oldest_wait_ms or 0) / 1000) for name, counts in queues.items()],
         ),
         _family(
             "fusiond_queue_broken_total",
             "counter",
-            "Bodies that could not be read.",
+            "Pushed bodies and stored jobs that could not be read.",
             [({"queue": name}, counts.broken) for name, counts in queues.items()],
         ),
         _family(
@@ -132,7 +135,7 @@ def _unserved(look: Look) -> str:
     return _family(
         "fusiond_queue_unserved_jobs",
         "gauge",
-        "Jobs that wait in a queue which no living worker group serves.",
+        "Waiting jobs of a queue that no living worker group serves.",
         [({"queue": name}, jobs.get(name, 0)) for name in look.queues or ()],
     )
 

@@ -53,14 +53,14 @@ def register(subparsers: Any) -> None:
     """Add `plan`."""
     parser = subparsers.add_parser(
         "plan",
-        help="[daemon, broker] what a reload would do; status 4 with --exit-code where it would do something",
+        help="[daemon, broker] show what a reload would do; with --exit-code, status 4 if it would change something",
         description="Without FILE the daemon reads its own file; another FILE is read as you, with your environment. "
-        "Changes nothing. Where the broker is away, the plan is shown without what waits and runs.",
+        "Changes nothing. If the broker cannot be reached, the plan leaves out what waits and runs.",
     )
     parser.add_argument("file", nargs="?", metavar="FILE", help="default: the file of the daemon")
     parser.add_argument("--against", metavar="OTHER", help="compare with another file; needs neither daemon nor broker")
     parser.add_argument(
-        "--imports", action="store_true", help="load each task of the file too, as `validate --imports` does, as you"
+        "--imports", action="store_true", help="also load each task of the file as you, as `validate --imports` does"
     )
     parser.add_argument("--exit-code", action="store_true", help="status 0: nothing changes, 4: something does")
     source.add_broker_options(parser)

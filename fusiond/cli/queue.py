@@ -21,18 +21,18 @@ _HEADINGS: Final = ("QUEUE", "QUEUED", "OLDEST", "SCHEDULED", "STARTED", "FINISH
 
 def register(subparsers: Any) -> None:
     """Add `queue list`, `suspend` and `resume`."""
-    parser = subparsers.add_parser("queue", help="[broker] queues and what is in them: list")
+    parser = subparsers.add_parser("queue", help="[broker] the queues: list")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    listing = commands.add_parser("list", help="[broker] each queue with its jobs by status")
+    listing = commands.add_parser("list", help="[broker] list each queue with its jobs by status")
     listing.set_defaults(handler=_list)
 
-    suspend = subparsers.add_parser("suspend", help="[broker] queues take jobs and start none, until resumed")
+    suspend = subparsers.add_parser("suspend", help="[broker] let queues accept jobs but start none, until resumed")
     resume = subparsers.add_parser("resume", help="[broker] undo suspend")
     suspend.set_defaults(handler=_suspend, on=True)
     resume.set_defaults(handler=_suspend, on=False)
     for each in (suspend, resume):
         each.add_argument("queues", nargs="*", metavar="QUEUE")
-        each.add_argument("--all", action="store_true", help="every queue, and those still to come")
+        each.add_argument("--all", action="store_true", help="every queue, and those that are added later")
     for each in (listing, suspend, resume):
         source.add_broker_options(each)
         source.add_json_option(each)

@@ -44,14 +44,18 @@ def add_file_option(parser: argparse.ArgumentParser) -> None:
 def add_daemon_options(parser: argparse.ArgumentParser) -> None:
     """-c FILE, --dev."""
     add_file_option(parser)
-    parser.add_argument("--dev", action="store_true", help="the daemon of fusiond dev, where both run this file")
+    parser.add_argument(
+        "--dev", action="store_true", help="use the daemon of fusiond dev, if another one runs this file too"
+    )
 
 
 def add_broker_options(parser: argparse.ArgumentParser) -> None:
     """--url, --namespace, -c FILE, --dev."""
-    group = parser.add_argument_group("which broker", "nearest first: --url, -c, $FUSION_URL, the file that is found")
+    group = parser.add_argument_group(
+        "which broker", "the first that is given: --url, -c, $FUSION_URL, the file that is found"
+    )
     group.add_argument("--url", metavar="URL", help="such as redis://localhost or unix:///run/redis.sock")
-    group.add_argument("--namespace", metavar="NAME", help="the head of each key; default: the file's, or fusion")
+    group.add_argument("--namespace", metavar="NAME", help="the prefix of each key; default: the file's, or fusion")
     add_daemon_options(group)  # type: ignore[arg-type]  # a group takes arguments as a parser does
 
 

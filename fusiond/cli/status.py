@@ -23,14 +23,16 @@ def register(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "status",
         aliases=["info"],
-        help="[daemon, broker] the daemon, its programs, the queues and the workers",
-        description="Where the daemon or the broker is out of reach the other is shown, and the exit status is 3. "
-        "A daemon that is not ready is shown with status 0: a script asks `fusiond health --ready`.",
+        help="[daemon, broker] show the daemon, its programs, the queues and the workers",
+        description="If the daemon or the broker cannot be reached, the other is shown, and the exit status is 3. "
+        "The status is 0 even if the daemon is not ready: scripts use `fusiond health --ready`.",
     )
-    parser.add_argument("-W", "--workers", action="store_true", help="each worker of each host, and what it is doing")
-    parser.add_argument("--watch", action="store_true", help="again each second, until Ctrl-C")
+    parser.add_argument(
+        "-W", "--workers", action="store_true", help="also show each worker of each host, and what it does"
+    )
+    parser.add_argument("--watch", action="store_true", help="show it again each second, until Ctrl-C")
     source.add_broker_options(parser)
-    parser.add_argument("--metrics", action="store_true", help="as numbers, in the text format of Prometheus")
+    parser.add_argument("--metrics", action="store_true", help="print numbers in the text format of Prometheus")
     source.add_json_option(parser)
     parser.set_defaults(handler=_status)
 

@@ -26,23 +26,23 @@ def register(subparsers: Any) -> None:
     """Add the three commands."""
     validate = subparsers.add_parser(
         "validate",
-        help="every problem of a file, with its place and remedy",
-        description="Find every problem of a file, without Redis and without a daemon. docs/rules.md lists the codes.",
+        help="check a file: print every problem with its place and remedy",
+        description="Print every problem of a file. Needs neither Redis nor a daemon. docs/rules.md lists the codes.",
     )
     validate.add_argument(
-        "files", nargs="*", metavar="FILE", help="- is standard input; default: the file that `run` would take"
+        "files", nargs="*", metavar="FILE", help="- is standard input; default: the file that `run` would use"
     )
     validate.add_argument(
         "--format",
         choices=("text", "json", "sarif", "github"),
-        help="default: text; github, where GITHUB_ACTIONS=true",
+        help="default: text, or github if GITHUB_ACTIONS=true",
     )
     validate.add_argument("--json", action="store_const", const="json", dest="format", help="as --format json")
     validate.add_argument("--strict", action="store_true", help="warnings fail, too")
     validate.add_argument(
         "--imports",
         action="store_true",
-        help="load each task as its group would, in a child: its user, interpreter, directory and environment",
+        help="also load each task as its group would, with its user, interpreter, directory and environment",
     )
     validate.add_argument(
         "--import-timeout", metavar="TIME", default="30s", help="how long one import may take; default: 30s"
@@ -50,7 +50,7 @@ def register(subparsers: Any) -> None:
     validate.add_argument(
         "--elsewhere",
         action="store_true",
-        help="another machine will run it: say nothing of users, directories and memory that this one lacks",
+        help="the file is for another machine: ignore users, directories and memory that this one lacks",
     )
     validate.add_argument(
         "--unit", type=Path, metavar="FILE", help="the systemd unit that will run it; default: this machine's, if any"
