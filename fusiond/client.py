@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from fusiond.broker.connection import AsyncConnection, Connection
     from fusiond.broker.durability import Durability
     from fusiond.broker.records import Counts
-    from fusiond.config.nodes import Node
+    from fusiond.config.yaml.nodes import Node
     from fusiond.job import JobRecord, JobStatus
 
 P = ParamSpec("P")
@@ -438,8 +438,8 @@ def _accepted(file: Path, root: Node | None) -> model.Config | None:
 
     It is looked for in the state directory that the file names, or that is the file's own.
     """
+    from fusiond.config.accepted.snapshot import read_snapshot
     from fusiond.config.build import Directories, directories
-    from fusiond.config.snapshot import read_snapshot
 
     said = directories(root) if root is not None else Directories()
     try:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from fusiond.broker.durability import CONFIRM_MS, DURABILITIES, Durability, confirmation
 from fusiond.broker.records import NO_CATALOGUE, NewJob, Stored, check_id
-from fusiond.config.suggest import did_you_mean, listed
+from fusiond.config.lint.suggest import did_you_mean, listed
 from fusiond.errors import (
     BrokerError,
     BrokerUnavailable,

@@ -26,11 +26,11 @@ import yaml
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as hypothesis_seed
 
-from fusiond.config.annotations import as_annotations
+from fusiond.config.lint.annotations import as_annotations
+from fusiond.config.lint.sarif import as_sarif
 from fusiond.config.load import load
 from fusiond.config.model import Config
 from fusiond.config.problems import as_json, as_text
-from fusiond.config.sarif import as_sarif
 from tests.rules import RULES
 
 ROOT = Path(__file__).parent.parent

@@ -16,7 +16,7 @@ from fusiond.broker.records import NewJob, Outcome
 from fusiond.broker.script import _LUA
 from fusiond.broker.ticks import DecidedTicks
 from fusiond.config import model
-from fusiond.config.snapshot import Snapshot
+from fusiond.config.accepted.snapshot import Snapshot
 from fusiond.errors import BrokerError
 from fusiond.job import JobStatus
 from fusiond.schedule.scheduler import Scheduler

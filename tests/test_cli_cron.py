@@ -4,7 +4,7 @@ import pytest
 
 from fusiond.broker.call import as_is, plain
 from fusiond.broker.ticks import DecidedTicks
-from fusiond.config import snapshot
+from fusiond.config.accepted import snapshot
 from fusiond.config.load import load
 from fusiond.job import JobStatus
 from tests.fusiond_command import fusiond

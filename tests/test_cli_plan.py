@@ -7,7 +7,7 @@ import pytest
 
 from fusiond.cli.foresight import look, said
 from fusiond.cli.plan import _by_daemon
-from fusiond.config.effects import effects
+from fusiond.config.accepted.effects import effects
 from fusiond.config.load import load
 from fusiond.errors import ControlError
 from tests.fusiond_command import fusiond

@@ -6,8 +6,8 @@ from running import until
 from worker_program import Place
 
 from fusiond.broker.records import FileInForce
+from fusiond.config.accepted.snapshot import Snapshot, content_hash
 from fusiond.config.load import load
-from fusiond.config.snapshot import Snapshot, content_hash
 from fusiond.schedule import declaring, drift
 from tests.fusiond_command import fusiond, samples
 from tests.fusiond_desk import opened

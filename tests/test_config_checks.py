@@ -10,14 +10,14 @@ from croniter import croniter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusiond.config.checks import limits, policies, schedules, unit
+from fusiond.config.lint import limits, policies, schedules, unit
+from fusiond.config.lint.suggest import Suggestions
 from fusiond.config.load import MAX_WARNINGS, load
 from fusiond.config.model import RetryPolicy
 from fusiond.config.problems import as_json, as_text
 from fusiond.config.quota import memory_limit
-from fusiond.config.source import MAX_NODES
-from fusiond.config.suggest import Suggestions
 from fusiond.config.units import size_bytes, written_size
+from fusiond.config.yaml.source import MAX_NODES
 from fusiond.worker.dispatcher.retry import backoff
 
 SHIPPED = Path(__file__).parent.parent / "systemd" / "fusiond.service"

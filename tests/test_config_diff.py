@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from fusiond.config.diff import plan
+from fusiond.config.accepted.diff import plan
 from fusiond.config.load import load
 
 BASE = """

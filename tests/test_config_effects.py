@@ -2,7 +2,7 @@
 
 import json
 
-from fusiond.config.effects import Effects, effects
+from fusiond.config.accepted.effects import Effects, effects
 from fusiond.config.load import load
 
 BASE = """

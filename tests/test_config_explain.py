@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from fusiond.config import explain
+from fusiond.config.accepted import explain
 from fusiond.config.load import load
 from fusiond.config.model import CronEntry, Queue, RetryPolicy, Task, WorkerGroup
 from fusiond.config.secrets import hidden, is_secret, looks_secret, names_secret

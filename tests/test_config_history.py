@@ -7,7 +7,7 @@ import stat
 
 import pytest
 
-from fusiond.config import diff, history, snapshot
+from fusiond.config.accepted import diff, history, snapshot
 from fusiond.config.model import Config, Task, WorkerGroup
 from fusiond.errors import ConfigError
 

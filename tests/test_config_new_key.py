@@ -20,7 +20,7 @@ BEHIND = "max_memory: Annotated[Size | None, "
 FILE = "version: 1\ndefaults: {workers: {idle_timeout: 90m}}\nworkers: {main: {queues: [default]}}\n"
 SEEN = """\
 import json
-from fusiond.config import diff, explain
+from fusiond.config.accepted import diff, explain
 from fusiond.config.load import load
 from fusiond.config.model import Config
 

@@ -10,9 +10,9 @@ import sys
 import jsonschema
 import pytest
 
-from fusiond.config.annotations import as_annotations
+from fusiond.config.lint.annotations import as_annotations
+from fusiond.config.lint.sarif import as_sarif
 from fusiond.config.problems import Problem, as_text
-from fusiond.config.sarif import as_sarif
 from tests.fusiond_command import fusiond
 
 BAD = "version: 1\nqueus: {}\nworkers: {m: {processes: 0}}\n"

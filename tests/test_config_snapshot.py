@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from fusiond.config import snapshot
+from fusiond.config.accepted import snapshot
 from fusiond.config.model import Config, Queue, Task
 from fusiond.config.problems import Problem
 from fusiond.errors import ConfigError
@@ -150,8 +150,8 @@ def test_programs_read_their_snapshot_without_yaml(tmp_path):
     """A program loads neither a parser nor the schema to know its configuration."""
     snapshot.write(tmp_path / "s.json", ONE, generation=1)
     code = (
-        "import sys; from fusiond.config.snapshot import read_snapshot; read_snapshot(sys.argv[1]);"
-        "import fusiond.config.units, fusiond.config.diff, fusiond.config.problems;"
+        "import sys; from fusiond.config.accepted.snapshot import read_snapshot; read_snapshot(sys.argv[1]);"
+        "import fusiond.config.units, fusiond.config.accepted.diff, fusiond.config.problems;"
         "print(sorted({'yaml', 'jsonschema', 'croniter'} & {name.split('.')[0] for name in sys.modules}))"
     )
     command = [sys.executable, "-P", "-c", code, str(tmp_path / "s.json")]

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from fusiond.config import source
 from fusiond.config.load import MAX_ERRORS, MAX_WARNINGS, load
-from fusiond.config.scalars import resolve
+from fusiond.config.yaml import source
+from fusiond.config.yaml.scalars import resolve
 
 
 def read(text, **environ):
@@ -17,7 +17,7 @@ def read(text, **environ):
     data = text if isinstance(text, bytes) else text.encode()
     try:
         root, problems = source.compose(source.source_of("f.yaml", Path("/"), data), environ)
-    except source.Refused as refused:
+    except source.RefusedText as refused:
         return None, [refused.problem.code]
     return root.data(), [problem.code for problem in problems]
 
@@ -62,7 +62,7 @@ def test_every_node_knows_its_line_and_column():
 )  # fmt: skip
 def test_the_bracket_that_is_missing_is_the_innermost_one_open(text, end):
     """Whatever libyaml was looking for when it noticed."""
-    with pytest.raises(source.Refused) as refused:
+    with pytest.raises(source.RefusedText) as refused:
         source.compose(source.source_of("f.yaml", Path("/"), text.encode()), {})
     assert refused.value.problem.remedy == f"add , or {end}"
 
@@ -152,7 +152,7 @@ def test_no_bytes_make_it_raise(data):
         parsed = source.source_of("f.yaml", Path("/"), raw)
         lines = parsed.lines
         _, problems = source.compose(parsed, {})
-    except source.Refused as refused:
+    except source.RefusedText as refused:
         problems = [refused.problem]
     for problem in problems:
         assert problem.line <= len(lines)

@@ -23,7 +23,7 @@ from fusiond.broker.call import as_is, plain
 from fusiond.broker.connection import connect_async
 from fusiond.broker.records import NewJob, Outcome
 from fusiond.broker.ticks import DecidedTicks
-from fusiond.config import snapshot
+from fusiond.config.accepted import snapshot
 from fusiond.config.model import Config, CronEntry, Logging, Queue, Task
 from fusiond.errors import BrokerUnavailable
 from fusiond.identity import daemon_id

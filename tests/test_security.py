@@ -28,8 +28,8 @@ from fusiond.broker.connection import connect
 from fusiond.cli import main
 from fusiond.client import Client
 from fusiond.config import model
-from fusiond.config.checks import ownership
-from fusiond.config.includes import read_tree
+from fusiond.config.lint import ownership
+from fusiond.config.yaml.includes import read_tree
 from fusiond.errors import BrokerError, FusionError, JobFailed
 from fusiond.supervise import start
 from fusiond.supervise.server import choose_server

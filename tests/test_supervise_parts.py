@@ -14,7 +14,7 @@ import watchfiles
 
 from fusiond import paths
 from fusiond.config.load import load
-from fusiond.config.nodes import tell_apart
+from fusiond.config.yaml.nodes import tell_apart
 from fusiond.errors import ConfigError, ControlError, FusionError
 from fusiond.supervise import server, start, watch
 from fusiond.supervise.control import ask

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fusiond.config.accepted.snapshot import Snapshot
 from fusiond.config.model import Broker, Config, WorkerGroup
-from fusiond.config.snapshot import Snapshot
 from fusiond.supervise.programs import SETTLE, Places, part_of, programs
 
 PLACES = Places(Path("/s"), Path("/r"), "/usr/bin/redis-server")

@@ -15,7 +15,8 @@ from pathlib import Path
 from running import alive, until
 from standins import worker_tasks
 
-from fusiond.config import model, snapshot
+from fusiond.config import model
+from fusiond.config.accepted import snapshot
 from fusiond.job import JobStatus, new_id
 from tests.chaos.package import copy
 

@@ -30,7 +30,7 @@ def register(subparsers: Any) -> None:
 
 
 def _explain(options: argparse.Namespace) -> int:
-    from fusiond.config import explain
+    from fusiond.config.accepted import explain
 
     root, config = source.read(source.found(options))
     known = getattr(config, _SECTIONS[options.what])

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from fusiond.broker.records import Counts
-    from fusiond.config.diff import Plan
-    from fusiond.config.effects import Effects
+    from fusiond.config.accepted.diff import Plan
+    from fusiond.config.accepted.effects import Effects
     from fusiond.config.model import CronEntry
 
 #: ticks that are shown before and after

@@ -84,7 +84,7 @@ def _changes(entry: dict[str, Any]) -> str:
 def _entries(options: argparse.Namespace) -> list[dict[str, Any]]:
     """Oldest first, from the daemon, else from its state directory."""
     from fusiond import paths
-    from fusiond.config.history import entries
+    from fusiond.config.accepted.history import entries
     from fusiond.errors import ControlError
 
     try:

@@ -22,7 +22,7 @@ from fusiond.cli.table import legible, paint, print_json, when
 if TYPE_CHECKING:
     import argparse
 
-    from fusiond.config.effects import Effects
+    from fusiond.config.accepted.effects import Effects
     from fusiond.supervise.locate import Located
 
 #: seconds for the daemon's helper, which has 30 itself
@@ -114,7 +114,7 @@ def _refused(found: Comparison, options: argparse.Namespace) -> int:
 
 def _said_of_taken(taken: dict[str, Any]) -> str:
     """`generation 7 was taken 12s ago, asked by the file's change: 1 group replaced (main, because code changed)`."""
-    from fusiond.config.diff import Plan
+    from fusiond.config.accepted.diff import Plan
     from fusiond.config.model import rebuild
 
     ago = when(taken["ended_at"] * 1000, time.time() * 1000)
@@ -136,7 +136,7 @@ def _with_imports(found: Comparison) -> Comparison:
 
 
 def _against_file(options: argparse.Namespace) -> Comparison:
-    from fusiond.config.effects import effects
+    from fusiond.config.accepted.effects import effects
 
     name = options.file or source.found(options)
     _, new = source.read(name)
@@ -177,7 +177,7 @@ def _daemon(options: argparse.Namespace) -> Located:
 
 
 def _by_daemon(said: dict[str, Any]) -> Comparison:
-    from fusiond.config.effects import Effects
+    from fusiond.config.accepted.effects import Effects
     from fusiond.errors import ControlError
 
     try:
@@ -189,8 +189,8 @@ def _by_daemon(said: dict[str, Any]) -> Comparison:
 
 def _of_another(file: str, running: dict[str, Any]) -> Comparison:
     """A file that is not the daemon's own: it does not read for others what they may not read themselves."""
-    from fusiond.config.effects import effects
-    from fusiond.config.snapshot import read_snapshot
+    from fusiond.config.accepted.effects import effects
+    from fusiond.config.accepted.snapshot import read_snapshot
     from fusiond.errors import FusionError
 
     snapshot = Path(running["snapshot"])

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from fusiond.config import model
     from fusiond.config.build import Directories
     from fusiond.config.load import Loaded
-    from fusiond.config.nodes import Node
+    from fusiond.config.yaml.nodes import Node
     from fusiond.supervise.locate import Daemons, Located
 
 T = TypeVar("T")
@@ -271,7 +271,7 @@ def _running(options: argparse.Namespace) -> model.Config | None:
     from pathlib import Path
 
     from fusiond import paths, pointers
-    from fusiond.config.snapshot import read_snapshot
+    from fusiond.config.accepted.snapshot import read_snapshot
 
     found = _daemons(options)
     chosen = choose(options, found)
@@ -346,7 +346,7 @@ class Desk:
 
 def unknown(what: str, name: str, known: Iterable[str]) -> FusionError:
     """The error for a name that is not there, with the one that was perhaps meant."""
-    from fusiond.config.suggest import did_you_mean, listed
+    from fusiond.config.lint.suggest import did_you_mean, listed
 
     known = sorted(known)
     remedy = did_you_mean(name, known) or (f"there are: {listed(known)}" if known else "there is none")

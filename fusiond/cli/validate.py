@@ -102,13 +102,13 @@ def _json(problems: Sequence[Problem]) -> str:
 def _sarif(problems: Sequence[Problem]) -> str:
     from importlib.metadata import version
 
-    from fusiond.config.sarif import as_sarif
+    from fusiond.config.lint.sarif import as_sarif
 
     return as_sarif(problems, version("fusiond")) + "\n"
 
 
 def _github(problems: Sequence[Problem]) -> str:
-    from fusiond.config.annotations import as_annotations
+    from fusiond.config.lint.annotations import as_annotations
 
     return as_annotations(problems, os.environ) + "\n" * bool(problems)
 
@@ -133,10 +133,10 @@ def with_imports(loaded: Loaded, patience: float) -> Loaded:
         return loaded
     from dataclasses import replace
 
-    from fusiond.config.checks import imports
+    from fusiond.config.lint import task_code
     from fusiond.worker.pool.import_probes import probe
 
-    found = set(imports.check(loaded.root, loaded.config, probe(loaded.config, patience)))
+    found = set(task_code.check(loaded.root, loaded.config, probe(loaded.config, patience)))
     config = None if any(problem.is_error for problem in found) else loaded.config
     return replace(loaded, config=config, problems=tuple(sorted({*loaded.problems, *found})))
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fusiond.config.fields import Form
-    from fusiond.config.nodes import Node
+    from fusiond.config.yaml.nodes import Node
 
 #: keys from the root to a node
 Keys: TypeAlias = tuple[str, ...]

@@ -25,14 +25,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fusiond.config import environment_files
+from fusiond.config.accepted.diff import at_start
+from fusiond.config.accepted.effects import effects
+from fusiond.config.accepted.snapshot import content_hash, read_snapshot, write
 from fusiond.config.build import directories
 from fusiond.config.development import development
-from fusiond.config.diff import at_start
-from fusiond.config.effects import effects
 from fusiond.config.load import load
-from fusiond.config.nodes import tell_apart
 from fusiond.config.problems import Problem
-from fusiond.config.snapshot import content_hash, read_snapshot, write
+from fusiond.config.yaml.nodes import tell_apart
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -4,7 +4,7 @@ A path goes in, a Config or its problems come out.
 1. read    the file and its includes: nodes with their places; hide secrets from what quotes them
 2. schema  each file by itself
 3. names   references, cron texts, urls: whatever a schema cannot say, on the nodes
-4. build   the Config; where there are errors, of the entries that have none (salvage.py), to check these further
+4. build   the Config; where there are errors, of the entries that have none (lint/partial.py), to check these further
 5. values  what only the resolved values tell: timeouts, unserved queues, what this machine has
 """
 
@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from fusiond.config.build import build
-from fusiond.config.checks import (
+from fusiond.config.lint import unit
+from fusiond.config.lint.partial import error_free_part
+from fusiond.config.lint.passes import (
     check_limits,
     check_machine,
     check_names,
@@ -23,19 +25,17 @@ from fusiond.config.checks import (
     check_unit,
     check_usage,
     check_values,
-    unit,
 )
-from fusiond.config.includes import read_tree
-from fusiond.config.salvage import salvage
 from fusiond.config.schema import check as check_schema
+from fusiond.config.yaml.includes import read_tree
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Iterator, Mapping
 
     from fusiond.config.model import Config
-    from fusiond.config.nodes import Node, Tree
     from fusiond.config.problems import Problem
+    from fusiond.config.yaml.nodes import Node, Tree
 
 
 MAX_ERRORS: Final = 250
@@ -107,7 +107,7 @@ def _sound_part(tree: Tree, found: _Found) -> Node | None:
     """What is left of a file without its errors; None where that is nothing, or not all errors are known."""
     if tree.root is None or len(found.errors) >= MAX_ERRORS:
         return None
-    return salvage(tree.root, found.errors, _errors_of_names)
+    return error_free_part(tree.root, found.errors, _errors_of_names)
 
 
 def _errors_of_names(root: Node) -> Iterator[Problem]:

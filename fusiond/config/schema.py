@@ -17,8 +17,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from fusiond.config.sentences import Failure, sentence
-from fusiond.config.suggest import did_you_mean
+from fusiond.config.lint.sentences import Failure, sentence
+from fusiond.config.lint.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from jsonschema import Draft202012Validator
     from jsonschema.exceptions import ValidationError
 
-    from fusiond.config.nodes import Node, Place
     from fusiond.config.problems import Problem
+    from fusiond.config.yaml.nodes import Node, Place
 
 _NAME: Final = "fusion.schema.json"
 _PACKAGE: Final = Path(__file__).resolve().parent.parent
@@ -62,7 +62,7 @@ def _for_python(schema: dict[str, Any]) -> dict[str, Any]:
     What differs from a JSON Schema for jsonschema.
 
     `$` also matches before a last line break in Python; `\Z` does not. And jsonschema compares each item of a list with
-    each other one; checks/references.py finds those that are there twice in one pass.
+    each other one; lint/references.py finds those that are there twice in one pass.
     """
     schema.pop("uniqueItems", None)
     if isinstance(schema.get("pattern"), str):

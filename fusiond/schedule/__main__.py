@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from fusiond import logs
-from fusiond.config.snapshot import read_snapshot
+from fusiond.config.accepted.snapshot import read_snapshot
 from fusiond.errors import FusionError
 from fusiond.program import EX_CONFIG, EX_SOFTWARE, Link, tell_failure
 from fusiond.schedule.scheduler import run

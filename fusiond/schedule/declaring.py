@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from fusiond.broker.broker import Broker
     from fusiond.broker.call import Call, Plan
     from fusiond.broker.fleet import Published
+    from fusiond.config.accepted.snapshot import Snapshot
     from fusiond.config.model import Config, Task
-    from fusiond.config.snapshot import Snapshot
 
 
 def catalogue(

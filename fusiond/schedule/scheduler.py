@@ -27,7 +27,7 @@ from fusiond.broker.broker import Broker
 from fusiond.broker.connection import connect_async
 from fusiond.broker.fleet import ALIVE_AGAIN
 from fusiond.broker.outage import Outage, trouble
-from fusiond.config.snapshot import Snapshot, read_snapshot
+from fusiond.config.accepted.snapshot import Snapshot, read_snapshot
 from fusiond.errors import BrokerError, BrokerUnavailable, BrokerUnfit, ConfigError
 from fusiond.identity import daemon_id
 from fusiond.program import on_failed_callback

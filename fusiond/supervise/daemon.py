@@ -38,7 +38,7 @@ from fusiond.supervise.supervisord.rpc import DaemonFace, FusionFace
 from fusiond.supervise.watch import Watcher, view
 
 if TYPE_CHECKING:
-    from fusiond.config.snapshot import Snapshot
+    from fusiond.config.accepted.snapshot import Snapshot
     from fusiond.supervise.notify import Notify
 
 #: seconds after which systemd is told READY though a program is not: Redis may be away, which is no reason to give up

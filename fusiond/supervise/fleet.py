@@ -24,7 +24,7 @@ from fusiond.supervise.tails import forget_tail
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from fusiond.config.snapshot import Snapshot
+    from fusiond.config.accepted.snapshot import Snapshot
     from fusiond.supervise.supervisord.daemon_options import DaemonOptions
 
 log = logging.getLogger(__name__)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from collections.abc import Set as AbstractSet
 
+    from fusiond.config.accepted.snapshot import Snapshot
     from fusiond.config.model import WorkerGroup
-    from fusiond.config.snapshot import Snapshot
 
 REDIS, SCHEDULER, PUBLISHER, WORKER = "redis", "scheduler", "publisher", "worker"
 SCHEDULER_MODULE, WORKER_MODULE = "fusiond.schedule", "fusiond.worker"

@@ -28,10 +28,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fusiond import hook, logs, paths, pointers
-from fusiond.config import diff, history
-from fusiond.config import snapshot as snapshots
+from fusiond.config.accepted import diff, history
+from fusiond.config.accepted import snapshot as snapshots
+from fusiond.config.accepted.snapshot import Snapshot, read_snapshot
 from fusiond.config.endpoints import with_namespace
-from fusiond.config.snapshot import Snapshot, read_snapshot
 from fusiond.errors import ConfigError, FusionError
 from fusiond.identity import daemon_id
 from fusiond.supervise.daemon import Daemon

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from fusiond import logs
-from fusiond.config.snapshot import read_snapshot
+from fusiond.config.accepted.snapshot import read_snapshot
 from fusiond.errors import FusionError
 from fusiond.program import EX_CONFIG, EX_SOFTWARE, Link, tell_failure
 from fusiond.worker.pool.launch import launch
 
 if TYPE_CHECKING:
-    from fusiond.config.snapshot import Snapshot
+    from fusiond.config.accepted.snapshot import Snapshot
     from fusiond.worker.pool.launch import Launched
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fusiond.config.includes import MAX_FILES
+from fusiond.config.yaml.includes import MAX_FILES
 from tests.rules.rule import Rule
 
 RULES = (

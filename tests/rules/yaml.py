@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fusiond.config.source import MAX_ALIASES, MAX_BYTES, MAX_DEPTH, MAX_NODES
+from fusiond.config.yaml.source import MAX_ALIASES, MAX_BYTES, MAX_DEPTH, MAX_NODES
 from tests.rules.rule import Rule
 
 RULES = (

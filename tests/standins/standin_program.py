@@ -24,7 +24,7 @@ import sys
 from pathlib import Path
 
 from fusiond import logs
-from fusiond.config.snapshot import read_snapshot
+from fusiond.config.accepted.snapshot import read_snapshot
 from fusiond.program import Link
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fusiond.config.diff import Plan
+    from fusiond.config.accepted.diff import Plan
 
 
 #: in the place of a group's name; none can be that

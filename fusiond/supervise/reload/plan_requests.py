@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fusiond.config.effects import Effects
+from fusiond.config.accepted.effects import Effects
 from fusiond.supervise.reload.reading import Reading, for_plan
 
 if TYPE_CHECKING:

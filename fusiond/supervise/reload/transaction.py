@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING
 from supervisor.states import ProcessStates as State
 
 from fusiond import paths
-from fusiond.config import diff, history
+from fusiond.config.accepted import diff, history
+from fusiond.config.accepted.snapshot import Snapshot, promote, read_snapshot, write
 from fusiond.config.problems import Problem
-from fusiond.config.snapshot import Snapshot, promote, read_snapshot, write
 from fusiond.supervise.code import CODE_WATCHER
 from fusiond.supervise.programs import part_of
 from fusiond.supervise.reload.outcome import ALL, Refused, Request

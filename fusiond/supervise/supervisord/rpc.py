@@ -19,7 +19,7 @@ from supervisor.rpcinterface import SupervisorNamespaceRPCInterface
 from supervisor.xmlrpc import Faults, RPCError
 
 from fusiond import paths, redis_server
-from fusiond.config.history import entries
+from fusiond.config.accepted.history import entries
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -29,7 +29,7 @@ from fusiond.broker import script
 from fusiond.broker.broker import Broker
 from fusiond.broker.connection import connect_async
 from fusiond.broker.outage import Outage, trouble
-from fusiond.config.snapshot import Snapshot, read_snapshot
+from fusiond.config.accepted.snapshot import Snapshot, read_snapshot
 from fusiond.errors import BrokerError, BrokerUnavailable, FusionError
 from fusiond.identity import daemon_id
 from fusiond.program import EX_CONFIG, EX_SOFTWARE, on_failed_callback

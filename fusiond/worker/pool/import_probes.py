@@ -22,7 +22,7 @@ from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import TYPE_CHECKING, Any, Final
 
-from fusiond.config.checks.imports import Failure, Probed, signature
+from fusiond.config.lint.task_code import ImportFailure, Probed, signature
 from fusiond.config.model import RETRY_POLICIES
 from fusiond.worker.pool.launch import PROBE, serves, start
 from fusiond.worker.pool.orphans import be_subreaper, kill_all_children
@@ -86,7 +86,9 @@ class _Probe:
             if self._ask():
                 return self._probed
         for path in self._paths:
-            self._probed.functions[path] = Failure("import-timeout", f"{path}: not tried, after so much that failed")
+            self._probed.functions[path] = ImportFailure(
+                "import-timeout", f"{path}: not tried, after so much that failed"
+            )
         return self._probed
 
     def _ask(self) -> bool:
@@ -165,7 +167,9 @@ class _Probe:
         self._trying = None
         failure = None
         if "reason" in answer:
-            failure = Failure(answer["reason"], answer["message"], answer.get("detail", ""), tuple(answer["near"]))
+            failure = ImportFailure(
+                answer["reason"], answer["message"], answer.get("detail", ""), tuple(answer["near"])
+            )
         if path in self._paths:
             self._paths.remove(path)
             parameters = answer.get("parameters")
@@ -182,10 +186,10 @@ class _Probe:
         reason = "import-timeout" if hung else "import-crash"
         for other in [each for each in self._paths if each.rpartition(".")[0] == module]:
             self._paths.remove(other)
-            self._probed.functions[other] = Failure(reason, f"the import of {module} {verb}", detail)
+            self._probed.functions[other] = ImportFailure(reason, f"the import of {module} {verb}", detail)
         if path in self._exceptions:
             self._exceptions.remove(path)
-            self._probed.exceptions[path] = Failure(reason, f"the import of {module} {verb}", detail)
+            self._probed.exceptions[path] = ImportFailure(reason, f"the import of {module} {verb}", detail)
 
 
 def _packet(control: socket.socket) -> dict[str, Any] | None:

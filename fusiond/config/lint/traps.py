@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, get_origin
 
 from fusiond.config import kinds
-from fusiond.config.checks.walk import keyed, named
+from fusiond.config.lint.walk import keyed, named
 from fusiond.config.model import Config
-from fusiond.config.scalars import DATE, GROUPED, OLD_BOOLEANS, SEXAGESIMAL, has_exponent, has_leading_zero
+from fusiond.config.yaml.scalars import DATE, GROUPED, OLD_BOOLEANS, SEXAGESIMAL, has_exponent, has_leading_zero
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from fusiond.config.nodes import Node
     from fusiond.config.problems import Problem
+    from fusiond.config.yaml.nodes import Node
 
 #: y and n are initials as often as booleans
 _WORDS: Final = {word: meaning for word, meaning in OLD_BOOLEANS.items() if len(word) > 1}

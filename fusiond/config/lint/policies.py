@@ -5,16 +5,16 @@ from __future__ import annotations
 import builtins
 from typing import TYPE_CHECKING, Final
 
-from fusiond.config.checks.walk import named, names, said
-from fusiond.config.suggest import Suggestions
+from fusiond.config.lint.suggest import Suggestions
+from fusiond.config.lint.walk import named, names, said
 from fusiond.config.units import written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fusiond.config.model import Config, RetryPolicy
-    from fusiond.config.nodes import Node
     from fusiond.config.problems import Problem
+    from fusiond.config.yaml.nodes import Node
 
 _EXCEPTIONS: Final = {
     name: value

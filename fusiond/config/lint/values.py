@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fusiond.config.checks.walk import said, task_policies
+from fusiond.config.lint.walk import said, task_policies
 from fusiond.config.units import seconds, written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fusiond.config.model import Config, Task
-    from fusiond.config.nodes import Node
     from fusiond.config.problems import Problem
+    from fusiond.config.yaml.nodes import Node
 
 
 def check(root: Node, config: Config) -> Iterator[Problem]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from fusiond.config.checks.walk import group_settings, names
+from fusiond.config.lint.walk import group_settings, names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fusiond.config.model import Config
-    from fusiond.config.nodes import Node
     from fusiond.config.problems import Problem
+    from fusiond.config.yaml.nodes import Node
 
 #: what the daemon and its children set themselves
 _RESERVED: Final = frozenset({"FUSION_JOB_ID", "FUSION_LOADING", "FUSIOND_LINK", "NOTIFY_SOCKET"})

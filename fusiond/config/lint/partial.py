@@ -20,8 +20,8 @@ from fusiond.config.model import Config
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from fusiond.config.nodes import Node, Place
     from fusiond.config.problems import Problem
+    from fusiond.config.yaml.nodes import Node, Place
 
 _SECTIONS: Final = frozenset(field.name for field in keys_of(Config) if field.entries)
 #: what entries share or refer to: where one is wrong as a whole, nothing can be said of them
@@ -30,7 +30,7 @@ _SHARED: Final = frozenset({"defaults", *(field.name for field in keys_of(Config
 _Spot = tuple[str, int, int]
 
 
-def salvage(root: Node, problems: Iterable[Problem], check: Callable[[Node], Iterable[Problem]]) -> Node | None:
+def error_free_part(root: Node, problems: Iterable[Problem], check: Callable[[Node], Iterable[Problem]]) -> Node | None:
     """
     The part of a file that has no errors.
 

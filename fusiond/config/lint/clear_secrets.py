@@ -10,14 +10,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from fusiond.config.checks.walk import group_settings, named
+from fusiond.config.lint.walk import group_settings, named
 from fusiond.config.secrets import HIDDEN, looks_secret, names_secret
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from fusiond.config.nodes import Node, Place
     from fusiond.config.problems import Problem
+    from fusiond.config.yaml.nodes import Node, Place
 
 
 def check(root: Node) -> Iterator[Problem]:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fusiond.config.fields import Form
-    from fusiond.config.nodes import Node
+    from fusiond.config.yaml.nodes import Node
 
 
 def named(root: Node, section: str) -> Iterator[tuple[str, Node]]:

@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any, Final
 
-from fusiond.config.checks.walk import said
-from fusiond.config.suggest import did_you_mean
+from fusiond.config.lint.suggest import did_you_mean
+from fusiond.config.lint.walk import said
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from fusiond.config.model import Config, CronEntry
-    from fusiond.config.nodes import Node, Place
     from fusiond.config.problems import Problem
+    from fusiond.config.yaml.nodes import Node, Place
 
 
 #: by their numbers, which are the same in every interpreter
@@ -33,7 +33,7 @@ _KINDS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class ImportFailure:
     """Why a path leads to nothing that can be used."""
 
     #: the code of its rule
@@ -53,13 +53,13 @@ class Probed:
     #: the tasks that it serves
     tasks: frozenset[str]
     #: dotted path → its signature, None where it tells none; or why it cannot be called
-    functions: dict[str, Signature | Failure | None] = field(default_factory=dict)
+    functions: dict[str, Signature | ImportFailure | None] = field(default_factory=dict)
     #: name → why it is no exception; None: it is one
-    exceptions: dict[str, Failure | None] = field(default_factory=dict)
+    exceptions: dict[str, ImportFailure | None] = field(default_factory=dict)
     #: why the interpreter could not be asked; empty: it was
     failed: str = ""
 
-    def function(self, task: str, path: str) -> Signature | Failure | None:
+    def function(self, task: str, path: str) -> Signature | ImportFailure | None:
         """What a task's path led to; None where it is not this group's, or tells no signature."""
         return self.functions.get(path) if task in self.tasks else None
 
@@ -87,7 +87,7 @@ def _functions(root: Node, config: Config, probed: Probed) -> Iterator[Problem]:
     told: set[str] = set()
     for name, task in config.tasks.items():
         found, node = probed.function(name, task.run), root.get("tasks", name, "run")
-        if isinstance(found, Failure) and node is not None:
+        if isinstance(found, ImportFailure) and node is not None:
             remedy = did_you_mean(task.run, found.near) or _remedy(config, probed.group, found.reason)
             # A module that fails does so for each of its tasks; one traceback is enough.
             detail = "" if found.message in told else found.detail
@@ -169,7 +169,7 @@ def _exceptions(root: Node, config: Config, probed: Probed) -> Iterator[Problem]
                     yield _exception(item, found, probed.group)
 
 
-def _exception(item: Node, found: Failure, group: str) -> Problem:
+def _exception(item: Node, found: ImportFailure, group: str) -> Problem:
     remedy = did_you_mean(str(item.value), found.near)
     if found.reason in ("missing-attribute", "not-callable", "not-an-exception"):
         return item.place.error("not-an-exception", f"{found.message} (group {group!r})", remedy or "mend the name")

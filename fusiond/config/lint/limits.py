@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from fusiond.config.checks.walk import said
+from fusiond.config.lint.walk import said
 from fusiond.config.quota import memory_limit
 from fusiond.config.units import written_size
 from fusiond.paths import LONGEST_CONTROL, control_socket
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fusiond.config.model import Config
-    from fusiond.config.nodes import Node, Place
     from fusiond.config.problems import Problem
+    from fusiond.config.yaml.nodes import Node, Place
 
 #: bytes of sun_path, its closing NUL aside
 _LONGEST_SOCKET: Final = 107

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
-from fusiond.config.nodes import Node, Place, Scalar, SourceFile
 from fusiond.config.problems import Problem
-from fusiond.config.scalars import resolve
-from fusiond.config.syntax import explain
-from fusiond.config.variables import BadReference, expand
+from fusiond.config.yaml.nodes import Node, Place, Scalar, SourceFile
+from fusiond.config.yaml.scalars import resolve
+from fusiond.config.yaml.syntax import explain
+from fusiond.config.yaml.variables import BadReference, expand
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,7 +43,7 @@ _OF_TEXT: Final = (yaml.ScalarEvent, yaml.AliasEvent, yaml.DocumentStartEvent)
 _Loader: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-class Refused(Exception):  # noqa: N818
+class RefusedText(Exception):  # noqa: N818
     """The text is no YAML, or hostile: its one problem."""
 
     def __init__(self, problem: Problem) -> None:
@@ -52,24 +52,24 @@ class Refused(Exception):  # noqa: N818
 
 
 def source_of(name: str, directory: Path, data: bytes) -> SourceFile:
-    """The bytes of a file as text. Raises Refused where they are too many, or not UTF-8."""
+    """The bytes of a file as text. Raises RefusedText where they are too many, or not UTF-8."""
     if len(data) > MAX_BYTES:
-        raise Refused(
+        raise RefusedText(
             _whole(name, "too-large", f"the file is larger than {MAX_BYTES >> 20} MiB", "split it with include:")
         )
     try:
         # Not utf-8-sig, which counts its errors from behind the mark.
         text = data.decode().removeprefix(_MARK)
     except UnicodeDecodeError as error:
-        raise Refused(_not_utf8(SourceFile(name, directory, "", []), data, error.start)) from error
+        raise RefusedText(_not_utf8(SourceFile(name, directory, "", []), data, error.start)) from error
     return SourceFile(name, directory, text, _BREAK.split(text))
 
 
 def compose(source: SourceFile, environ: Mapping[str, str]) -> tuple[Node, list[Problem]]:
-    """The root of a file and the problems that did not stop it from being read. Raises Refused."""
+    """The root of a file and the problems that did not stop it from being read. Raises RefusedText."""
     control = _CONTROL.search(source.text)
     if control:
-        raise Refused(_control_character(source, control.start()))
+        raise RefusedText(_control_character(source, control.start()))
     composer = _Composer(source, environ)
     try:
         loader = _Loader(source.text)
@@ -78,9 +78,9 @@ def compose(source: SourceFile, environ: Mapping[str, str]) -> tuple[Node, list[
         finally:
             loader.dispose()
     except yaml.MarkedYAMLError as error:
-        raise Refused(_syntax_error(source, error, composer)) from error
+        raise RefusedText(_syntax_error(source, error, composer)) from error
     except yaml.YAMLError as error:
-        raise Refused(_whole(source.name, "yaml-syntax", f"the file is not YAML: {error}", "")) from error
+        raise RefusedText(_whole(source.name, "yaml-syntax", f"the file is not YAML: {error}", "")) from error
 
 
 class _Composer:
@@ -127,23 +127,27 @@ class _Composer:
     def _checked_root(self) -> Node:
         start = Place(self._source, 1, 1)
         if self._root is None or (self._root.value is None and self._root.plain):
-            raise Refused(start.error("empty-file", "the file is empty", "`fusiond init` writes one to start from"))
+            raise RefusedText(start.error("empty-file", "the file is empty", "`fusiond init` writes one to start from"))
         if not isinstance(self._root.value, dict):
-            raise Refused(self._root.place.error("not-a-map", "the file is not a map", "begin it with `version: 1`"))
+            raise RefusedText(
+                self._root.place.error("not-a-map", "the file is not a map", "begin it with `version: 1`")
+            )
         return self._root
 
     def _document(self, event: Any) -> None:
         self._documents += 1
         if self._documents > 1:
-            raise Refused(self._place(event).error("yaml-documents", "a second document begins here", "remove the ---"))
+            raise RefusedText(
+                self._place(event).error("yaml-documents", "a second document begins here", "remove the ---")
+            )
 
     def _start(self, event: Any) -> None:
         place = self._place(event)
         self._refuse_tag(event, place)
         if len(self._open) >= MAX_DEPTH:
-            raise Refused(place.error("too-deep", f"more than {MAX_DEPTH} levels of nesting", "flatten it"))
+            raise RefusedText(place.error("too-deep", f"more than {MAX_DEPTH} levels of nesting", "flatten it"))
         if self._open and self._key_is_due():
-            raise Refused(
+            raise RefusedText(
                 place.error("yaml-key", "a key must be a text, not a map or list", "quote it if it is a text")
             )
         self._count(1, place)
@@ -200,7 +204,7 @@ class _Composer:
     def _key(self, event: Any, place: Place) -> None:
         """The key of the innermost mapping; always a text, whatever it looks like."""
         if event.value == "<<" and event.implicit[0]:
-            raise Refused(
+            raise RefusedText(
                 place.error(
                     "yaml-merge",
                     "merge keys (<<) are not part of YAML 1.2 and not supported",
@@ -221,12 +225,14 @@ class _Composer:
             message = f"*{event.anchor} is an alias, and no anchor &{event.anchor} comes before it"
             if event.anchor in self._anchors:
                 message = f"*{event.anchor} is inside its own anchor"
-            raise Refused(place.error("yaml-alias", message, "put it in quotes if it is a text"))
+            raise RefusedText(place.error("yaml-alias", message, "put it in quotes if it is a text"))
         self._aliases += 1
         if self._aliases > MAX_ALIASES:
-            raise Refused(place.error("too-many-aliases", f"more than {MAX_ALIASES:,} aliases", "write the values out"))
+            raise RefusedText(
+                place.error("too-many-aliases", f"more than {MAX_ALIASES:,} aliases", "write the values out")
+            )
         if self._open and self._key_is_due():
-            raise Refused(place.error("yaml-key", "a key cannot be an alias", "write the key out"))
+            raise RefusedText(place.error("yaml-key", "a key cannot be an alias", "write the key out"))
         self._count(node.size, place)
         self._add(node)
 
@@ -256,14 +262,14 @@ class _Composer:
     def _count(self, nodes: int, place: Place) -> None:
         self._total += nodes
         if self._total > MAX_NODES:
-            raise Refused(
+            raise RefusedText(
                 place.error("too-many-values", f"more than {MAX_NODES:,} values", "split the file with include:")
             )
 
     def _refuse_tag(self, event: Any, place: Place) -> None:
         if event.tag is not None:
             remedy = "remove it; a text that must stay one is put in quotes"
-            raise Refused(place.error("yaml-tag", f"tags such as {event.tag} are not supported", remedy))
+            raise RefusedText(place.error("yaml-tag", f"tags such as {event.tag} are not supported", remedy))
 
     def _place(self, event: Any) -> Place:
         start, end = event.start_mark, event.end_mark

@@ -12,13 +12,13 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from fusiond.config.scalars import DATE, GROUPED, OLD_BOOLEANS, SEXAGESIMAL
-from fusiond.config.suggest import did_you_mean
+from fusiond.config.lint.suggest import did_you_mean
+from fusiond.config.yaml.scalars import DATE, GROUPED, OLD_BOOLEANS, SEXAGESIMAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fusiond.config.nodes import Node
+    from fusiond.config.yaml.nodes import Node
 
 
 class Failure(NamedTuple):

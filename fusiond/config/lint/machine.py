@@ -16,15 +16,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fusiond.config.checks.walk import group_settings, said
-from fusiond.config.suggest import Suggestions
+from fusiond.config.lint.suggest import Suggestions
+from fusiond.config.lint.walk import group_settings, said
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fusiond.config.model import Config
-    from fusiond.config.nodes import Node
     from fusiond.config.problems import Problem, Severity
+    from fusiond.config.yaml.nodes import Node
 
 
 #: from <linux/capability.h>: CAP_KILL, CAP_SETGID, CAP_SETUID

@@ -7,15 +7,15 @@ import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from fusiond.config.checks.walk import named
-from fusiond.config.suggest import did_you_mean, listed
+from fusiond.config.lint.suggest import did_you_mean, listed
+from fusiond.config.lint.walk import named
 from fusiond.config.units import seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from fusiond.config.nodes import Node
     from fusiond.config.problems import Problem
+    from fusiond.config.yaml.nodes import Node
 
 FORMS: Final = ("@hourly", "@daily", "@midnight", "@weekly", "@monthly", "@yearly", "@annually")
 _FIELDS: Final = "minute, hour, day of month, month, day of week"

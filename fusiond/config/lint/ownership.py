@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from fusiond.config.nodes import Tree
     from fusiond.config.problems import Severity
+    from fusiond.config.yaml.nodes import Tree
 
 
 def check(tree: Tree, *, to_run: bool) -> Iterator[Problem]:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fusiond.config.checks.walk import names, task_policies
+from fusiond.config.lint.walk import names, task_policies
 from fusiond.config.model import DEFAULT_QUEUE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fusiond.config.model import Config
-    from fusiond.config.nodes import Node, Place
     from fusiond.config.problems import Problem
+    from fusiond.config.yaml.nodes import Node, Place
 
 
 def check(root: Node, config: Config) -> Iterator[Problem]:

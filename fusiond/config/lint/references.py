@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fusiond.config.checks.walk import named, names, task_policies
+from fusiond.config.lint.suggest import did_you_mean, listed
+from fusiond.config.lint.walk import named, names, task_policies
 from fusiond.config.model import DEFAULT_QUEUE, PRIORITIES, RETRY_POLICIES
-from fusiond.config.suggest import did_you_mean, listed
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from fusiond.config.nodes import Node, Place
     from fusiond.config.problems import Problem
+    from fusiond.config.yaml.nodes import Node, Place
 
 
 def check(root: Node) -> Iterator[Problem]:

@@ -16,7 +16,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from fusiond.config.nodes import Scalar
+    from fusiond.config.yaml.nodes import Scalar
 
 _CONSTANTS: Final[dict[str, bool | None]] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, get_origin
 
 from fusiond.config import kinds
+from fusiond.config.accepted.diff import serves
 from fusiond.config.build import said_by
-from fusiond.config.diff import serves
 from fusiond.config.fields import fields_of
 from fusiond.config.secrets import hidden
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from fusiond.config.build import Keys
     from fusiond.config.fields import Field, Form
     from fusiond.config.model import Config, RetryPolicy
-    from fusiond.config.nodes import Node, Place
+    from fusiond.config.yaml.nodes import Node, Place
 
 #: values that can only be a number, a duration or a switch: what a `${VAR}` gave them is no secret
 _HARMLESS: Final = (bool, int, float)

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fusiond.config.model import Config
-    from fusiond.config.nodes import Node
     from fusiond.config.problems import Problem
+    from fusiond.config.yaml.nodes import Node
 
 NAME: Final = "fusiond.service"
 #: where systemd looks, the first one wins

@@ -17,7 +17,7 @@ from collections.abc import Mapping  # noqa: TC003 - rebuild() resolves the hint
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from fusiond.config import diff
+from fusiond.config.accepted import diff
 from fusiond.config.model import Config, CronEntry, rebuild
 
 if TYPE_CHECKING:

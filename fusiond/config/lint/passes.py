@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fusiond.config.checks import (
-    broker,
+from fusiond.config.lint import (
+    broker_url,
+    clear_secrets,
     groups,
     limits,
     machine,
@@ -21,7 +22,6 @@ from fusiond.config.checks import (
     policies,
     references,
     schedules,
-    secrets,
     traps,
     unit,
     usage,
@@ -33,21 +33,21 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from fusiond.config.model import Config
-    from fusiond.config.nodes import Node, Tree
     from fusiond.config.problems import Problem
+    from fusiond.config.yaml.nodes import Node, Tree
 
 
 def check_secrets(tree: Tree) -> Iterator[Problem]:
     """Secrets in any of the files; hides them from whatever quotes the files afterwards."""
     for root in tree.roots:
-        yield from secrets.check(root)
+        yield from clear_secrets.check(root)
 
 
 def check_names(root: Node, *, whole: bool) -> Iterator[Problem]:
     """Rules that need no resolved value; they skip what the schema refuses. Not `whole`: some names are not known."""
     if whole:
         yield from references.check(root)
-    for rule in (schedules.check, broker.check, traps.check, groups.check_names):
+    for rule in (schedules.check, broker_url.check, traps.check, groups.check_names):
         yield from rule(root)
 
 

@@ -18,16 +18,16 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from fusiond.config import diff  # noqa: TC001 - rebuild() resolves the hints
+from fusiond.config.accepted import diff  # noqa: TC001 - rebuild() resolves the hints
+from fusiond.config.accepted.snapshot import config_text, write_atomically
 from fusiond.config.model import Config, rebuild
-from fusiond.config.snapshot import config_text, write_atomically
 from fusiond.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from fusiond.config.snapshot import Snapshot
+    from fusiond.config.accepted.snapshot import Snapshot
 
 #: generations that are kept; each takes what its snapshot takes
 LIMIT: Final = 50

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Final
 
 from fusiond.config.fields import keys_of
 from fusiond.config.model import Config
-from fusiond.config.nodes import Node, Place, Tree
 from fusiond.config.problems import Problem
-from fusiond.config.source import MAX_BYTES, MAX_NODES, Refused, compose, source_of
+from fusiond.config.yaml.nodes import Node, Place, Tree
+from fusiond.config.yaml.source import MAX_BYTES, MAX_NODES, RefusedText, compose, source_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -89,7 +89,7 @@ def _read(
         remedy = "check the path" if isinstance(error, FileNotFoundError) else "make it readable for this user"
         problems.append(Problem(str(path), 0, 0, "error", "unreadable", f"the file cannot be read: {reason}", remedy))
         return None
-    except Refused as refused:
+    except RefusedText as refused:
         problems.append(refused.problem)
         return None
     problems.extend(found)

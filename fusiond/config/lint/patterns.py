@@ -7,15 +7,15 @@ from datetime import datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from fusiond.config.checks.walk import named, said
+from fusiond.config.lint.walk import named, said
 from fusiond.config.units import written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fusiond.config.model import Config, CronEntry
-    from fusiond.config.nodes import Node
     from fusiond.config.problems import Problem
+    from fusiond.config.yaml.nodes import Node
 
 _STEP: Final = re.compile(r"\*/([0-9]{1,4})")
 #: fields whose range a step may not divide, and how many values each has

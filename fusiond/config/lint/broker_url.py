@@ -8,13 +8,13 @@ from urllib.parse import SplitResult, urlsplit
 
 from fusiond.config import kinds
 from fusiond.config.endpoints import SCHEMES, BadUrl, endpoints, split_namespace
-from fusiond.config.suggest import did_you_mean
+from fusiond.config.lint.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from fusiond.config.nodes import Node
     from fusiond.config.problems import Problem
+    from fusiond.config.yaml.nodes import Node
 
 _EXAMPLES: Final = (
     "write embedded, redis://host:6379/0, rediss://host:6379/0, unix:///path/redis.sock, "

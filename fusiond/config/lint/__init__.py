@@ -1,0 +1,1 @@
+"""What a schema cannot say, by subject; and how problems are told."""

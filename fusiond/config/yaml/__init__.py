@@ -1,0 +1,1 @@
+"""Text → nodes, each with its file, line and column."""
