@@ -61,7 +61,7 @@ class BadArguments(EnqueueError):  # noqa: N818
 
 
 class QueueFull(EnqueueError):  # noqa: N818
-    """The queue is at its max_length and its file says `on_full: reject`."""
+    """The queue is at its max_length."""
 
 
 class JobConflict(EnqueueError):  # noqa: N818

@@ -83,19 +83,17 @@ def test_fields_leave_out_what_is_not_set():
 def test_progress_redraws_one_line_on_a_terminal():
     """One line that ends with the whole, however often it was drawn."""
     screen = Terminal()
-    with Progress("jobs", 10, stream=screen) as progress:
+    with Progress("jobs", stream=screen) as progress:
         for _ in range(10):
             progress.add()
     assert screen.getvalue().count("\n") == 1
-    assert "10/10 jobs" in screen.getvalue().rsplit("\r", 1)[-1]
+    assert "10 jobs" in screen.getvalue().rsplit("\r", 1)[-1]
 
 
-def test_progress_is_silent_in_a_pipe_unless_lines_are_asked_for():
-    """No escape sequence reaches a file; a caller may ask for lines."""
-    silent, lines = io.StringIO(), io.StringIO()
-    with Progress("jobs", 10, stream=silent) as one, Progress("jobs", 10, stream=lines, lines=True) as two:
-        one.to(10)
-        two.to(10)
-    assert silent.getvalue() == ""
-    assert "10/10 jobs" in lines.getvalue()
-    assert "\x1b" not in lines.getvalue()
+def test_progress_is_silent_in_a_pipe():
+    """No escape sequence reaches a file."""
+    pipe = io.StringIO()
+    with Progress("jobs", stream=pipe) as progress:
+        progress.to(10)
+        progress.clear()
+    assert pipe.getvalue() == ""

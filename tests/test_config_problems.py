@@ -41,7 +41,7 @@ CASES = [
     ("wrong-type", "workers: {m: {environment: {A: null}}}\n", "null"),
     ("wrong-type", "retry_policies: {p: {retry_on: ValueError}}\n", "ValueError"),
     ("bad-value", "logging: {level: inf}\n", "inf"),
-    ("bad-value", "queues: {a: {on_full: drop}}\n", "drop"),
+    ("bad-value", "workers: {a: {order: random}}\n", "random"),
     ("bad-value", "retry_policies: {p: {backoff: expo}}\n", "expo"),
     ("yaml-time", "defaults: {tasks: {expires: 22:30}}\n", "22:30"),
     ("bad-value", "retry_policies: {p: {jitter: 101%}}\n", "101%"),

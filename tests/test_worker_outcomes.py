@@ -158,7 +158,7 @@ def test_only_one_attempt_without_crashes_is_at_most_once():
 
 def test_released():
     """With its delay and its reason."""
-    assert verdicts.released(attempt(), "not begun", 5) == (b"id", "token", "released", 5000, 0, b"", "not begun")
+    assert verdicts.released(attempt(), "not begun") == (b"id", "token", "released", 0, 0, b"", "not begun")
 
 
 def test_unknown():

@@ -83,7 +83,6 @@ Result = Annotated[
     Literal["keep", "ignore"],
     meanings("it is stored as JSON for result_ttl", "it is dropped; the result is null"),
 ]
-OnFull = Annotated[Literal["reject"], meanings("an enqueue into a full queue is refused")]
 Level = Annotated[
     Literal["debug", "info", "warning", "error"],
     meanings(
@@ -241,10 +240,8 @@ class Queue:
     name: str
     #: Win over `defaults.tasks`; the task's own keys win over these.
     defaults: ClassVar[Annotated[Partial[Task], Key("Defaults of its tasks", {"timeout": "15s"})]]
-    #: Jobs that may wait. null: no limit.
+    #: Jobs that may wait; an enqueue beyond them is refused. null: no limit.
     max_length: Annotated[int | None, between(1, 1_000_000_000), Key("Longest length", 100000)] = None
-    #: `reject`: an enqueue into a full queue is refused.
-    on_full: Annotated[OnFull, Key("When full", "reject")] = "reject"
     #: true: jobs are taken in and wait.
     suspended: Annotated[bool, Key("Suspended", True)] = False
 

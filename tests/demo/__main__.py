@@ -89,7 +89,7 @@ def priorities(stage: Stage) -> list[tuple[str, str]]:
     stage.say("resume", "parcels")
     begun = time.monotonic()
     ledger = stage.place / "ledger"
-    with Progress("jobs run", JOBS, stream=sys.stdout, lines=True) as progress:
+    with Progress("jobs run", stream=sys.stdout) as progress:
 
         def all_run() -> bool:
             progress.to(ledger.read_bytes().count(b"\n") if ledger.exists() else 0)

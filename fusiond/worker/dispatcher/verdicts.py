@@ -118,9 +118,9 @@ def canceled(attempt: Attempt, task: Task) -> Outcome:
     return Outcome(attempt.id, attempt.token, "canceled", ms(task.failure_ttl), 0, error)
 
 
-def released(attempt: Attempt, why: str, delay: float = 0.0, *, begun: bool = False) -> Outcome:
-    """STARTED -> QUEUED, attempt undone; or SCHEDULED, after `delay` seconds. What had begun expires no more."""
-    return Outcome(attempt.id, attempt.token, "released", ms(delay), 0, b"begun" if begun else b"", why)
+def released(attempt: Attempt, why: str, *, begun: bool = False) -> Outcome:
+    """STARTED -> QUEUED, attempt undone. What had begun expires no more."""
+    return Outcome(attempt.id, attempt.token, "released", 0, 0, b"begun" if begun else b"", why)
 
 
 def unknown(attempt: Attempt, delay: float) -> Outcome:
