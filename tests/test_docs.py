@@ -84,3 +84,16 @@ def test_links_lead_somewhere(page):
     """A link to a file of the project is a file of the project."""
     targets = [target for target in _LINK.findall(page.read_text()) if "://" not in target]
     assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_to_a_heading_lead_to_one(page):
+    """A heading that was renamed is renamed in the links to it, too."""
+    links = re.findall(r"\]\(([^)#\s:]*)#([^)\s]+)\)", page.read_text())
+    assert [f"{to}#{name}" for to, name in links if name not in headings(page.parent / to if to else page)] == []
+
+
+def headings(page):
+    """The names by which a page's headings are linked to, as GitHub makes them."""
+    titles = re.findall(r"^#+ (.+)$", _BLOCK.sub("", page.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
