@@ -132,7 +132,7 @@ def test_a_program_reads_all_scripts_at_its_start(tmp_path, program):
 
     async def begin():
         if program == "worker":
-            worker.Program(snapshot, group, None, runtime=tmp_path, held=True)
+            worker.GroupProgram(snapshot, group, None, runtime=tmp_path, held=True)
         else:
             Scheduler(snapshot, None, tmp_path)
 

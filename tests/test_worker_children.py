@@ -11,6 +11,7 @@ from worker_program import children_of
 
 from fusiond.worker.pool import orphans, server_handle
 from fusiond.worker.pool.launch import Launched
+from fusiond.worker.pool.reports import Lost, ServerDied
 
 #: closes its socket, and ends some time later
 SLOW_END = "import os, sys, time; os.close(int(sys.argv[1])); time.sleep(0.3); sys.exit(7)"
@@ -38,32 +39,24 @@ def launched(program):
     return Launched(process, ours, output, "")
 
 
-class Reports:
-    """Looks after the children of others as soon as this server is lost, as the end of another one does."""
-
-    def __init__(self):
-        self.died = asyncio.Event()
-
-    def on_server_lost(self, *, hung):
-        assert not hung
-        orphans.kill_children()
-
-    def on_server_died(self, reason, *, killed, survivors):
-        self.reason, self.killed, self.survivors = reason, killed, survivors
-        self.died.set()
-
-
 @pytest.mark.usefixtures("_alone")
 def test_the_status_of_a_lost_fork_server_is_its_own():
     """Whoever else kills and reaps what a dead one has left."""
 
     async def steps():
-        reports = Reports()
-        server = server_handle.ForkServer(launched(SLOW_END), reports)
+        died = asyncio.get_running_loop().create_future()
+
+        def report(_server, what):
+            match what:
+                case Lost(hung):
+                    assert not hung
+                    orphans.kill_children()  # as the end of another fork server does
+                case ServerDied():
+                    died.set_result(what)
+
+        server = server_handle.ServerHandle(launched(SLOW_END), report)
         async with asyncio.timeout(30):
-            await reports.died.wait()
-        assert (reports.reason, reports.killed) == ("the fork server ended with status 7", False)
-        assert not reports.survivors
+            assert await died == ("the fork server ended with status 7", False, set())
         assert server.pid not in orphans.spared
 
     asyncio.run(steps())

@@ -62,7 +62,7 @@ def test_a_lost_node_holds_up_no_round_trip_of_the_others(broker_settings, tmp_p
             lossy = Lossy(connection)
             exchange = Exchange("host.1", broker, lossy)
             [claimed] = await exchange.run([("a", 1)])
-            exchange.settle("a", Outcome(claimed.claim.jobs[0].id, claimed.nonce, "finished"))
+            exchange.add_outcome("a", Outcome(claimed.claim.jobs[0].id, claimed.nonce, "finished"))
             lossy.lose = 0
             assert await exchange.run([]) == []
             assert (exchange.refused, exchange.asks_again(), exchange.done()) == (True, False, False)
@@ -89,10 +89,10 @@ def test_a_lease_is_kept_until_its_settle_is_answered(broker_settings, tmp_path,
             [claimed] = await exchange.run([("a", 2)])
             first, second = (Outcome(job.id, claimed.nonce, "finished") for job in claimed.claim.jobs)
             lossy.away = True
-            exchange.settle("a", first)
+            exchange.add_outcome("a", first)
             with pytest.raises(BrokerUnavailable):
                 await exchange.run([])
-            exchange.settle("a", second)
+            exchange.add_outcome("a", second)
             waiting = [unsettled(queue, outcome) for queue, outcome in exchange.unsettled()]
             assert await renew(broker, connection, waiting) == (False, None)
             lossy.away = False

@@ -19,8 +19,9 @@ from fusiond.broker.call import as_is, plain
 from fusiond.broker.connection import connect
 from fusiond.config import model
 from fusiond.config.model import RetryPolicy, Timeout
-from fusiond.worker.pool.slots import Attempt, KillReason, Slot
-from fusiond.worker.pool.watchdog import LINGER, Watch
+from fusiond.worker.pool.attempt import Attempt, KillReason
+from fusiond.worker.pool.slots import Slot
+from fusiond.worker.pool.watchdog import LINGER, Watchdog
 from tests.replicas import SLOTS, Servers
 
 
@@ -207,7 +208,7 @@ def test_an_outcome_that_does_not_come_is_not_waited_for_without_end(passed):
 
     async def looks():
         hostile = []
-        watch = Watch({1: passed}, None, hostile.append, None, None)
+        watch = Watchdog({1: passed}, None, hostile.append, None, None)
         watch.look()
         assert not hostile
         passed.seen -= LINGER

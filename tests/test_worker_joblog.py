@@ -8,7 +8,7 @@ import pytest
 from running import until
 from worker_program import SINGLE, Place
 
-from fusiond.worker.pool.job_log import MOST
+from fusiond.worker.dispatcher.job_log import MOST
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def ends(program, outcome=None):
     own = [
         record
         for record in program.records()
-        if record["logger"] == "fusiond.worker.pool.job_log" and "outcome" in record
+        if record["logger"] == "fusiond.worker.dispatcher.job_log" and "outcome" in record
     ]
     return [record for record in own if outcome in (None, record["outcome"])]
 

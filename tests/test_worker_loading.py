@@ -11,6 +11,7 @@ from worker_program import Place
 
 from fusiond.broker.call import as_is, plain
 from fusiond.worker.pool import pool
+from fusiond.worker.pool.reports import Ready
 
 HOUR = 3_600_000
 #: fails to import for as long as the file is there
@@ -195,7 +196,7 @@ class Server:
     def set_table(self, table):
         """Another one."""
 
-    def report_to(self, reports):
+    def report_to(self, report):
         """Nothing is reported."""
 
 
@@ -205,11 +206,11 @@ def test_children_are_forked_though_a_trial_is_ready_before_the_serving_fork_ser
     config = place.config(processes=2)
 
     async def steps():
-        group = pool.Pool(config, config.workers["main"], Mock())
+        group = pool.Pool(config, config.workers["main"], Mock(), Mock())
         group._server, trial = Server(), Server()
         group._adopt(trial, {})
         serving = group._server
-        group.on_ready({}, 1)
+        group._on_report(serving, Ready({}, 1))
         assert len(serving.forked) == 2
         assert trial is serving or trial.ended
         group.close()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fusiond.config.model import RETRY_POLICIES, RetryPolicy, Task
 from fusiond.worker.dispatcher import verdicts
-from fusiond.worker.pool.slots import Attempt, KillReason
+from fusiond.worker.pool.attempt import Attempt, KillReason
 from fusiond.worker.runtime import wire
 
 TASK = Task("t", "m.f", result_ttl=5, failure_ttl=7)

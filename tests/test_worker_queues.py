@@ -32,10 +32,10 @@ def test_shares_are_of_open_queues_and_add_up(order, weights, steps):
             assert all(count > 0 for _, count in shares)
             assert len({name for name, _ in shares}) == len(shares)
         elif what == "open":
-            queues.open(name)
+            queues.mark_open(name)
             open_.add(name)
         else:
-            queues.dry(name)
+            queues.mark_dry(name)
             open_.discard(name)
 
 
@@ -68,30 +68,30 @@ def test_strict_asks_the_first_that_is_open():
     """The next one only once it is dry, and the first again as soon as it may have jobs."""
     queues = Queues(NAMES, "strict", {})
     assert queues.shares(5) == [("a", 5)]
-    queues.dry("a")
+    queues.mark_dry("a")
     assert queues.shares(5) == [("b", 5)]
-    queues.open("a")
+    queues.mark_open("a")
     assert queues.shares(5) == [("a", 5)]
 
 
 def test_a_dry_queue_is_asked_again_when_opened():
     """By its name, or with all; a name that is not served is nothing."""
     queues = Queues(["a"], "round_robin", {})
-    queues.dry("a")
+    queues.mark_dry("a")
     assert queues.shares(5) == []
-    queues.open("z")
+    queues.mark_open("z")
     assert queues.shares(5) == []
-    queues.open_all()
+    queues.mark_all_open()
     assert queues.shares(5) == [("a", 5)]
 
 
 def test_a_queue_that_was_dry_does_not_catch_up():
     """It gets its share from then on, not what it missed."""
     queues = Queues(["a", "b"], "round_robin", {})
-    queues.dry("b")
+    queues.mark_dry("b")
     for _ in range(100):
         queues.shares(3)
-    queues.open("b")
+    queues.mark_open("b")
     got = Counter()
     for _ in range(10):
         for name, count in queues.shares(1):
@@ -107,7 +107,7 @@ def test_credit_asks_for_no_more_than_there_is_to_share(seed):
         names = "abcdef"[: rand.randint(2, 6)]
         queues = Queues(names, "weighted", {name: rand.choice([1, 1, 2, 7, 20]) for name in names})
         for _ in range(40):
-            rand.choice([queues.dry, queues.open, queues.open])(rand.choice(names))
+            rand.choice([queues.mark_dry, queues.mark_open, queues.mark_open])(rand.choice(names))
             want = rand.choice([1, 1, 1, 2, 3])
             shares = queues.shares(want)
             assert sum(count for _, count in shares) == (want if shares else 0)

@@ -173,7 +173,7 @@ BUGS = {
     ),
     "no self-fencing": Bug(
         "dispatcher", "lets a job go on whose lease it has lost", "a dispatcher of long jobs stopped",
-        [Edit(_SLOTS, "if self.lost or self.lease <= now:", "if False:")],
+        [Edit("worker/pool/attempt.py", "if self.lost or self.lease <= now:", "if False:")],
     ),
     "a lease that is trusted for ever": Bug(
         "dispatcher", "lets a job begin after its lease is over", "a group stopped",
@@ -207,8 +207,7 @@ BUGS = {
         "dispatcher", "forgets what a dead child had not begun", "children killed",
         [
             Edit(
-                _POOL, "        self._empty(slot)\n        if back:\n            self._host.on_back(back)\n",
-                "        self._empty(slot)\n",
+                _POOL, "        self._empty(slot)\n        self._give_back(back)\n\n", "        self._empty(slot)\n\n",
             )
         ],
     ),

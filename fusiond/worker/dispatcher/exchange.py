@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from fusiond.broker.connection import AsyncConnection
     from fusiond.broker.records import Claim, Kind, Outcome
     from fusiond.config.model import Config
-    from fusiond.worker.pool.slots import Attempt
+    from fusiond.worker.pool.attempt import Attempt
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ class Exchange:
         #: what is refused, as it was said → monotonic s
         self._said: dict[str, float] = {}
 
-    def settle(self, queue: str, outcome: Outcome, attempt: Attempt | None = None) -> None:
+    def add_outcome(self, queue: str, outcome: Outcome, attempt: Attempt | None = None) -> None:
         """Take the outcome along on the next round trip; `attempt`: for `take_ended`."""
         if attempt is not None and outcome.kind in _GOES_ON:
             self._going_on[outcome.id, outcome.token] = attempt

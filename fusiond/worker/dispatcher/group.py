@@ -78,7 +78,7 @@ async def run(
     """
     hook.run("dispatcher", group_name)
     group = snapshot.config.workers[group_name]
-    program = Program(snapshot, group, link, runtime=runtime, held=held)
+    program = GroupProgram(snapshot, group, link, runtime=runtime, held=held)
     try:
         return await program.run(launched)
     except DoNotLoad as error:
@@ -107,7 +107,7 @@ class DoNotLoad(FusionError):  # noqa: N818 - what is the matter
         self.tasks = tasks
 
 
-class Program:
+class GroupProgram:
     """A dispatcher and its connections."""
 
     def __init__(self, snapshot: Snapshot, group: WorkerGroup, link: Link, *, runtime: Path, held: bool) -> None:
@@ -120,7 +120,7 @@ class Program:
         self._outage = Outage(asking, self._broker.keys)
         dispatcher = Dispatcher(self._name, snapshot.config, group, self._broker, self._claims, outage=self._outage)
         dispatcher.tell_problems = self._tell_problems
-        self._dispatcher = dispatcher
+        self._dispatcher, self._pool = dispatcher, dispatcher.pool
         self._keeper = Leases(self._broker, self._leases, self._outage, dispatcher.held, dispatcher.on_leases_changed)
         dispatcher.renew_soon = self._keeper.renew_soon
         daemon = daemon_id(snapshot.path.parent)
@@ -144,7 +144,7 @@ class Program:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal)
         self._reaching = loop.create_task(self._reach_redis())
-        self._dispatcher.pool.start(launched)
+        self._pool.start(launched)
         await self._get_ready(self._reaching)
         self._add(self._keeper.keep())
         self._add(self._announce())
@@ -159,7 +159,7 @@ class Program:
         """End the children and all that runs beside."""
         for task in self._beside:
             task.cancel()
-        self._dispatcher.pool.close()
+        self._dispatcher.close()
 
     def _fail(self, run: asyncio.Task[Any] | None) -> None:
         """End without a word: what slots and attempts say cannot be trusted any more, and leases expire."""
@@ -195,11 +195,11 @@ class Program:
         problems = await ready
         if problems and self._held:
             raise DoNotLoad(f"group '{self._group.name}': {sentence(problems)}", sorted(problems))
-        if self._dispatcher.pool.start_failure and self._held:
-            raise FusionError(self._dispatcher.pool.start_failure)
+        if self._pool.start_failure and self._held:
+            raise FusionError(self._pool.start_failure)
         self._tell_problems()
         self._tell_environment()
-        nothing_loads = self._dispatcher.pool.nothing_loads
+        nothing_loads = self._pool.nothing_loads
         if nothing_loads:
             # First, so that it never counts as serving. It has started all the same: the daemon waits for it no longer.
             self._link.say(**{"is": "checked", "n": 0, "trouble": nothing_loads})
@@ -212,14 +212,14 @@ class Program:
     def _tell_problems(self) -> None:
         """Say which tasks cannot run, and why; empty where all can."""
         self._presence.look()
-        reason = self._dispatcher.pool.unloaded
+        reason = self._pool.unloaded
         if reason != self._unloaded_told:
             self._unloaded_told = reason
             self._link.say(**{"is": "unloaded", "reason": reason})
 
     def _tell_environment(self) -> None:
         """Say which environment files the fork server has loaded; it may have been started anew since."""
-        loaded = self._dispatcher.pool.environment
+        loaded = self._pool.environment
         if loaded != self._environment_told:
             self._environment_told = loaded
             self._link.say(**{"is": "environment", "digest": loaded})
@@ -240,7 +240,7 @@ class Program:
 
     async def _trouble(self) -> str:
         """Why this group cannot serve just now; "" where it can."""
-        return self._dispatcher.pool.trouble or await trouble(self._talk, self._broker.keys)
+        return self._pool.trouble or await trouble(self._talk, self._broker.keys)
 
     # -- beside the dispatcher ----------------------------------------------------------------------------------------
 
@@ -260,7 +260,7 @@ class Program:
         """Until the connection is lost. Raises BrokerUnavailable."""
         channels = self._channels()
         # What was enqueued or canceled before the subscription stood has woken nobody.
-        self._dispatcher.open()
+        self._dispatcher.claim_from()
         self._keeper.renew_soon()
         try:
             async for channel, message in subscription:
@@ -270,7 +270,7 @@ class Program:
                 elif message == b"cancel":
                     self._keeper.renew_soon()
                 elif channel in channels:
-                    self._dispatcher.open(channels[channel])
+                    self._dispatcher.claim_from(channels[channel])
         finally:
             await subscription.close()
 
@@ -309,8 +309,7 @@ class Program:
     def _fields(self) -> dict[str, str | int]:
         """What changes with what this worker does, not with time."""
         dispatcher = self._dispatcher
-        slots = [slot for slot in dispatcher.pool.slots.values() if slot.outstanding]
-        begins = dispatcher.phase == Phase.HELD or bool(dispatcher.pool.trouble)
+        begins = dispatcher.phase == Phase.HELD or bool(self._pool.trouble)
         return {
             "answers": self._question,
             "born": int(self._born * 1000),
@@ -320,9 +319,9 @@ class Program:
             "state": "busy" if dispatcher.busy else "started" if begins else "idle",
             "phase": dispatcher.phase.name.lower(),
             "processes": self._group.processes,
-            "running": len(slots),
-            "trouble": dispatcher.pool.trouble[:_MOST_TROUBLE],
-            "unkilled": " ".join(f"{a.queue}/{a.name}" for a in dispatcher.pool.unkilled()[:32]),
+            "running": self._pool.running,
+            "trouble": self._pool.trouble[:_MOST_TROUBLE],
+            "unkilled": " ".join(f"{a.queue}/{a.name}" for a in self._pool.unkilled()[:32]),
             **dispatcher.counts,
         }
 
@@ -330,17 +329,15 @@ class Program:
         """Which jobs run, and for how long, as of now."""
         now = time.monotonic_ns()
         jobs: list[dict[str, Any]] = []
-        for slot in self._dispatcher.pool.slots.values():
-            if running := slot.running():
-                attempt = running[1]
-                name, task = f"{attempt.queue}/{attempt.name}", attempt.task.decode(errors="replace")
-                jobs.append({"job": name, "task": task, "ms": round(slot.ran(now) * 1000)})
+        for attempt, seconds in self._pool.running_attempts(now):
+            name, task = f"{attempt.queue}/{attempt.name}", attempt.task.decode(errors="replace")
+            jobs.append({"job": name, "task": task, "ms": round(seconds * 1000)})
         jobs.sort(key=lambda job: -job["ms"])
         return {"said": int(time.time() * 1000), "jobs": json.dumps(jobs[:_NAMED])}
 
     def _serves(self) -> list[str]:
         """The queues from which it claims now."""
-        claims = self._dispatcher.phase == Phase.SERVING and not self._dispatcher.pool.trouble
+        claims = self._dispatcher.phase == Phase.SERVING and not self._pool.trouble
         return list(self._dispatcher.queues.names) if claims else []
 
     # -- who may tell us what to do -----------------------------------------------------------------------------------
@@ -380,7 +377,7 @@ class Program:
     async def _tell_busy(self) -> None:
         """While draining: how many slots the next generation must leave to this one."""
         while True:
-            busy = self._dispatcher.pool.handout.running
+            busy = self._pool.running
             if busy != self._busy_told:
                 self._busy_told = busy
                 self._link.say(**{"is": "busy", "slots": busy})

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fusiond.broker.broker import Broker
     from fusiond.broker.connection import AsyncConnection
     from fusiond.broker.outage import Outage
-    from fusiond.worker.pool.slots import Attempt
+    from fusiond.worker.pool.attempt import Attempt
 
 log = logging.getLogger(__name__)
 

@@ -28,16 +28,28 @@ from fusiond.config.model import RETRY_POLICIES
 from fusiond.errors import BrokerUnavailable, FusionError
 from fusiond.worker.dispatcher import verdicts
 from fusiond.worker.dispatcher.exchange import Exchange
+from fusiond.worker.dispatcher.job_log import JobLog
 from fusiond.worker.dispatcher.leases import pause, trusted_until
 from fusiond.worker.dispatcher.permits import Permits
 from fusiond.worker.dispatcher.queue_order import Queues
+from fusiond.worker.pool.attempt import Attempt, KillReason
 from fusiond.worker.pool.batching import PENDING
 from fusiond.worker.pool.pool import Pool
-from fusiond.worker.pool.slots import Attempt, KillReason
+from fusiond.worker.pool.reports import (
+    Killed,
+    Late,
+    NotBegun,
+    NotLoaded,
+    Ran,
+    Room,
+    StartFailed,
+    TasksLoaded,
+    Unheard,
+)
 from fusiond.worker.runtime.wire import boot_ns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     from fusiond.broker.broker import Broker
     from fusiond.broker.connection import AsyncConnection
@@ -45,6 +57,7 @@ if TYPE_CHECKING:
     from fusiond.broker.records import Outcome
     from fusiond.config.model import Config, RetryPolicy, Task, WorkerGroup
     from fusiond.worker.dispatcher.exchange import Claimed
+    from fusiond.worker.pool.reports import PoolReport, Problems
     from fusiond.worker.runtime.wire import OutcomeMessage
 
 log = logging.getLogger(__name__)
@@ -73,7 +86,7 @@ class Phase(enum.IntEnum):
 
 
 class Dispatcher:
-    """One group's dispatcher. It is the host of its pool."""
+    """One group's dispatcher."""
 
     def __init__(
         self,
@@ -89,15 +102,16 @@ class Dispatcher:
         self.name, self.config, self.group = name, config, group
         self._outage = outage
         self.phase = Phase.HELD
-        self.pool = Pool(config, group, self)
+        self.job_log = JobLog(config)
+        self._permits = Permits()
+        self.pool = Pool(config, group, self._on_report, self.job_log.fields, self._permits)
         self.queues = _queues(config, group)
-        self.ready: asyncio.Future[Mapping[str, list[str]]] = asyncio.get_running_loop().create_future()
+        self.ready: asyncio.Future[Problems] = asyncio.get_running_loop().create_future()
         self._exchange = Exchange(name, broker, connection)
         #: has the leases renewed at once
         self.renew_soon: Callable[[], None] = lambda: None
         self._once = _once(config)
         self._pending: deque[Attempt] = deque()
-        self._permits = self.pool.handout.reserved = Permits()
         #: queues whose next job may begin once only, and no child is free for it
         self._full: set[str] = set()
         self._ask_permits: asyncio.TimerHandle | None = None
@@ -135,15 +149,15 @@ class Dispatcher:
 
     def leave(self, slots: int) -> None:
         """Claim for so many slots less: the group's former generation still uses them."""
-        self.pool.handout.left = slots
+        self.pool.leave(slots)
         self._wake.set()
 
-    def open(self, queue: str | None = None) -> None:
+    def claim_from(self, queue: str | None = None) -> None:
         """Claim from the queue, or from all: there may be jobs."""
         if queue is None:
-            self.queues.open_all()
+            self.queues.mark_all_open()
         else:
-            self.queues.open(queue)
+            self.queues.mark_open(queue)
         self._wake.set()
 
     def poll(self) -> None:
@@ -155,11 +169,12 @@ class Dispatcher:
         """Follow a change in place."""
         self.config, self.group = config, group
         self.queues = _queues(config, group)
+        self.job_log.set_config(config)
         self.pool.set_config(config, group)
         former, self._once = self._once, _once(config)
         if turned := self._once - former:
             # What waits in a child has no permit: it comes back for one, unless it has begun under the former policy.
-            self.pool.watch.take_back(turned)
+            self.pool.take_back(turned)
         # Whose task has gone with the old file must not reach a child.
         self.on_back(self._take_pending())
 
@@ -169,7 +184,7 @@ class Dispatcher:
             self.phase = Phase.DRAINING
             self._ending.set()
             self.on_back(self._take_pending())
-            self.pool.watch.take_all_back()
+            self.pool.take_back()
             self._wake.set()
 
     def stop_cold(self) -> None:
@@ -182,12 +197,16 @@ class Dispatcher:
             self.pool.kill_all()
             self._wake.set()
 
+    def close(self) -> None:
+        """End the children."""
+        self.job_log.count()
+        self.pool.close()
+
     def held(self) -> Iterator[Attempt]:
         """All attempts whose leases must be kept."""
         yield from self._pending
         yield from self._permits
-        for slot in self.pool.slots.values():
-            yield from slot.attempts()
+        yield from self.pool.attempts()
         # Redis may be slow to take an outcome, and must not have the job run again meanwhile.
         for queue, outcome in self._exchange.unsettled():
             yield verdicts.unsettled(queue, outcome)
@@ -198,10 +217,6 @@ class Dispatcher:
         self._pending.clear()
         return taken
 
-    def on_late(self) -> None:
-        """It was frozen, or its host suspended: whether its leases still hold is asked before anybody is judged."""
-        self.renew_soon()
-
     def on_leases_changed(self) -> None:
         """Some attempts turned out lost or canceled."""
         gone = []
@@ -211,7 +226,7 @@ class Dispatcher:
                 line.remove(attempt)
             gone += out
         self.on_back(gone)
-        self.pool.watch.look()
+        self.pool.look()
 
     # -- the loop -----------------------------------------------------------------------------------------------------
 
@@ -221,7 +236,7 @@ class Dispatcher:
         while not (self.phase >= Phase.DRAINING and self._drained()):
             await self._wake.wait()
             self._wake.clear()
-            self._hand()
+            self._hand_out()
             try:
                 await self._permit()
                 if self._pending and self._defer():
@@ -230,7 +245,7 @@ class Dispatcher:
                 if failures:
                     log.info("Redis is back")
                     # The answer to a repeated claim tells nothing of what else is there.
-                    self.open()
+                    self.claim_from()
                 failures = 0
                 if self._exchange.refused and self._gives_up():
                     return
@@ -261,7 +276,7 @@ class Dispatcher:
             await asyncio.sleep(min(seconds, 0.5))
 
     def _drained(self) -> bool:
-        return not (self.pool.handout.running or self._pending or self._permits) and self._exchange.done()
+        return not (self.pool.running or self._pending or self._permits) and self._exchange.done()
 
     def _gives_up(self) -> bool:
         """
@@ -270,7 +285,7 @@ class Dispatcher:
         For outcomes it waits as long as jobs may take to end, since what has run would run again. A claim whose reply
         was lost costs its jobs no more than the time of a lease.
         """
-        if self.phase < Phase.DRAINING or self.pool.handout.running:
+        if self.phase < Phase.DRAINING or self.pool.running:
             return False
         if self.phase < Phase.COLD and next(self._exchange.unsettled(), None):
             return False
@@ -282,7 +297,7 @@ class Dispatcher:
 
     async def _permit(self) -> None:
         """Have Redis store that jobs may begin, as many as children are free. Raises BrokerUnavailable."""
-        asked = self._permits.ask(self.pool.handout.free()) if self._ask_permits is None else []
+        asked = self._permits.ask(self.pool.free()) if self._ask_permits is None else []
         if not asked:
             return
         try:
@@ -291,7 +306,7 @@ class Dispatcher:
             self.on_back(self._permits.answered())
         if self._permits.waiting and self._exchange.refused:
             self._ask_permits = asyncio.get_running_loop().call_later(REFUSED, self._permit_again)
-        self._hand()
+        self._hand_out()
 
     def _permit_again(self) -> None:
         self._ask_permits = None
@@ -306,7 +321,7 @@ class Dispatcher:
         shares = [] if self._exchange.asks_again() else self._shares()
         for queue, _ in shares:
             # Not when the reply has come: a wake-up may overtake it, on another connection, and opens the queue again.
-            self.queues.dry(queue)
+            self.queues.mark_dry(queue)
         self._exchange.once, self._exchange.limits = self._once, self._limits(shares)
         found = await self._exchange.run(shares)
         for claimed in found:
@@ -317,7 +332,7 @@ class Dispatcher:
             self._wake.set()
         if self._exchange.refused and self._ask_again is None:
             self._ask_again = asyncio.get_running_loop().call_later(REFUSED, self._after_refusal)
-        self._hand()
+        self._hand_out()
         self._open_full()
         for attempt, outcome in self._exchange.take_ended():
             self._say_end(attempt, outcome)
@@ -339,13 +354,13 @@ class Dispatcher:
 
     def _free(self) -> int:
         """Children that could begin a job that is yet to be claimed."""
-        return max(0, self.pool.handout.free() - len(self._permits) - len(self._pending))
+        return max(0, self.pool.free() - len(self._permits) - len(self._pending))
 
     def _open_full(self) -> None:
         """Ask again for jobs that may begin once only, since a child is free."""
         if self._full and self._free():
             for queue in self._full:
-                self.queues.open(queue)
+                self.queues.mark_open(queue)
             self._full.clear()
             self._wake.set()
 
@@ -362,12 +377,12 @@ class Dispatcher:
     def _after_refusal(self) -> None:
         self._ask_again = None
         self._exchange.ask_lost()
-        self.open()
+        self.claim_from()
 
     def _want(self) -> int:
         if self.phase != Phase.SERVING:
             return 0
-        return min(_CLAIM, self.pool.handout.room() - len(self._pending) - len(self._permits))
+        return min(_CLAIM, self.pool.room() - len(self._pending) - len(self._permits))
 
     def _claimed(self, claimed: Claimed) -> None:
         queue, want, nonce, claim = claimed
@@ -376,7 +391,7 @@ class Dispatcher:
         if claim.few or (len(claim.jobs) < want and not claim.more):
             self._note_due(queue, claim.next_due_ms)
         else:
-            self.queues.open(queue)
+            self.queues.mark_open(queue)
         boot, now = self._exchange.sent_boot, time.monotonic_ns()
         lease = trusted_until(boot)
         attempts = [
@@ -416,7 +431,7 @@ class Dispatcher:
         task = attempt.task.decode(errors="replace")
         if task not in self.config.tasks:
             return verdicts.unknown(attempt, UNKNOWN_DELAY)
-        problem = self.pool.loading.problems.get(task)
+        problem = self.pool.problems.get(task)
         return verdicts.unloaded(attempt, UNLOADED_DELAY, verdicts.failure(*problem)) if problem else None
 
     def _note_due(self, queue: str, due_ms: int | None) -> None:
@@ -425,11 +440,11 @@ class Dispatcher:
         if timer:
             timer.cancel()
         if due_ms is not None and due_ms < POLL * 1000:
-            self._due[queue] = asyncio.get_running_loop().call_later(due_ms / 1000 + 0.001, self.open, queue)
+            self._due[queue] = asyncio.get_running_loop().call_later(due_ms / 1000 + 0.001, self.claim_from, queue)
 
-    def _hand(self) -> None:
+    def _hand_out(self) -> None:
         """Hand out what is pending, and give back what no child has taken in time: another host may have one."""
-        self.pool.hand(self._pending)
+        self.pool.hand_out(self._pending)
         if not (self._pending or self._permits.waiting):
             return
         now = time.monotonic()
@@ -438,7 +453,7 @@ class Dispatcher:
             for attempt in [attempt for attempt in line if attempt.claimed <= oldest]:
                 line.remove(attempt)
                 self._settle(attempt, verdicts.released(attempt, "no child was free"))
-                self.pool.handout.ahead.stop(now)
+                self.pool.claim_less(now)
         if self._stale is None and (left := [*self._pending, *self._permits.waiting]):
             first = min(attempt.claimed for attempt in left)
             self._stale = asyncio.get_running_loop().call_later((first - oldest) / 1e9 + 0.001, self._look_again)
@@ -448,23 +463,40 @@ class Dispatcher:
         self._stale = None
         self._wake.set()
 
-    # -- what the pool tells ------------------------------------------------------------------------------------------
+    # -- what the pool reports ----------------------------------------------------------------------------------------
+
+    def _on_report(self, report: PoolReport) -> None:
+        match report:
+            case Ran(attempt, outcome):
+                self.on_outcome(attempt, outcome)
+            case Room():
+                self.on_room()
+            case NotBegun(attempts):
+                self.on_back(attempts)
+            case Killed(attempt, reason, status):
+                self.on_killed(attempt, reason, status)
+            case Unheard(attempt):
+                self.on_unheard(attempt)
+            case NotLoaded(attempt, error):
+                self.on_unloaded(attempt, error)
+            case TasksLoaded(problems):
+                self.on_ready(problems)
+            case StartFailed(why):
+                self.on_start_failed(why)
+            case Late():
+                self.renew_soon()
 
     def on_room(self) -> None:
         """A child may take more: at once what is here, which must not wait until Redis has answered."""
         if self._pending:
-            self._hand()
+            self._hand_out()
         self._open_full()
         self._wake.set()
 
-    def on_ready(self, problems: Mapping[str, list[str]]) -> None:
+    def on_ready(self, problems: Problems) -> None:
         """The tasks are loaded, but for these."""
         if not self.ready.done():
             self.ready.set_result(problems)
-        self.on_problems()
-
-    def on_problems(self) -> None:
-        """Other tasks load now than did before."""
         # Those that wait here were claimed for a fork server that has died, and may not load in this one.
         self.on_back(self._take_pending())
         self.tell_problems()
@@ -475,7 +507,7 @@ class Dispatcher:
             return
         payload = verdicts.error_of(payload)
         error = json.loads(payload)
-        self.pool.loading.note(attempt.task.decode(errors="replace"), error["code"], error["message"])
+        self.pool.note_problem(attempt.task.decode(errors="replace"), error["code"], error["message"])
         self._settle(attempt, verdicts.unloaded(attempt, UNLOADED_DELAY, payload))
         self.tell_problems()
 
@@ -491,7 +523,7 @@ class Dispatcher:
         task, policy = self._policy(attempt)
         settled = verdicts.ran(attempt, outcome, task, policy, self._rand)
         if settled.kind == "finished":
-            self.pool.job_log.finished(attempt, outcome.duration)
+            self.job_log.finished(attempt, outcome.duration)
             self._settle(attempt, settled)
         else:
             attempt.ran = outcome.duration
@@ -523,12 +555,12 @@ class Dispatcher:
             if settled.kind == "released":
                 shutdown = reason == KillReason.SHUTDOWN
                 by = "the shutdown" if shutdown else "the kill of its fork server, which did not answer"
-                log.warning("interrupted by %s, it runs again", by, extra=self.pool.job_log.fields(attempt))
+                log.warning("interrupted by %s, it runs again", by, extra=self.job_log.fields(attempt))
                 self._settle(attempt, settled)
             else:
                 self._end(attempt, settled)
         else:
-            log.warning("its lease was lost, its child was killed", extra=self.pool.job_log.fields(attempt))
+            log.warning("its lease was lost, its child was killed", extra=self.job_log.fields(attempt))
 
     def on_unheard(self, attempt: Attempt) -> None:
         """It ran, and its outcome died with its child."""
@@ -539,7 +571,7 @@ class Dispatcher:
             return
         log.warning(
             "interrupted by the death of its child with another job, it runs again",
-            extra=self.pool.job_log.fields(attempt),
+            extra=self.job_log.fields(attempt),
         )
         self._settle(attempt, settled)
 
@@ -550,13 +582,12 @@ class Dispatcher:
 
     def _say_end(self, attempt: Attempt, outcome: Outcome) -> None:
         if outcome.kind == "canceled":
-            self.pool.job_log.canceled(attempt)
+            self.job_log.canceled(attempt)
         else:
-            retry_ms = outcome.ms if outcome.kind == "retry" else None
-            self.pool.job_log.failed(attempt, outcome.payload, retry_ms)
+            self.job_log.failed(attempt, outcome)
 
     def _settle(self, attempt: Attempt, outcome: Outcome) -> None:
-        self._exchange.settle(attempt.queue, outcome, attempt)
+        self._exchange.add_outcome(attempt.queue, outcome, attempt)
         self._wake.set()
 
     def _policy(self, attempt: Attempt) -> tuple[Task, RetryPolicy]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from fusiond.worker.pool.slots import Attempt
+    from fusiond.worker.pool.attempt import Attempt
 
 
 class Permits:

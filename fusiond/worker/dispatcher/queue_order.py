@@ -28,16 +28,16 @@ class Queues:
         #: not asked since the last poll
         self._unasked: set[str] = set()
 
-    def open(self, name: str) -> None:
+    def mark_open(self, name: str) -> None:
         """The queue may have jobs."""
         if name in self._credit:
             self._open.add(name)
 
-    def open_all(self) -> None:
+    def mark_all_open(self) -> None:
         """Any queue may have jobs."""
         self._open.update(self.names)
 
-    def dry(self, name: str) -> None:
+    def mark_dry(self, name: str) -> None:
         """The queue is being asked; there may be no more in it than it will give."""
         self._open.discard(name)
         self._unasked.discard(name)
@@ -46,7 +46,7 @@ class Queues:
         """Open all; returns those of which nothing was asked since the last poll."""
         left = [name for name in self.names if name in self._unasked]
         self._unasked = set(self.names)
-        self.open_all()
+        self.mark_all_open()
         return left
 
     def shares(self, want: int) -> list[tuple[str, int]]:

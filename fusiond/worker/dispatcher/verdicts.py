@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from fusiond.broker.records import Outcome
 from fusiond.job import NOT_LOADED
 from fusiond.worker.dispatcher import retry
-from fusiond.worker.pool.slots import Attempt, KillReason
+from fusiond.worker.pool.attempt import Attempt, KillReason
 from fusiond.worker.runtime import wire
 
 if TYPE_CHECKING:

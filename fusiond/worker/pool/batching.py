@@ -14,15 +14,14 @@ import time
 from typing import TYPE_CHECKING
 
 from fusiond.worker.pool.run_times import BATCH, BATCH_BYTES, Ahead, RunTimes
-from fusiond.worker.runtime import wire
 
 if TYPE_CHECKING:
-    import asyncio
     from collections import deque
-    from collections.abc import Mapping, Sized
+    from collections.abc import Iterator, Mapping, Sized
 
     from fusiond.config.model import Config, WorkerGroup
-    from fusiond.worker.pool.slots import Attempt, Slot
+    from fusiond.worker.pool.attempt import Attempt
+    from fusiond.worker.pool.slots import Slot
 
 #: quick jobs that wait for the next child of isolation `fork`, for each process: with one of each the dispatcher claims
 #: 1.6 at a time, and half of what Redis does for a job is the call around it
@@ -31,33 +30,20 @@ WAITING = 3
 PENDING = 0.2
 
 
-class HandOut:
-    """Of one pool."""
+class Batching:
+    """Decides for the slots of one pool."""
 
-    def __init__(self, slots: Mapping[int, Slot]) -> None:
-        self._slots = slots
+    def __init__(self, slots: Mapping[int, Slot], reserved: Sized) -> None:
+        """`reserved`: jobs for each of which a child is kept free until it has its permit."""
+        self._slots, self._reserved = slots, reserved
         self.times, self.ahead = RunTimes(), Ahead()
-        #: number of the newest table, and its frame
-        self.table, self._frame = 0, b""
         #: slots that the group's former generation still uses
         self.left = 0
-        #: the fork server does not answer: what its children are handed might not end
-        self.paused = False
-        #: jobs for each of which a child is kept free until it has its permit
-        self.reserved: Sized = ()
 
     def set_config(self, config: Config, group: WorkerGroup) -> None:
         """Follow timeouts and the number of processes."""
         self._hard = {name.encode(): task.timeout.hard for name, task in config.tasks.items()}
         self._processes, self._one_job = group.processes, group.isolation == "fork"
-
-    def set_table(self, content: bytes) -> bool:
-        """Whether it is another table than before; a child that has an older one gets it with its next jobs."""
-        frame = wire.frame(wire.TABLE, content)
-        changed = frame != self._frame
-        if changed:
-            self.table, self._frame = self.table + 1, frame
-        return changed
 
     @property
     def _places(self) -> int:
@@ -70,8 +56,6 @@ class HandOut:
 
     def room(self) -> int:
         """How many jobs may be claimed: as many as begin at once, and more where the children are soon free again."""
-        if self.paused:
-            return 0
         takers, ahead = self._takers(), self.ahead.most(time.monotonic())
         idle = sum(1 for slot in takers if not slot.outstanding)
         begin = max(0, min(self._places - self.running, idle))
@@ -106,22 +90,18 @@ class HandOut:
 
     def free(self) -> int:
         """How many children could begin a job now."""
-        if self.paused:
-            return 0
         idle = sum(1 for slot in self._takers() if not slot.outstanding)
         return max(0, min(idle, self._places - self.running))
 
-    def hand(self, pending: deque[Attempt], loop: asyncio.AbstractEventLoop) -> None:
-        """Hand out what is pending, as far as there is room; the rest stays."""
-        takers = [] if self.paused else self._takers()
-        if not takers:
-            return
-        free = self._places - self.running - len(self.reserved)
+    def batches(self, pending: deque[Attempt]) -> Iterator[tuple[Slot, list[Attempt]]]:
+        """Which slots are handed what of the pending attempts, as far as there is room; the rest stays pending."""
+        takers = self._takers()
+        free = self._places - self.running - len(self._reserved)
         depth = 1 if self._one_job else self._depth(self.ahead.most(time.monotonic()))
         most = 1 if depth == 1 else 2 * depth
         for at, slot in enumerate(takers):
             if not pending:
-                break
+                return
             if not slot.outstanding:
                 if free <= 0:
                     continue
@@ -129,11 +109,7 @@ class HandOut:
             share = math.ceil(len(pending) / (len(takers) - at))
             batch = self._batch(slot, pending, min(share, most - len(slot.outstanding)))
             if batch:
-                slot.hand(batch, self._frame if slot.table != self.table else None, loop)
-                slot.table = self.table
-                if self._one_job:
-                    # All that this child prints is this job's; it writes no marks.
-                    slot.printing = batch[0]
+                yield slot, batch
 
     def _batch(self, slot: Slot, pending: deque[Attempt], most: int) -> list[Attempt]:
         """The next attempts for this child: one where jobs are long or unknown, many where they are short."""

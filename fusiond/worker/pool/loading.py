@@ -15,15 +15,14 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from fusiond.worker.pool.server_handle import ForkServer
+from fusiond.worker.pool.reports import Ready, ServerDied
+from fusiond.worker.pool.server_handle import ServerHandle
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection
 
     from fusiond.worker.pool.launch import Launched
-
-    #: task → [code, message] of what does not load
-    Problems = Mapping[str, list[str]]
+    from fusiond.worker.pool.reports import Problems, ServerReport
 
 log = logging.getLogger(__name__)
 
@@ -51,14 +50,14 @@ def _named(tasks: list[str]) -> str:
 class Loading:
     """Of one pool: what does not load, and the fork server that tries again."""
 
-    def __init__(self, launch: Callable[[], Launched], on_more: Callable[[ForkServer, Problems], None]) -> None:
+    def __init__(self, launch: Callable[[], Launched], on_more: Callable[[ServerHandle, Problems], None]) -> None:
         """`on_more`: takes over a new fork server that loads more than the serving one, and what it does not load."""
         self._launch, self._on_more = launch, on_more
         self._loop = asyncio.get_running_loop()
         self._problems: dict[str, list[str]] = {}
         self._pause = FIRST
         self._timer: asyncio.TimerHandle | None = None
-        self._server: ForkServer | None = None
+        self._server: ServerHandle | None = None
 
     @property
     def problems(self) -> Problems:
@@ -103,7 +102,7 @@ class Loading:
         if not self._problems:
             return
         try:
-            self._server = ForkServer.start(self._launch(), self)
+            self._server = ServerHandle.start(self._launch(), self._on_report)
         except (OSError, LookupError) as error:
             log.warning("the tasks that do not load could not be tried again: %s", error)
             self._later()
@@ -112,10 +111,18 @@ class Loading:
         self.stop()
         self._later()
 
-    # -- what the new fork server reports -----------------------------------------------------------------------------
+    def _on_report(self, _server: ServerHandle, report: ServerReport) -> None:
+        """What the new fork server reports. It has no child, and no job."""
+        match report:
+            case Ready(problems, loaded):
+                self._on_ready(problems, loaded)
+            case ServerDied(reason):
+                # An import ended the process, or the kernel did.
+                self._server = None
+                log.warning("the tasks that do not load were tried again, and %s", reason)
+                self._end()
 
-    def on_ready(self, problems: dict[str, list[str]], loaded: int) -> None:
-        """The new fork server has tried every path."""
+    def _on_ready(self, problems: Problems, loaded: int) -> None:
         assert self._server  # noqa: S101 - it is this server that reports
         if loaded == 0 or not self._problems.keys() - problems.keys() or problems.keys() - self._problems.keys():
             self._problems |= {task: problem for task, problem in problems.items() if task in self._problems}
@@ -125,24 +132,3 @@ class Loading:
         again = sorted(self._problems.keys() - problems.keys())
         log.info("%s can run again: a new fork server loads it", _named(again))
         self._on_more(server, problems)
-
-    def on_unforked(self, slot: int, reason: str) -> None:
-        """It was asked for no child."""
-
-    def on_died(self, slot: int, status: int) -> None:
-        """It has no child."""
-
-    def on_server_silent(self, silent: bool, /) -> None:
-        """It has no work to be given."""
-
-    def on_server_lost(self, *, hung: bool) -> None:
-        """It has no child that could begin anything."""
-
-    def on_server_unkilled(self) -> None:
-        """It was killed and has not ended: there is no other attempt until it has."""
-
-    def on_server_died(self, reason: str, *, killed: bool, survivors: set[int]) -> None:  # noqa: ARG002 - part of the face
-        """An import ended the new fork server's process, or the kernel did."""
-        self._server = None
-        log.warning("the tasks that do not load were tried again, and %s", reason)
-        self._end()

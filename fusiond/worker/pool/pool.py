@@ -17,29 +17,47 @@ import asyncio
 import errno
 import json
 import logging
+import select
 import signal
 import time
 from typing import TYPE_CHECKING, Any
 
 from fusiond import logs
-from fusiond.worker.pool.batching import HandOut
-from fusiond.worker.pool.epoll import Epoll
-from fusiond.worker.pool.job_log import JobLog
+from fusiond.worker.pool.attempt import Attempt, KillReason
+from fusiond.worker.pool.batching import Batching
 from fusiond.worker.pool.launch import launch, table
 from fusiond.worker.pool.loading import Loading, sentence
 from fusiond.worker.pool.orphans import end_children, kill_children
-from fusiond.worker.pool.server_handle import ForkServer
-from fusiond.worker.pool.slots import Attempt, KillReason, Slot, State
-from fusiond.worker.pool.watchdog import Watch
+from fusiond.worker.pool.reports import (
+    Died,
+    Killed,
+    Late,
+    Lost,
+    NotBegun,
+    NotEnded,
+    NotForked,
+    NotLoaded,
+    Ran,
+    Ready,
+    Room,
+    ServerDied,
+    Silent,
+    StartFailed,
+    TasksLoaded,
+    Unheard,
+)
+from fusiond.worker.pool.server_handle import ServerHandle
+from fusiond.worker.pool.slots import Slot, State
+from fusiond.worker.pool.watchdog import Watchdog
 from fusiond.worker.runtime import wire
 
 if TYPE_CHECKING:
     from collections import deque
-    from collections.abc import Mapping
+    from collections.abc import Callable, Collection, Iterator, Sized
 
     from fusiond.config.model import Config, WorkerGroup
-    from fusiond.worker.pool.host import Host
     from fusiond.worker.pool.launch import Launched
+    from fusiond.worker.pool.reports import PoolReport, Problems, ServerReport
 
 log = logging.getLogger(__name__)
 job_log = logging.getLogger("fusiond.job")
@@ -67,27 +85,51 @@ _UNKILLED, _LOOK = 5.0, 1.0
 class Pool:
     """The children of one group."""
 
-    def __init__(self, config: Config, group: WorkerGroup, host: Host) -> None:
-        self._config, self.group, self._host = config, group, host
+    def __init__(
+        self,
+        config: Config,
+        group: WorkerGroup,
+        report: Callable[[PoolReport], None],
+        log_fields: Callable[[Attempt], dict[str, Any]],
+        reserved: Sized = (),
+    ) -> None:
+        """
+        A pool without a fork server.
+
+        Args:
+            config: the accepted configuration.
+            group: one of its worker groups.
+            report: called with what happens here.
+            log_fields: gives the fields of the log lines about an attempt.
+            reserved: jobs for each of which a child is kept free until it has its permit.
+        """
+        self._config, self.group, self._report, self._log_fields = config, group, report, log_fields
         self._loop = asyncio.get_running_loop()
         self.slots: dict[int, Slot] = {}
-        self._epoll = Epoll(self._loop, self._hear)
+        # The children's sockets are behind one descriptor of the loop's. With isolation `fork` each lives for one job:
+        # to add it to the loop and to take it out again was a fifth of what the dispatcher did for a job.
+        self._epoll = select.epoll()
+        self._listening: dict[int, Slot] = {}
+        self._loop.add_reader(self._epoll.fileno(), self._hear_all)
         self._numbers = 0
-        self._server: ForkServer | None = None
+        self._server: ServerHandle | None = None
         self._server_ready, self._server_started, self._server_deaths = False, 0.0, 0
         #: slot → pid of its child, which a dead server has left and the kernel has not ended yet, and whether there
         #: are such processes, of no slot too
         self._kept: dict[int, int] = {}
         self._looks = False
-        self.handout = HandOut(self.slots)
-        self.job_log = JobLog(config)
-        self.watch = Watch(self.slots, self.kill, self._kill_hostile, host.on_back, host.on_late)
+        self._batching = Batching(self.slots, reserved)
+        #: number of the newest table, and its frame
+        self._table_number, self._table_frame = 0, b""
+        #: the fork server does not answer: what its children are handed might not end
+        self._paused = False
+        self._watchdog = Watchdog(self.slots, self.kill, self._kill_hostile, self._give_back, lambda: report(Late()))
         #: first children that have not said yet that they serve, and what the fork server said of the tasks
         self._asked: set[int] = set()
-        self._problems: Mapping[str, list[str]] | None = None
-        self.loading = Loading(lambda: launch(self._config, self.group), self._adopt)
+        self._problems: Problems | None = None
+        self._loading = Loading(lambda: launch(self._config, self.group), self._adopt)
         #: fork servers that were replaced, and end with their last child
-        self._former: list[ForkServer] = []
+        self._former: list[ServerHandle] = []
         #: fork servers in a row that loaded nothing
         self._empty_starts = 0
         #: why no task can run
@@ -106,14 +148,68 @@ class Pool:
     def set_config(self, config: Config, group: WorkerGroup) -> None:
         """Follow what may change in place: policies, timeouts, the number of processes."""
         self._config, self.group = config, group
-        self.handout.set_config(config, group)
-        self.loading.keep(config.tasks)
-        self.job_log.set_config(config)
+        self._batching.set_config(config, group)
+        self._loading.keep(config.tasks)
         self._table = json.dumps(table(config, group)).encode()
-        if self.handout.set_table(self._table) and self._server:
-            # To one that still loads as well: it was launched with an older one, and reads this before it forks.
-            self._server.set_table(self._table)
+        frame = wire.frame(wire.TABLE, self._table)
+        if frame != self._table_frame:
+            # A child that has an older table gets it with its next jobs.
+            self._table_number, self._table_frame = self._table_number + 1, frame
+            if self._server:
+                # To one that still loads as well: it was launched with an older one, and reads this before it forks.
+                self._server.set_table(self._table)
         self._resize()
+
+    # -- what the dispatcher asks -------------------------------------------------------------------------------------
+
+    def room(self) -> int:
+        """How many jobs may be claimed."""
+        return 0 if self._paused else self._batching.room()
+
+    def free(self) -> int:
+        """How many children could begin a job now."""
+        return 0 if self._paused else self._batching.free()
+
+    @property
+    def running(self) -> int:
+        """How many slots have a job."""
+        return self._batching.running
+
+    def leave(self, slots: int) -> None:
+        """Use so many slots less: the group's former generation still uses them."""
+        self._batching.left = slots
+
+    def claim_less(self, now: float) -> None:
+        """A claimed job found no free child: claim none ahead for a while; `now` in monotonic seconds."""
+        self._batching.ahead.stop(now)
+
+    def look(self) -> None:
+        """Look at the running jobs at once: a cancel or a lost lease was heard of."""
+        self._watchdog.look()
+
+    def take_back(self, tasks: Collection[bytes] | None = None) -> None:
+        """Take back every job of these tasks that has not begun; None: of all tasks."""
+        self._watchdog.take_back(tasks)
+
+    def attempts(self) -> Iterator[Attempt]:
+        """What the children have, each marked with whether it has begun."""
+        for slot in self.slots.values():
+            yield from slot.attempts()
+
+    def running_attempts(self, now_ns: int) -> Iterator[tuple[Attempt, float]]:
+        """What runs, and for how many seconds."""
+        for slot in self.slots.values():
+            if running := slot.running():
+                yield running[1], slot.ran(now_ns)
+
+    @property
+    def problems(self) -> Problems:
+        """The tasks that do not load."""
+        return self._loading.problems
+
+    def note_problem(self, task: str, code: str, message: str) -> None:
+        """A child could not load a task that its fork server was not told of."""
+        self._loading.note(task, code, message)
 
     @property
     def _one_job(self) -> bool:
@@ -164,7 +260,7 @@ class Pool:
     def _line(self, attempt: Attempt | None, line: str, level: int, extra: dict[str, Any]) -> None:
         """What a job printed or logged, to the group's log."""
         if job_log.isEnabledFor(level):
-            fields = {} if attempt is None else self.job_log.fields(attempt)
+            fields = {} if attempt is None else self._log_fields(attempt)
             # A name that `logging` has for itself, in this version of Python, cannot be a field.
             own = {name: value for name, value in extra.items() if name not in logs.STANDARD}
             job_log.log(level, "%s", line, extra={**own, "group": self.group.name, **fields})
@@ -178,24 +274,49 @@ class Pool:
         self._server_ready, self._server_started = False, time.monotonic()
         try:
             launched = launched or launch(self._config, self.group)
-            self._server, self.environment = ForkServer.start(launched, self), launched.environment
+            self._server, self.environment = ServerHandle.start(launched, self._on_report), launched.environment
         except (OSError, LookupError) as error:
             reason = f"group '{self.group.name}': its fork server cannot be started: {error}"
             log.error("%s", reason)  # noqa: TRY400 - a sentence, not a traceback
             self._server, self._down = None, f"its fork server cannot be started: {error}"
             if getattr(error, "errno", None) not in _PASSING:
-                self._host.on_start_failed(reason)
+                self._report(StartFailed(reason))
             self._start_again()
 
-    def on_ready(self, problems: Mapping[str, list[str]], loaded: int) -> None:
+    def _on_report(self, server: ServerHandle, report: ServerReport) -> None:
+        """What the serving fork server reports, or a replaced one, which ends with its last child."""
+        match report:
+            case Died(number, status):
+                self._on_died(number, status)
+            case NotForked(number, reason):
+                self._on_not_forked(number, reason)
+            case Lost(hung):
+                self._on_lost(server, hung=hung)
+            case NotEnded():
+                # Nothing below it could be killed either.
+                for slot in self._slots_of(server):
+                    self._name(slot)
+            case ServerDied(reason, killed, survivors):
+                if server is self._server:
+                    self._on_server_died(server, reason, killed, survivors)
+                else:
+                    log.error("group '%s': a replaced fork server: %s", self.group.name, reason)
+                    self._former.remove(server)
+                    self._judge_attempts_of(server, survivors)
+            case Ready(problems, loaded) if server is self._server:
+                self._on_ready(problems, loaded)
+            case Silent(silent) if server is self._server:
+                self._on_silent(silent=silent)
+
+    def _on_ready(self, problems: Problems, loaded: int) -> None:
         """The server has loaded the tasks, or some of them; whether children live, the first of them show."""
         if problems and not loaded:
             self._end_empty_server(problems)
             return
         self._empty_starts, self._nothing_loads = 0, ""
-        self.loading.begin(problems)
+        self._loading.begin(problems)
         self._server_ready, self._problems, self.start_failure, self._down = True, problems, "", ""
-        self.handout.paused = False
+        self._paused = False
         for slot in list(self.slots.values()):
             self._fork(slot)
         self._asked = {slot.number for slot in self.slots.values() if slot.state == State.READY}
@@ -212,9 +333,9 @@ class Pool:
     @property
     def unloaded(self) -> str:
         """Which tasks cannot run, and why; "" where all can."""
-        return self._nothing_loads or sentence(self.loading.problems)
+        return self._nothing_loads or sentence(self._loading.problems)
 
-    def _end_empty_server(self, problems: Mapping[str, list[str]]) -> None:
+    def _end_empty_server(self, problems: Problems) -> None:
         """Nothing loads: no child is forked and no job is claimed until a later fork server loads something."""
         reason = f"no task loads: {sentence(problems)}"
         pause = min(_EMPTY * 2.0 ** min(self._empty_starts, 16), _SLOWEST)
@@ -224,11 +345,11 @@ class Pool:
         server, self._server = self._server, None
         if server:
             server.end()
-        self._host.on_ready(problems)
+        self._report(TasksLoaded(problems))
         if not self.ending:
             self._loop.call_later(pause, self.start)
 
-    def _adopt(self, server: ForkServer, problems: Mapping[str, list[str]]) -> None:
+    def _adopt(self, server: ServerHandle, problems: Problems) -> None:
         """Fork from this server from now on; children of the serving one end when they have no job."""
         if self.ending or not self._server or not self._server_ready:
             # One that loads now will say itself what it does not load.
@@ -236,17 +357,16 @@ class Pool:
             return
         former, self._server = self._server, server
         self._former.append(former)
-        former.report_to(_Former(self, former))
-        server.report_to(self)
+        server.report_to(self._on_report)
         server.set_table(self._table)
         # The former one may be silent, and says no more.
-        self.handout.paused, self.environment = False, server.environment
-        self.loading.begin(problems)
+        self._paused, self.environment = False, server.environment
+        self._loading.begin(problems)
         for slot in list(self.slots.values()):
             self._retire(slot)
         self._resize()
         self._close_former()
-        self._host.on_problems()
+        self._report(TasksLoaded(problems))
 
     def _close_former(self) -> None:
         """End the replaced fork servers that have no child any more."""
@@ -255,7 +375,7 @@ class Pool:
                 self._former.remove(server)
                 server.end()
 
-    def _note_late_start(self, problems: Mapping[str, list[str]]) -> None:
+    def _note_late_start(self, problems: Problems) -> None:
         if problems is self._problems:
             self._note_failed_start(f"has not said within {_ANSWER:g} s that it serves")
 
@@ -271,58 +391,38 @@ class Pool:
         """Once for each fork server, when nobody is waited for."""
         if self._problems is not None and not self._asked:
             problems, self._problems = self._problems, None
-            self._host.on_ready(problems)
-            self._host.on_room()
+            self._report(TasksLoaded(problems))
+            self._report(Room())
 
-    def on_server_silent(self, silent: bool, /) -> None:
+    def _on_silent(self, *, silent: bool) -> None:
         """Its children may be killed with it soon: they get no more jobs, and give back what they have not begun."""
-        self.handout.paused = silent
+        self._paused = silent
         if silent:
             log.warning("group '%s': the fork server does not answer; its children get no more jobs", self.group.name)
-            self.watch.take_all_back()
+            self._watchdog.take_back()
         else:
-            self._host.on_room()
+            self._report(Room())
 
-    def on_server_lost(self, *, hung: bool) -> None:
-        """Its children must begin nothing any more; where it hangs, that is why they are killed."""
-        self.loading.stop()
-        self.handout.paused = True
-        self.lose_children(self._server, hung=hung)
-
-    def lose_children(self, server: ForkServer | None, *, hung: bool) -> None:
-        """Children of a fork server that is lost begin nothing any more."""
+    def _on_lost(self, server: ServerHandle, *, hung: bool) -> None:
+        """Its children must begin nothing any more. Where it hangs, that is why they are killed."""
+        if server is self._server:
+            self._loading.stop()
+            self._paused = True
         for slot in self._slots_of(server):
             if hung and slot.state == State.READY:
                 slot.set_kill_reason(KillReason.SERVER, slot.begun())
             slot.forbid()
 
-    def on_former_died(self, server: ForkServer, reason: str, survivors: set[int]) -> None:
-        """A replaced fork server died, and its children with it."""
-        log.error("group '%s': a replaced fork server: %s", self.group.name, reason)
-        if server in self._former:
-            self._former.remove(server)
-        self._judge_attempts_of(server, survivors)
-
-    def on_server_died(self, reason: str, *, killed: bool, survivors: set[int]) -> None:
+    def _on_server_died(self, server: ServerHandle, reason: str, killed: bool, survivors: set[int]) -> None:
         """Every child died with it, killed and reaped by us, but for the survivors: their jobs keep their leases."""
-        died = self._server
         self._server, self._problems, self._down = None, None, reason
         log.error("group '%s': %s", self.group.name, reason)
-        self._judge_attempts_of(died, survivors)
+        self._judge_attempts_of(server, survivors)
         # What ends by itself while it loads will again. A kill, the OOM killer's say, is no fault of the file.
         if not self._server_ready and not killed:
-            self._host.on_start_failed(f"group '{self.group.name}': {reason}")
+            self._report(StartFailed(f"group '{self.group.name}': {reason}"))
         self._server_ready = False
         self._start_again()
-
-    def on_server_unkilled(self) -> None:
-        """It was killed and has not ended, so that nothing below it could be killed either."""
-        self.name_children(self._server)
-
-    def name_children(self, server: ForkServer | None) -> None:
-        """Name what the children of a fork server run that cannot be killed."""
-        for slot in self._slots_of(server):
-            self._name(slot)
 
     def _keep(self, slot: Slot) -> None:
         """Its child lives on, though it was killed: keep the job that it runs, and take back the others."""
@@ -330,8 +430,7 @@ class Pool:
         self._name(slot)
         self._kept[slot.number] = slot.page.pid
         back = [attempt for serial in slot.waiting() if (attempt := slot.end(serial))]
-        if back:
-            self._host.on_back(back)
+        self._give_back(back)
 
     def _look_after(self, survivors: set[int]) -> None:
         """Until the last of them has ended."""
@@ -350,7 +449,7 @@ class Pool:
         for number, pid in list(self._kept.items()):
             if pid not in left:
                 del self._kept[number]
-                self.on_died(number, reaped.get(pid, -signal.SIGKILL))
+                self._on_died(number, reaped.get(pid, -signal.SIGKILL))
         self._looks = bool(left or reaped)  # what was reaped may have left others to us
         if self._looks:
             self._loop.call_later(_LOOK, self._look_at_survivors)
@@ -363,7 +462,7 @@ class Pool:
         """Name a child that the kernel does not end; a fork server that does not answer has not killed it yet."""
         if slot.state != State.DYING or slot.killed_for != serial or slot.unkilled or slot.number not in self.slots:
             return
-        if self.handout.paused:
+        if self._paused:
             self._loop.call_later(_UNKILLED, self._check_killed, slot, serial)
         else:
             self._name(slot)
@@ -371,17 +470,17 @@ class Pool:
     def _name(self, slot: Slot) -> None:
         if (found := slot.running()) and not slot.unkilled:
             slot.unkilled = slot.page.pid or -1
-            fields = {"group": self.group.name, **self.job_log.fields(found[1])}
+            fields = {"group": self.group.name, **self._log_fields(found[1])}
             log.error(
                 "process %d was killed and has not ended; the lease of its job is kept until it has",
                 slot.page.pid, extra=fields,
             )  # fmt: skip
 
-    def _slots_of(self, server: ForkServer | None) -> list[Slot]:
+    def _slots_of(self, server: ServerHandle | None) -> list[Slot]:
         """The slots whose children are this fork server's, or that have had none."""
         return [slot for slot in self.slots.values() if slot.server is server or slot.server is None]
 
-    def _judge_attempts_of(self, server: ForkServer | None, survivors: set[int]) -> None:
+    def _judge_attempts_of(self, server: ServerHandle | None, survivors: set[int]) -> None:
         """The children of a fork server that is dead."""
         for slot in self._slots_of(server):
             if slot.page.pid in survivors and slot.running():
@@ -405,7 +504,7 @@ class Pool:
         """Why no child can be handed a job just now; "" where one can."""
         if self._server is None or not self._server_ready:
             return self._nothing_loads or self._down or "its fork server loads the tasks"
-        if self.handout.paused:
+        if self._paused:
             return "its fork server does not answer"
         if not self.slots or any(map(_lives, self.slots.values())):
             return ""
@@ -420,26 +519,26 @@ class Pool:
         try:
             theirs = slot.connect()
         except OSError as error:
-            self.on_unforked(slot.number, str(error))
+            self._on_not_forked(slot.number, str(error))
             return
-        slot.table, slot.forked, slot.server = self.handout.table, time.monotonic(), self._server
+        slot.table, slot.forked, slot.server = self._table_number, time.monotonic(), self._server
         self._server.fork(slot.number, theirs, slot.output.writer, slot.page_fd)
-        self._epoll.add(slot)
-        self._host.on_room()
+        self._listen(slot)
+        self._report(Room())
 
-    def on_unforked(self, number: int, reason: str) -> None:
+    def _on_not_forked(self, number: int, reason: str) -> None:
         """No process, or no socket for it, was to be had; try again, later each time."""
         slot = self.slots[number]
         log.warning("group '%s': no child can be forked (%s); trying again", self.group.name, reason)
         back = [attempt for serial in list(slot.outstanding) if (attempt := slot.end(serial))]
         self._empty(slot)
-        self._host.on_back(back)
+        self._give_back(back)
         slot.failed_starts += 1
         if number in self._asked:
             self._note_failed_start(f"cannot be forked: {reason}")
         self._replace(slot)
 
-    def on_died(self, number: int, status: int) -> None:
+    def _on_died(self, number: int, status: int) -> None:
         """The slot's child is dead and reaped."""
         slot = self.slots[number]
         self._judge_attempts(slot, status)
@@ -475,19 +574,18 @@ class Pool:
             if serial > begun:
                 back.append(attempt)
             elif serial == blamed:
-                self._host.on_killed(attempt, kill_reason, status)
+                self._report(Killed(attempt, kill_reason, status))
             else:
-                self._host.on_unheard(attempt)
+                self._report(Unheard(attempt))
         self._empty(slot)
-        if back:
-            self._host.on_back(back)
+        self._give_back(back)
 
     def _empty(self, slot: Slot) -> None:
         self._hang_up(slot)
         slot.state = State.EMPTY
 
     def _hang_up(self, slot: Slot) -> None:
-        self._epoll.remove(slot)
+        self._stop_listening(slot)
         slot.hang_up(self._loop)
 
     def kill(self, slot: Slot, kill_reason: KillReason, serial: int) -> None:
@@ -506,8 +604,7 @@ class Pool:
     def close(self) -> None:
         """End the fork server and all that is under it."""
         self.ending = True
-        self.job_log.count()
-        self.loading.stop()
+        self._loading.stop()
         for server in (*self._former, *([self._server] if self._server else [])):
             server.close()
         end_children()
@@ -516,15 +613,37 @@ class Pool:
             self._hang_up(slot)
             slot.output.drain()
             self._remove(slot)
+        self._loop.remove_reader(self._epoll.fileno())
         self._epoll.close()
 
     # -- jobs out, outcomes in ----------------------------------------------------------------------------------------
 
-    def hand(self, pending: deque[Attempt]) -> None:
+    def hand_out(self, pending: deque[Attempt]) -> None:
         """Hand out what is pending, as far as there is room; the rest stays."""
-        if pending:
-            self.handout.hand(pending, self._loop)
-            self.watch.keep_on()
+        if not pending:
+            return
+        if not self._paused:
+            for slot, batch in self._batching.batches(pending):
+                slot.send_jobs(batch, self._table_frame if slot.table != self._table_number else None, self._loop)
+                slot.table = self._table_number
+                if slot.one_job:
+                    # All that this child prints is this job's; it writes no marks.
+                    slot.printing = batch[0]
+        self._watchdog.keep_on()
+
+    def _listen(self, slot: Slot) -> None:
+        self._epoll.register(slot.fileno(), select.EPOLLIN)
+        self._listening[slot.fileno()] = slot
+
+    def _stop_listening(self, slot: Slot) -> None:
+        """Before its socket is closed: the descriptor's number may soon be another's."""
+        if self._listening.pop(slot.fileno(), None):
+            self._epoll.unregister(slot.fileno())
+
+    def _hear_all(self) -> None:
+        for fd, _event in self._epoll.poll(0):
+            if slot := self._listening.get(fd):  # else it was removed on account of another, a moment ago
+                self._hear(slot)
 
     def _hear(self, slot: Slot) -> None:
         """Take the outcomes that a child has sent; what it printed before them comes first."""
@@ -538,18 +657,21 @@ class Pool:
             self._take(slot, outcomes)
         if slot.closed or slot.broken or slot.spent:
             # Its death is reported by the fork server, and only that report counts.
-            self._epoll.remove(slot)
+            self._stop_listening(slot)
+
+    def _give_back(self, attempts: list[Attempt]) -> None:
+        if attempts:
+            self._report(NotBegun(attempts))
 
     def _take(self, slot: Slot, outcomes: list[wire.OutcomeMessage]) -> None:
         slot.output.drain()
-        self.handout.ahead.note(len(outcomes))
+        self._batching.ahead.note(len(outcomes))
         back = [attempt for outcome in outcomes if (attempt := self._end(slot, outcome))]
-        if back:
-            self._host.on_back(back)
+        self._give_back(back)
         leaves = slot.number in self._kept or (slot.retiring and slot.state == State.READY)
         if leaves and not slot.outstanding:
             self._hang_up(slot)
-        self._host.on_room()
+        self._report(Room())
 
     def _kill_hostile(self, slot: Slot) -> None:
         if slot.kill_reason is None:
@@ -564,10 +686,10 @@ class Pool:
         if outcome.kind == wire.RETURNED:
             return attempt
         if outcome.kind == wire.UNLOADED:
-            self._host.on_unloaded(attempt, outcome.payload)
+            self._report(NotLoaded(attempt, outcome.payload))
             return None
-        self.handout.times.note(attempt.task, outcome.duration)
-        self._host.on_outcome(attempt, outcome)
+        self._batching.times.note(attempt.task, outcome.duration)
+        self._report(Ran(attempt, outcome))
         return None
 
 
@@ -578,39 +700,6 @@ def _lives(slot: Slot) -> bool:
 
 def _pids(pids: set[int]) -> str:
     return ", ".join(f"process {pid}" for pid in sorted(pids))
-
-
-class _Former:
-    """What a replaced fork server reports, to its pool."""
-
-    def __init__(self, pool: Pool, server: ForkServer) -> None:
-        self._pool, self._server = pool, server
-
-    def on_ready(self, problems: dict[str, list[str]], loaded: int) -> None:
-        """It was ready long ago."""
-
-    def on_unforked(self, slot: int, reason: str) -> None:
-        """A child that it was asked for before it was replaced."""
-        self._pool.on_unforked(slot, reason)
-
-    def on_died(self, slot: int, status: int) -> None:
-        """One of its last children is dead."""
-        self._pool.on_died(slot, status)
-
-    def on_server_silent(self, silent: bool, /) -> None:
-        """Its children get no more jobs anyway."""
-
-    def on_server_lost(self, *, hung: bool) -> None:
-        """It takes no requests any more."""
-        self._pool.lose_children(self._server, hung=hung)
-
-    def on_server_unkilled(self) -> None:
-        """It was killed and has not ended."""
-        self._pool.name_children(self._server)
-
-    def on_server_died(self, reason: str, *, killed: bool, survivors: set[int]) -> None:  # noqa: ARG002 - part of the face
-        """It is dead, and so are its children, but for the survivors."""
-        self._pool.on_former_died(self._server, reason, survivors)
 
 
 def _pause(deaths: int) -> float:

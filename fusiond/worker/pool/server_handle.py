@@ -20,16 +20,23 @@ import os
 import signal
 import socket
 from collections import deque
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from fusiond.worker.pool.answers import Answers
 from fusiond.worker.pool.launch import Launched, memory_file
 from fusiond.worker.pool.orphans import LEFT, REAP_WITHIN, be_subreaper, kill_children, spared, wait
 from fusiond.worker.pool.output import logged
+from fusiond.worker.pool.reports import Died, Lost, NotEnded, NotForked, Ready, ServerDied, Silent
 from fusiond.worker.runtime.forkserver import AT_ONCE
 
 if TYPE_CHECKING:
     import _socket
+    from collections.abc import Callable
+
+    from fusiond.worker.pool.reports import ServerReport
+
+    #: called with the handle and what its fork server reports
+    Report = Callable[["ServerHandle", ServerReport], None]
 
 log = logging.getLogger("fusiond.job")
 
@@ -40,43 +47,11 @@ _BY_ITSELF = 1.0
 _FIRST_LOOK, _LAST_LOOK = 0.002, 0.2
 
 
-class Reports(Protocol):
-    """Who hears what the fork server reports."""
-
-    def on_ready(self, problems: dict[str, list[str]], loaded: int) -> None:
-        """Every path was tried; task → [code, message] of those that do not load, and how many do."""
-
-    def on_unforked(self, slot: int, reason: str) -> None:
-        """The kernel gave no process."""
-
-    def on_died(self, slot: int, status: int) -> None:
-        """The slot's child is dead and reaped; `status` as os.waitstatus_to_exitcode gives it."""
-
-    def on_server_silent(self, silent: bool, /) -> None:
-        """It has not answered for a moment, or answers again."""
-
-    def on_server_lost(self, *, hung: bool) -> None:
-        """The fork server takes no requests any more; its death follows. `hung`: it is killed, since it is silent."""
-
-    def on_server_unkilled(self) -> None:
-        """It was killed some time ago, and the kernel has not ended it."""
-
-    def on_server_died(self, reason: str, *, killed: bool, survivors: set[int]) -> None:
-        """
-        The fork server is dead and reaped.
-
-        Args:
-            reason: how, in words.
-            killed: by SIGKILL, so not by a fault of its own.
-            survivors: pids below it that were killed and have not ended; all others have.
-        """
-
-
-class ForkServer:
+class ServerHandle:
     """One fork server's process, from launch to death."""
 
-    def __init__(self, launched: Launched, reports: Reports) -> None:
-        self._launched, self._reports = launched, reports
+    def __init__(self, launched: Launched, report: Report) -> None:
+        self._launched, self._report = launched, report
         self._loop = asyncio.get_running_loop()
         self._printed: list[str] = []
         self._problems: dict[str, list[str]] = {}
@@ -94,14 +69,14 @@ class ForkServer:
         spared.add(launched.process.pid)
 
     @classmethod
-    def start(cls, launched: Launched, reports: Reports) -> ForkServer:
-        """Take over one that was launched, and from now on its orphans."""
+    def start(cls, launched: Launched, report: Report) -> ServerHandle:
+        """Take over a fork server that was launched, and from now on its orphans."""
         be_subreaper()
-        return cls(launched, reports)
+        return cls(launched, report)
 
-    def report_to(self, reports: Reports) -> None:
-        """Have another one hear what this server reports from now on."""
-        self._reports = reports
+    def report_to(self, report: Report) -> None:
+        """Call this function from now on."""
+        self._report = report
 
     @property
     def pid(self) -> int:
@@ -209,9 +184,9 @@ class ForkServer:
             if not packet:
                 self._lose()
                 return
-            self._report(packet)
+            self._read_report(packet)
 
-    def _report(self, packet: bytes) -> None:
+    def _read_report(self, packet: bytes) -> None:
         verb, _, rest = packet.partition(b" ")
         if verb == b"answer":
             self._answers.answer(int(rest))
@@ -221,14 +196,14 @@ class ForkServer:
             self._problems.update(json.loads(rest))
         elif verb == b"ready":
             self._answers.ready()
-            self._reports.on_ready(self._problems, int(rest))
+            self._report(self, Ready(self._problems, int(rest)))
         elif verb == b"unforked":
             slot, _, reason = rest.decode().partition(" ")
-            self._reports.on_unforked(int(slot), reason)
+            self._report(self, NotForked(int(slot), reason))
         elif verb == b"died":
             for line in packet.decode().splitlines():
                 _, slot, _, status = line.split()
-                self._reports.on_died(int(slot), os.waitstatus_to_exitcode(int(status)))
+                self._report(self, Died(int(slot), os.waitstatus_to_exitcode(int(status))))
 
     def _read_output(self) -> None:
         """What imports print goes to the group's log; the last lines explain a server that does not start."""
@@ -246,7 +221,7 @@ class ForkServer:
     # -- its end ------------------------------------------------------------------------------------------------------
 
     def _on_silent(self, silent: bool, /) -> None:
-        self._reports.on_server_silent(silent)
+        self._report(self, Silent(silent))
 
     def _on_hung(self, what: str) -> None:
         self._hung = f"the fork server {what}, and was killed with all that is below it"
@@ -256,7 +231,7 @@ class ForkServer:
         """It is dead, or hangs, or has closed its socket: end it, and what it leaves to us, beside the loop's work."""
         self._forget()
         self.lost = True
-        self._reports.on_server_lost(hung=bool(self._hung))
+        self._report(self, Lost(bool(self._hung)))
         self._end_after(0.0 if self._hung else _BY_ITSELF)
 
     def _end_after(self, seconds: float) -> None:
@@ -306,7 +281,7 @@ class ForkServer:
             leases = "" if self._unheard else "; its jobs keep their leases"
             log.error("the fork server, process %d, was killed and has not ended%s", self.pid, leases)
             if not self._unheard:
-                self._reports.on_server_unkilled()
+                self._report(self, NotEnded())
 
     def _report_death(self, survivors: set[int]) -> None:
         self._ending = None
@@ -316,7 +291,7 @@ class ForkServer:
             return
         status = self._launched.process.returncode
         killed = bool(self._hung) or (status == -signal.SIGKILL and not self._was_killed)
-        self._reports.on_server_died(self._reason(), killed=killed, survivors=survivors)
+        self._report(self, ServerDied(self._reason(), killed, survivors))
 
     def _kill_server(self) -> None:
         """Unless it has ended; another user's cannot be, where this one may not."""

@@ -24,83 +24,15 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterable, Iterator
 
-    from fusiond.worker.pool.server_handle import ForkServer
+    from fusiond.worker.pool.attempt import Attempt, KillReason
+    from fusiond.worker.pool.server_handle import ServerHandle
 
-#: boot ns, as of what never expires
-NEVER = 1 << 63
 #: bytes; room for a batch of small jobs without a second send
 _SEND_BUFFER = 1 << 18
 #: struct timeval, 10 ms; a one-job child whose job has not come by then makes ready for it meanwhile
 _PATIENCE = struct.pack("ll", 0, 10_000)
 #: bytes taken at once; memory for more comes from the kernel each time, which costs ten times the read
 _RECEIVE = 1 << 16
-
-
-class KillReason(enum.Enum):
-    """Why a child is being killed, and so what its death means for the job that it had begun."""
-
-    TIMEOUT = "hard timeout"
-    CANCELED = "canceled"
-    LOST = "lease lost"
-    SHUTDOWN = "shutdown"
-    HOSTILE = "broken protocol"
-    SERVER = "fork server hung"
-
-
-@dataclass(slots=True, eq=False)
-class Attempt:
-    """One claimed job, until it is settled or its lease is lost."""
-
-    queue: str
-    id: bytes
-    token: str
-    task: bytes
-    #: raw JSON, unread
-    args: bytes
-    header: bytes
-    #: this attempt's number, and what went before it
-    attempts: int
-    crashes: int
-    rescues: int
-    #: boot ns until when the lease is trusted
-    lease: int
-    #: monotonic ns of its claim, and of when a child was handed it
-    claimed: int
-    handed_at: int = 0
-    #: ms from when its job became ready to its claim
-    waited_ms: int = 0
-    #: s; how long it had run when its child died; None: it did not die
-    ran: float | None = None
-    #: the word that marks its lines, "" where there is none; None: not looked up yet
-    log_tag: str | None = None
-    #: s; expected run time, and hard timeout, both as of when it was handed out
-    cost: float = 0.0
-    hard: float = 0.0
-    #: boot ns; not begun by then, its job expires
-    expires: int = NEVER
-    #: its child has begun it, as far as was seen
-    begun: bool = False
-    #: its job may begin once only: Redis must store a permit before it is handed to a child
-    once: bool = False
-    #: Redis has stored that permit
-    permitted: bool = False
-    #: its job was canceled while it ran
-    canceled: bool = False
-    #: its lease is somebody else's, or nobody's: nothing may be settled
-    lost: bool = False
-
-    @property
-    def name(self) -> str:
-        """Its id as text, whatever bytes somebody has put there by hand."""
-        return self.id.decode(errors="backslashreplace")
-
-    def kill_reason(self, now: int, ran: float) -> KillReason | None:
-        """Why the child that runs it must be killed, at boot ns `now` and after `ran` seconds, if it must."""
-        if self.lost or self.lease <= now:
-            return KillReason.LOST
-        if self.canceled:
-            return KillReason.CANCELED
-        return KillReason.TIMEOUT if ran > self.hard else None
 
 
 class State(enum.Enum):
@@ -138,7 +70,7 @@ class Slot:
     #: monotonic ns of the first look at which its child was to end or to answer, and had said nothing since; 0: none
     spent_at: int = 0
     #: the fork server that has its child
-    server: ForkServer | None = None
+    server: ServerHandle | None = None
     #: monotonic seconds when its child was asked for, and deaths in a row before any job
     forked: float = 0.0
     failed_starts: int = 0
@@ -244,7 +176,7 @@ class Slot:
         self._asked = True
         self._send(wire.jobs_frame(()), loop)
 
-    def hand(self, attempts: Iterable[Attempt], table: bytes | None, loop: asyncio.AbstractEventLoop) -> None:
+    def send_jobs(self, attempts: Iterable[Attempt], table: bytes | None, loop: asyncio.AbstractEventLoop) -> None:
         """Send a batch to the child, behind a new table where it has an older one."""
         messages = []
         for attempt in attempts:

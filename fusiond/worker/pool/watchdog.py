@@ -24,7 +24,8 @@ from fusiond.worker.runtime.wire import boot_ns
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from fusiond.worker.pool.slots import Attempt, KillReason, Slot
+    from fusiond.worker.pool.attempt import Attempt, KillReason
+    from fusiond.worker.pool.slots import Slot
 
 #: s; how often running jobs are looked at, and how long a job may wait behind a running one
 WATCH, STUCK = 0.1, 0.05
@@ -41,7 +42,7 @@ ASKED = 1_000_000_000
 BEGIN, LONGEST_BEGIN = 0.25, 8.0
 
 
-class Watch:
+class Watchdog:
     """Over the slots of one pool."""
 
     def __init__(
@@ -92,15 +93,11 @@ class Watch:
             elif slot.spent:
                 self._look_at_spent(slot, now)
 
-    def take_all_back(self) -> None:
-        """Forbid every job that has not begun."""
+    def take_back(self, tasks: Collection[bytes] | None = None) -> None:
+        """Forbid every job of these tasks that has not begun; None: of all tasks."""
         for slot in self._slots.values():
-            self._take_back(slot, slot.waiting())
-
-    def take_back(self, tasks: Collection[bytes]) -> None:
-        """Forbid every job of these tasks that has not begun."""
-        for slot in self._slots.values():
-            serials = [serial for serial in slot.waiting() if slot.outstanding[serial].task in tasks]
+            waiting = slot.waiting()
+            serials = [serial for serial in waiting if tasks is None or slot.outstanding[serial].task in tasks]
             if serials:
                 self._take_back(slot, serials)
 

@@ -15,8 +15,9 @@ import time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fusiond.broker.records import Outcome
     from fusiond.config.model import Config
-    from fusiond.worker.pool.slots import Attempt
+    from fusiond.worker.pool.attempt import Attempt
 
 log = logging.getLogger(__name__)
 
@@ -68,22 +69,15 @@ class JobLog:
         if self._jobs:
             log.info("canceled", extra=self._end_fields(attempt, "canceled", attempt.ran))
 
-    def failed(self, attempt: Attempt, error: bytes, retry_ms: int | None) -> None:
-        """
-        The attempt failed.
-
-        Args:
-            attempt: the one that failed.
-            error: its error, as JSON.
-            retry_ms: milliseconds until the next attempt; None: there is none.
-        """
-        level = logging.ERROR if retry_ms is None else logging.WARNING
+    def failed(self, attempt: Attempt, outcome: Outcome) -> None:
+        """The attempt failed; whether another follows, the outcome says."""
+        level = logging.WARNING if outcome.kind == "retry" else logging.ERROR
         if log.isEnabledFor(level):
-            read = json.loads(error)
-            what = read["type"] or read["code"]
-            then = "failed" if retry_ms is None else f"tried again in {retry_ms / 1000:g} s"
-            fields = self._end_fields(attempt, "failed" if retry_ms is None else "retry", attempt.ran)
-            log.log(level, "%s: %s (%s)", what, read["message"], then, extra=fields)
+            error = json.loads(outcome.payload)
+            what = error["type"] or error["code"]
+            then = f"tried again in {outcome.ms / 1000:g} s" if outcome.kind == "retry" else outcome.kind
+            fields = self._end_fields(attempt, outcome.kind, attempt.ran)
+            log.log(level, "%s: %s (%s)", what, error["message"], then, extra=fields)
 
     def count(self) -> None:
         """Begin the next second: say how many jobs succeeded in this one without a line."""
