@@ -16,7 +16,7 @@ from benchmarks import processes
 from fusiond import Client, paths
 from fusiond.broker.broker import Broker
 from fusiond.broker.call import plain
-from fusiond.broker.connection import connect
+from fusiond.broker.redis.connection import connect
 from fusiond.config import model
 
 #: where the `fusiond` of this interpreter is

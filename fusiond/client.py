@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, overlo
 
 from fusiond import pointers
 from fusiond.broker.broker import Broker
-from fusiond.broker.connection import connect, connect_async
-from fusiond.broker.node import TIMEOUT
+from fusiond.broker.redis.connection import TIMEOUT, connect, connect_async
 from fusiond.config import model
 from fusiond.config.endpoints import BadUrl, split_namespace
 from fusiond.errors import BrokerUnavailable, ConfigError
@@ -42,9 +41,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from types import TracebackType
 
-    from fusiond.broker.connection import AsyncConnection, Connection
     from fusiond.broker.durability import Durability
     from fusiond.broker.records import Counts
+    from fusiond.broker.redis.connection import AsyncConnection, Connection
     from fusiond.config.yaml.nodes import Node
     from fusiond.job import JobRecord, JobStatus
 

@@ -15,7 +15,7 @@ from hypothesis import settings
 
 from fusiond.broker.broker import Broker
 from fusiond.broker.call import as_is, plain
-from fusiond.broker.connection import connect
+from fusiond.broker.redis.connection import connect
 from fusiond.config import model
 from fusiond.errors import BrokerError
 from fusiond.supervise.server import choose_server

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fusiond.broker.broker import Broker
-from fusiond.broker.connection import connect
 from fusiond.broker.records import Outcome
+from fusiond.broker.redis.connection import connect
 from fusiond.job import new_token
 from tests.fusiond_command import fusiond
 

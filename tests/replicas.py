@@ -13,12 +13,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from hiredis import ReplyError
-
-from fusiond.broker.address import Address
 from fusiond.broker.call import as_is, plain
-from fusiond.broker.node import Node
-from fusiond.errors import BrokerUnavailable
+from fusiond.broker.redis.connection import connect
+from fusiond.config import model
+from fusiond.errors import BrokerError, BrokerUnavailable
 from fusiond.supervise.server import choose_server
 
 PR_SET_PDEATHSIG = 1
@@ -61,7 +59,7 @@ class Server:
         self.directory.mkdir()
         self.options, self.mode = options, mode
         self.process = None
-        self.node = Node(Address(f"127.0.0.1:{self.port}", f"redis://127.0.0.1:{self.port}", {"protocol": 2}))
+        self.node = connect(model.Broker(url=f"redis://127.0.0.1:{self.port}"), self.directory)
         self.start()
 
     @property
@@ -107,8 +105,8 @@ class Server:
 
     def do(self, *words):
         """The reply of one command; an error is an AssertionError."""
-        [reply] = self.node.exchange([plain(as_is, *words)])
-        assert not isinstance(reply, ReplyError), f"{self.name} {words}: {reply}"
+        [reply] = self.node.run_many([plain(as_is, *words)])
+        assert not isinstance(reply, BrokerError), f"{self.name} {words}: {reply}"
         return reply
 
     def info(self, section):
@@ -339,8 +337,8 @@ class RedisCluster(Servers):
 
     def can_move_whole(self):
         """Whether the servers know CLUSTER MIGRATESLOTS, as Valkey 9 does."""
-        [reply] = self.nodes[0].node.exchange([plain(as_is, "CLUSTER", "GETSLOTMIGRATIONS")])
-        return not isinstance(reply, ReplyError)
+        [reply] = self.nodes[0].node.run_many([plain(as_is, "CLUSTER", "GETSLOTMIGRATIONS")])
+        return not isinstance(reply, BrokerError)
 
     def migrate_whole(self, slot, target):
         """Move a slot as one."""

@@ -5,14 +5,15 @@ import dataclasses
 import os
 import socket
 import threading
+import time
 
 import pytest
 
 from fusiond.broker import fitness
 from fusiond.broker.call import Call, as_is, plain
-from fusiond.broker.connection import connect, connect_async
 from fusiond.broker.records import NewJob
-from fusiond.broker.settings import shown
+from fusiond.broker.redis.address import shown
+from fusiond.broker.redis.connection import connect, connect_async
 from fusiond.config import model
 from fusiond.errors import BrokerError, BrokerFull, BrokerUnavailable, BrokerUnfit
 
@@ -20,14 +21,17 @@ PING = plain(as_is, "PING")
 WRONG = plain(as_is, "INCR", "a-list")
 
 
-def ping(kind, settings, runtime, **options):
+def ping(kind, settings, runtime, times=1, **options):
     """By a connection of its own, for threads or for asyncio."""
 
     async def attempt():
         async with connect_async(settings, runtime, **options) as connection:
-            await connection.run(PING)
+            return await connection.run_many([PING] * times)
 
-    asyncio.run(attempt()) if kind == "asyncio" else connect(settings, runtime, **options).run(PING)
+    replies = (
+        asyncio.run(attempt()) if kind == "asyncio" else connect(settings, runtime, **options).run_many([PING] * times)
+    )
+    assert replies == [b"PONG"] * times
 
 
 def enqueue(broker, name):
@@ -176,23 +180,23 @@ def test_a_server_that_does_not_answer_is_given_up(tmp_path, kind):
 
 @pytest.mark.parametrize("kind", ["threads", "asyncio"])
 def test_a_reply_that_keeps_coming_is_waited_for(redis_server, tmp_path, kind):
-    """However long a slow link takes for all of it; what may not be is that nothing comes."""
+    """However long a slow link takes for all replies of a pipeline: the time is for each of them."""
     over = threading.Event()
 
     def drip():
-        """Another Redis, whose replies come a byte at a time."""
+        """Another Redis, whose replies come one at a time."""
         with other.accept()[0] as peer, socket.socket(socket.AF_UNIX) as real:
             real.connect(str(redis_server.path))
             while data := peer.recv(65536):
                 real.sendall(data)
-                for byte in real.recv(65536):
-                    peer.sendall(bytes([byte]))
-                    over.wait(0.2 if b"PING" in data else 0)
+                for line in real.recv(65536).splitlines(keepends=True):
+                    peer.sendall(line)
+                    over.wait(0.4 if b"PING" in data else 0)
 
     with socket.create_server(("127.0.0.1", 0)) as other:
         dripping = threading.Thread(target=drip)
         dripping.start()
-        ping(kind, model.Broker(url=f"redis://127.0.0.1:{other.getsockname()[1]}"), tmp_path, timeout=1.0)
+        ping(kind, model.Broker(url=f"redis://127.0.0.1:{other.getsockname()[1]}"), tmp_path, times=4, timeout=1.0)
         over.set()
         dripping.join(10)
 
@@ -218,13 +222,16 @@ def test_a_server_that_speaks_no_redis_is_given_up(tmp_path, caplog, kind):
 
 
 def test_a_child_of_fork_has_a_connection_of_its_own(connection, run):
-    """Parent and child never read each other's replies, though the parent's lock is held at the fork."""
-    run(plain(as_is, "SET", "who", "parent"))
-    with connection.redis._lock:
-        child = os.fork()
-        if child == 0:
-            good = all(connection.run(plain(as_is, "ECHO", f"c{n}")) == f"c{n}".encode() for n in range(200))
-            os._exit(0 if good else 1)
+    """Parent and child never read each other's replies, though a thread of the parent is in mid-reply at the fork."""
+    slow = plain(as_is, "EVAL", "local n = 0 while n < 3e7 do n = n + 1 end return 'slow'", 0)
+    asking = threading.Thread(target=run, args=(slow,))
+    asking.start()
+    time.sleep(0.05)
+    child = os.fork()
+    if child == 0:
+        good = all(connection.run(plain(as_is, "ECHO", f"c{n}")) == f"c{n}".encode() for n in range(200))
+        os._exit(0 if good else 1)
+    asking.join()
     assert all(run(plain(as_is, "ECHO", f"p{n}")) == f"p{n}".encode() for n in range(200))
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 

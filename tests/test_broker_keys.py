@@ -9,10 +9,10 @@ import pytest
 from fusiond.broker import script
 from fusiond.broker.broker import Broker
 from fusiond.broker.call import as_is, plain, scripted
-from fusiond.broker.connection import connect
 from fusiond.broker.keys import Keys
 from fusiond.broker.moving import Leaving
 from fusiond.broker.records import NewJob, Outcome
+from fusiond.broker.redis.connection import connect
 from fusiond.broker.script import _LUA
 from fusiond.broker.ticks import DecidedTicks
 from fusiond.config import model

@@ -8,8 +8,8 @@ import time
 import pytest
 
 from fusiond.broker.call import as_is, plain
-from fusiond.broker.connection import connect_async
 from fusiond.broker.outage import Outage
+from fusiond.broker.redis.connection import connect_async
 
 #: s; a wait that is told of the return lasts a second or so, on a busy machine longer, and one that is not 20 s
 LONG_BEFORE = 10.0

@@ -12,6 +12,7 @@ import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from redis.connection import UnixDomainSocketConnection
 
 import fusiond
 from fusiond import (
@@ -33,8 +34,8 @@ from fusiond import (
     UnknownTask,
 )
 from fusiond.broker.call import as_is, plain
-from fusiond.broker.connection import connect
 from fusiond.broker.records import Outcome
+from fusiond.broker.redis.connection import connect
 from fusiond.config.model import Broker
 from fusiond.job import id_of_key, new_token
 from tests.replicas import Servers, until
@@ -194,17 +195,19 @@ def test_a_key_makes_one_job_of_many_calls(client):
         client.options(key="otp-77").enqueue("send", 2)
 
 
-def test_a_call_over_a_lost_connection_makes_one_job(client, redis_server, run, broker):
+def test_a_call_over_a_lost_connection_makes_one_job(client, redis_server, run, broker, monkeypatch):
     """The reply was lost: the call is repeated with the same id."""
     client.enqueue("send")
-    wire = client._connection.redis._wire
-    exchange = wire.exchange
+    read, lost = UnixDomainSocketConnection.read_response, []
 
-    def exchange_and_lose(packed, count):
-        exchange(packed, count)
-        raise ConnectionResetError
+    def read_and_lose(self):
+        reply = read(self)
+        if not lost:
+            lost.append(reply)
+            raise ConnectionResetError
+        return reply
 
-    wire.exchange = exchange_and_lose
+    monkeypatch.setattr(UnixDomainSocketConnection, "read_response", read_and_lose)
     assert client.enqueue("send", "once").status() == "queued"
     assert run(broker.counts("sms")).queued == 2
 

@@ -20,7 +20,7 @@ import pytest
 
 from fusiond.broker import embedded
 from fusiond.broker.call import as_is, plain
-from fusiond.broker.connection import connect
+from fusiond.broker.redis.connection import connect
 from fusiond.config import model
 from fusiond.errors import BrokerError, BrokerUnavailable
 from fusiond.supervise.server import choose_server

@@ -20,8 +20,8 @@ from pathlib import Path
 import pytest
 
 from fusiond.broker.call import as_is, plain
-from fusiond.broker.connection import connect_async
 from fusiond.broker.records import NewJob, Outcome
+from fusiond.broker.redis.connection import connect_async
 from fusiond.broker.ticks import DecidedTicks
 from fusiond.config.accepted import snapshot
 from fusiond.config.model import Config, CronEntry, Logging, Queue, Task

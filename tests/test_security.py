@@ -24,7 +24,7 @@ from worker_program import Place
 
 from fusiond.broker import embedded
 from fusiond.broker.call import as_is, plain
-from fusiond.broker.connection import connect
+from fusiond.broker.redis.connection import connect
 from fusiond.cli import main
 from fusiond.client import Client
 from fusiond.config import model

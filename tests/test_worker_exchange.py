@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from fusiond.broker.connection import connect_async
 from fusiond.broker.records import NewJob, Outcome
+from fusiond.broker.redis.connection import connect_async
 from fusiond.errors import BrokerUnavailable
 from fusiond.worker.dispatcher.exchange import Exchange
 from fusiond.worker.dispatcher.leases import renew

@@ -16,7 +16,7 @@ from worker_program import STRICT, Place, children_of
 
 from fusiond.broker.broker import Broker
 from fusiond.broker.call import as_is, plain
-from fusiond.broker.connection import connect
+from fusiond.broker.redis.connection import connect
 from fusiond.config import model
 from fusiond.config.model import RetryPolicy, Timeout
 from fusiond.worker.pool.attempt import Attempt, KillReason

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from fusiond.broker import embedded
 from fusiond.broker.call import as_is, plain
-from fusiond.broker.connection import connect
+from fusiond.broker.redis.connection import connect
 from fusiond.config import model
 from fusiond.supervise.server import choose_server
 

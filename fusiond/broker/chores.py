@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from fusiond.broker.broker import Broker
-    from fusiond.broker.connection import AsyncConnection
     from fusiond.broker.records import Chore
+    from fusiond.broker.redis.connection import AsyncConnection
     from fusiond.config.model import Config
 
 log = logging.getLogger(__name__)

@@ -21,8 +21,8 @@ from fusiond.errors import BrokerError
 
 if TYPE_CHECKING:
     from fusiond.broker.call import Call
-    from fusiond.broker.connection import AsyncConnection
     from fusiond.broker.keys import Keys
+    from fusiond.broker.redis.connection import AsyncConnection
 
 #: s; between two questions, ± a quarter, so that many programs do not come back at once
 PACE = 1.0
@@ -38,7 +38,7 @@ async def trouble(connection: AsyncConnection, keys: Keys) -> str:
         async with asyncio.timeout(_SOON):
             await connection.run(_question(keys))
     except TimeoutError:
-        return f"Redis at {connection.redis.address.shown} does not answer within {_SOON:g} s"
+        return f"Redis at {connection.shown} does not answer within {_SOON:g} s"
     except BrokerError as error:
         return str(error)
     return ""

@@ -81,7 +81,7 @@ def register(subparsers: Any) -> None:
 
 
 def _list(options: argparse.Namespace) -> int:
-    from fusiond.broker.complaints import Spoilt
+    from fusiond.broker.redis.redis_errors import Spoilt
     from fusiond.cli import record
     from fusiond.cli.queue import complain
     from fusiond.job import JobStatus

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from fusiond.broker.complaints import Spoilt
     from fusiond.broker.records import Catalogue, Counts, FileInForce
+    from fusiond.broker.redis.redis_errors import Spoilt
     from fusiond.config.model import Broker
     from fusiond.schedule.drift import Drift
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Mapping
 
-    from fusiond.broker.complaints import Spoilt
     from fusiond.broker.records import Counts
+    from fusiond.broker.redis.redis_errors import Spoilt
 
 _HEADINGS: Final = ("QUEUE", "QUEUED", "OLDEST", "SCHEDULED", "STARTED", "FINISHED", "FAILED", "CANCELED", "NOTES")
 
@@ -91,7 +91,7 @@ def count_all(desk: source.Desk) -> dict[str, Counts]:
 
 def count_each(desk: source.Desk) -> tuple[dict[str, Counts], list[Spoilt]]:
     """The same of those that can be read, and what is wrong with the others."""
-    from fusiond.broker.complaints import Spoilt
+    from fusiond.broker.redis.redis_errors import Spoilt
 
     names = desk.queues()
     read = desk.run_each([desk.verbs.counts(name) for name in names])

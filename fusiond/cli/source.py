@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from fusiond.broker.broker import Broker
     from fusiond.broker.call import Call, Plan
-    from fusiond.broker.complaints import Spoilt
-    from fusiond.broker.connection import Connection
+    from fusiond.broker.redis.connection import Connection
+    from fusiond.broker.redis.redis_errors import Spoilt
     from fusiond.config import model
     from fusiond.config.build import Directories
     from fusiond.config.load import Loaded
@@ -298,7 +298,7 @@ def broker(options: argparse.Namespace) -> Iterator[Desk]:
 def desk(settings: model.Broker, runtime: Path) -> Iterator[Desk]:
     """The same, of a place that is known."""
     from fusiond.broker.broker import Broker
-    from fusiond.broker.connection import connect
+    from fusiond.broker.redis.connection import connect
 
     try:
         verbs = Broker(settings.namespace)
@@ -322,14 +322,14 @@ class Desk:
 
     def run_all(self, calls: Sequence[Call[T]]) -> list[T]:
         """Run Calls in one round trip; raises the first error among the replies."""
-        from fusiond.broker.connection import raised
+        from fusiond.broker.redis.protocol import raised
 
         return raised(self.connection.run_many(calls)) if calls else []
 
     def run_each(self, calls: Sequence[Call[T]]) -> list[T | Spoilt]:
         """The same; in place of the reply of a queue that is spoilt stands what is wrong with it."""
-        from fusiond.broker.complaints import Spoilt
-        from fusiond.broker.connection import raised
+        from fusiond.broker.redis.protocol import raised
+        from fusiond.broker.redis.redis_errors import Spoilt
 
         found = self.connection.run_many(calls) if calls else []
         raised([each for each in found if not isinstance(each, Spoilt)])

@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any
 from fusiond import hook, logs
 from fusiond.broker import script
 from fusiond.broker.broker import Broker
-from fusiond.broker.connection import connect_async
 from fusiond.broker.fleet import ALIVE_AGAIN
 from fusiond.broker.outage import Outage, trouble
+from fusiond.broker.redis.connection import connect_async
 from fusiond.config.accepted.snapshot import Snapshot, read_snapshot
 from fusiond.errors import BrokerError, BrokerUnavailable, BrokerUnfit, ConfigError
 from fusiond.identity import daemon_id

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from fusiond.broker.broker import Broker
-    from fusiond.broker.connection import AsyncConnection
+    from fusiond.broker.redis.connection import AsyncConnection
     from fusiond.config.model import Config
 
 log = logging.getLogger(__name__)

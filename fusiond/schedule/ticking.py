@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from fusiond.broker.broker import Broker
     from fusiond.broker.call import Call
-    from fusiond.broker.connection import AsyncConnection
     from fusiond.broker.records import CronDeclaration
+    from fusiond.broker.redis.connection import AsyncConnection
     from fusiond.broker.ticks import CronState, Ticked
     from fusiond.config.model import Config, CronEntry, Task
 

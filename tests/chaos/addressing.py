@@ -20,7 +20,7 @@ from pathlib import Path
 
 from fusiond import paths, pointers
 from fusiond.broker.broker import Broker
-from fusiond.broker.connection import connect
+from fusiond.broker.redis.connection import connect
 from fusiond.config import model
 from tests.chaos.package import copy
 from tests.running import Running, until

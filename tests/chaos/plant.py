@@ -8,7 +8,7 @@ from pathlib import Path
 
 import fusiond
 from fusiond.broker.broker import Broker
-from fusiond.broker.connection import connect
+from fusiond.broker.redis.connection import connect
 from fusiond.client import Client
 from fusiond.config import model
 from fusiond.errors import BrokerError

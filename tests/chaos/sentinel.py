@@ -21,7 +21,7 @@ from pathlib import Path
 
 from fusiond.broker.broker import Broker
 from fusiond.broker.call import as_is, plain
-from fusiond.broker.connection import connect
+from fusiond.broker.redis.connection import connect
 from fusiond.client import Client
 from fusiond.config import model
 from fusiond.errors import BrokerError

@@ -11,7 +11,7 @@ import subprocess
 import time
 
 from fusiond.broker.call import as_is, plain
-from fusiond.broker.connection import connect
+from fusiond.broker.redis.connection import connect
 from fusiond.config import model
 from fusiond.errors import BrokerError
 from fusiond.supervise.server import choose_server

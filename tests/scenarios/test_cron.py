@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from fusiond.broker.broker import Broker
-from fusiond.broker.connection import connect
+from fusiond.broker.redis.connection import connect
 from fusiond.config import model
 from fusiond.errors import BrokerError
 from fusiond.job import JobStatus

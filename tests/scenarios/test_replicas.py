@@ -7,8 +7,8 @@ import pytest
 
 from fusiond.broker.broker import Broker
 from fusiond.broker.call import Call
-from fusiond.broker.connection import connect
 from fusiond.broker.records import NewJob
+from fusiond.broker.redis.connection import connect
 from fusiond.client import Client
 from fusiond.config import model
 from fusiond.errors import BrokerError

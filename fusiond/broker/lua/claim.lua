@@ -19,7 +19,7 @@
 --       queue     -> started            lease, token, attempt + 1
 --       queue | scheduled | started -> broken   no hash, or one that is no job's
 -- A repeat with the same nonce gives the same jobs again, leases renewed, and tells the same of the others. Fewer than `want`, and no more to be had: the caller is
--- noted as waiting. A reply ends with the job that takes it over 8 MB; the others stay where they are, and `more` says so.
+-- noted as waiting. A reply ends with the job that takes it over 1 MB; the others stay where they are, and `more` says so.
 -- touches conf queue scheduled started seq job claim inbox broken failed canceled wake
 
 local want, dispatcher, nonce = tonumber(ARGV[1]), ARGV[2], ARGV[3]
@@ -32,7 +32,7 @@ local REPEATABLE = 60000          -- ms
 local NOW, LEASE_ENDS = whole(now), whole(now + lease)
 local LARGEST_BODY = 2097152      -- bytes, twice what a producer may give; whatever is larger somebody has put here by hand
 local LONGEST_ID = 1024           -- bytes, likewise
-local LARGE_REPLY = 8388608       -- bytes of bodies; a slow link must be able to bring it before its leases are over
+local LARGE_REPLY = 1048576       -- bytes of bodies; a slow link must be able to bring it within the time of one reply
 
 -- at maxmemory a script passes whose first write frees memory (also: raises here if the key is no set, before any write)
 redis.call('ZREM', QUEUE, '')

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from fusiond.broker.broker import Broker
     from fusiond.broker.call import Call
-    from fusiond.broker.connection import AsyncConnection
     from fusiond.broker.records import Claim, Kind, Outcome
+    from fusiond.broker.redis.connection import AsyncConnection
     from fusiond.config.model import Config
     from fusiond.worker.pool.attempt import Attempt
 

@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, Any
 from fusiond import hook, logs
 from fusiond.broker import script
 from fusiond.broker.broker import Broker
-from fusiond.broker.connection import connect_async
 from fusiond.broker.outage import Outage, trouble
+from fusiond.broker.redis.connection import connect_async
 from fusiond.config.accepted.snapshot import Snapshot, read_snapshot
 from fusiond.errors import BrokerError, BrokerUnavailable, FusionError
 from fusiond.identity import daemon_id
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
     from pathlib import Path
 
-    from fusiond.broker.connection import Subscription
+    from fusiond.broker.redis.connection import Subscription
     from fusiond.config.model import WorkerGroup
     from fusiond.program import Link
     from fusiond.worker.pool.launch import Launched

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from fusiond.broker.broker import Broker
-    from fusiond.broker.connection import AsyncConnection
     from fusiond.broker.outage import Outage
+    from fusiond.broker.redis.connection import AsyncConnection
     from fusiond.worker.pool.attempt import Attempt
 
 log = logging.getLogger(__name__)

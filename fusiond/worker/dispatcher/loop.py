@@ -52,9 +52,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from fusiond.broker.broker import Broker
-    from fusiond.broker.connection import AsyncConnection
     from fusiond.broker.outage import Outage
     from fusiond.broker.records import Outcome
+    from fusiond.broker.redis.connection import AsyncConnection
     from fusiond.config.model import Config, RetryPolicy, Task, WorkerGroup
     from fusiond.worker.dispatcher.exchange import Claimed
     from fusiond.worker.pool.reports import PoolReport, Problems

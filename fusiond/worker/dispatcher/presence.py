@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from fusiond.broker.broker import Broker
-    from fusiond.broker.connection import AsyncConnection
+    from fusiond.broker.redis.connection import AsyncConnection
 
 log = logging.getLogger(__name__)
 

@@ -1,46 +1,57 @@
 """
-From the file's `broker:`, or a producer's URL, to addresses: of one server, of a Sentinel's primary, of a Cluster.
+From the file's `broker:`, or a producer's URL, to what redis-py is given: one server, a Sentinel's service, a Cluster.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import socket
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
+from redis.connection import parse_url
 from redis.credentials import CredentialProvider
 
-from fusiond.broker.address import Address, parse
-from fusiond.broker.sentinel import PATIENCE, PRIMARY_PATIENCE, Sentinel, SentinelAddress
-from fusiond.broker.slots import ClusterAddress
-from fusiond.config.endpoints import Endpoints, bracketed, endpoints
+from fusiond.config.endpoints import Endpoints, endpoints
 from fusiond.errors import BrokerUnavailable
 from fusiond.paths import redis_socket
 
 if TYPE_CHECKING:
     from fusiond.config.model import Broker
 
-#: seconds that a connection may take to come about
-CONNECT_TIMEOUT = 5.0
 # A peer that vanished without a word is noticed after 15 + 3 * 5 seconds.
 _KEEPALIVE = {socket.TCP_KEEPIDLE: 15, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPCNT: 3}
 
 
-def address(
-    settings: Broker, runtime: Path, timeout: float = CONNECT_TIMEOUT
-) -> Address | SentinelAddress | ClusterAddress:
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a Redis is, and how to be let in."""
+
+    #: for people: the URL without its password
+    shown: str
+    #: of one server; "" where the hosts below lead to it
+    url: str
+    #: what redis-py's connections to the servers of jobs take; beside the URL, where there is one
+    options: dict[str, Any]
+    #: of the Sentinels, or of some nodes of a Cluster: host and port
+    hosts: tuple[tuple[str, int], ...] = ()
+    #: what the Sentinels call the primary; "" of a Cluster
+    service: str = ""
+
+
+def address(settings: Broker, runtime: Path, timeout: float) -> Address:
     """
     What `broker:` means.
 
     Args:
         settings: the file's `broker:`.
         runtime: the daemon's runtime directory, which holds the socket of `url: embedded`.
-        timeout: seconds that a connection may take to come about.
+        timeout: seconds that a connection may take to come about, and then a reply.
 
     Raises:
-        BrokerUnavailable: the URL is none that can be read.
+        BrokerUnavailable: the URL cannot be read.
     """
     url = f"unix://{redis_socket(runtime)}" if settings.url == "embedded" else settings.url
     try:
@@ -49,59 +60,49 @@ def address(
         raise BrokerUnavailable(f"broker.url: {shown(url)} cannot be read: {error}") from None
 
 
-def _address(settings: Broker, url: str, timeout: float) -> Address | SentinelAddress | ClusterAddress:
-    scheme = url.partition("://")[0]
-    options = _options(settings, url, timeout, tls=scheme.startswith("rediss"))
+def _address(settings: Broker, url: str, timeout: float) -> Address:
+    options = _options(settings, url, timeout)
     if settings.password_file:
         url = _without_user(url)
-    kind = scheme.partition("+")[2]
-    if kind == "sentinel":
-        return _sentinels(shown(url), endpoints(url), options)
-    if kind == "cluster":
-        return _cluster(shown(url), endpoints(url), options)
-    parse(url)
+    if url.partition("://")[0].endswith(("+sentinel", "+cluster")):
+        parts = endpoints(url)
+        return Address(shown(url), "", _of_any_host(parts) | options, parts.hosts, parts.service)
+    parse_url(url)
+    if url.startswith("unix:"):
+        options = {name: value for name, value in options.items() if not name.startswith("socket_keepalive")}
     ours = " (fusiond run starts it)" if settings.url == "embedded" else ""
     return Address(shown(url) + ours, url, options)
 
 
-def _options(settings: Broker, url: str, timeout: float, *, tls: bool) -> dict[str, Any]:
+def _options(settings: Broker, url: str, timeout: float) -> dict[str, Any]:
     options: dict[str, Any] = {
         "protocol": 2,
         "socket_connect_timeout": timeout,
+        "socket_timeout": timeout,
         "socket_keepalive": True,
         "socket_keepalive_options": _KEEPALIVE,
     }
     if settings.password_file:
         user = urlsplit(url).username
         options["credential_provider"] = _PasswordFile(Path(settings.password_file), user and unquote(user))
-    if tls:
+    if url.startswith("rediss"):
         files = settings.tls
         options |= {"ssl_ca_certs": files.ca_file, "ssl_certfile": files.cert_file, "ssl_keyfile": files.key_file}
+        # Without one OpenSSL asks the terminal for the password of an encrypted key, and waits.
+        options["ssl_password"] = ""
         # Without one OpenSSL asks the terminal for the password of an encrypted key, and waits.
         options["ssl_password"] = ""
     return options
 
 
-def _sentinels(name: str, parts: Endpoints, options: dict[str, Any]) -> SentinelAddress:
-    """A Sentinel has no databases; with its user and password, or without them if it has none."""
-    asked = dataclasses.replace(parts, database="")
-    anonymous = dataclasses.replace(asked, login="")
-    quick = options | {"socket_connect_timeout": PATIENCE}
-    nameless = {key: value for key, value in quick.items() if key != "credential_provider"}
-    sentinels = [Sentinel(_server(asked, quick, *host), _server(anonymous, nameless, *host)) for host in parts.hosts]
-    parse(parts.url(*parts.hosts[0]))
-    patient = options | {"socket_connect_timeout": PRIMARY_PATIENCE}
-    return SentinelAddress(name, parts.service, sentinels, lambda host, port: _server(parts, patient, host, port))
-
-
-def _cluster(name: str, parts: Endpoints, options: dict[str, Any]) -> ClusterAddress:
-    parts = dataclasses.replace(parts, database="")
-    parse(parts.url(*parts.hosts[0]))
-    return ClusterAddress(name, parts.hosts, lambda host, port: _server(parts, options, host, port))
-
-
-def _server(parts: Endpoints, options: dict[str, Any], host: str, port: int) -> Address:
-    return Address(f"{bracketed(host)}:{port}", parts.url(host, port), options)
+def _of_any_host(parts: Endpoints) -> dict[str, Any]:
+    """What the URL says of every server: user, password, database, TLS and the query's options."""
+    if parts.scheme.endswith("cluster"):
+        parts = dataclasses.replace(parts, database="")
+    options: dict[str, Any] = parse_url(parts.url(*parts.hosts[0]))
+    for name in ("host", "port", "connection_class"):
+        options.pop(name, None)
+    return options | {"ssl": parts.tls}
 
 
 def shown(url: str) -> str:

@@ -8,13 +8,16 @@ import re
 import ssl
 from typing import TYPE_CHECKING, Any, Final
 
-from hiredis import ReplyError
-from redis.exceptions import AuthenticationError
+from redis.exceptions import AuthenticationError, RedisError, ResponseError
+from redis.exceptions import ConnectionError as NoConnection
 
-from fusiond.errors import BrokerError, BrokerFull, BrokerUnavailable
+from fusiond.errors import BrokerError, BrokerFull, BrokerUnavailable, BrokerUnfit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+#: what redis-py and the kernel raise where a connection does not come about, or does not last
+LOST = (RedisError, OSError)
 
 # Not the one to be asked, or not yet: another connection may lead to one that is.
 _ELSEWHERE = ("READONLY", "LOADING", "MASTERDOWN", "UNBLOCKED")
@@ -22,7 +25,11 @@ _ELSEWHERE = ("READONLY", "LOADING", "MASTERDOWN", "UNBLOCKED")
 _PASSING = (*_ELSEWHERE, "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "MISCONF", "BUSY")
 
 #: what a server says to who has no password, or a wrong one
-_NOT_LET_IN = ("WRONGPASS", "NOAUTH", "invalid password", "username-password", "AUTH <password> called without")
+_NOT_LET_IN = (
+    "WRONGPASS", "NOAUTH", "invalid password", "username-password", "AUTH <password> called without", "log-in refused",
+)  # fmt: skip
+#: of redis-py's exceptions from a Sentinel, by class: what is wrong with it
+_KINDS = {"AuthenticationError": "log-in refused", "TimeoutError": "no answer in time"}
 _NO_TLS = ("CERTIFICATE_VERIFY_FAILED", "certificate verify failed", "[SSL", "SSL:")
 
 #: of a key, its queue: what Cluster takes a slot from
@@ -35,21 +42,21 @@ class Spoilt(BrokerError):  # noqa: N818 - as its siblings
     """A key of a queue is of another type, by somebody's hand; the other queues can be read."""
 
 
-def is_forgotten(reply: Any) -> bool:
-    """Whether the reply is that Redis does not know the script."""
-    return type(reply) is ReplyError and str(reply).startswith("NOSCRIPT")
+def in_its_place(error: ResponseError) -> ResponseError:
+    """The error as a reply. Raises BrokerUnavailable if the server says that it is not the one to be asked."""
+    if _begins(text := said(error), _ELSEWHERE):
+        raise BrokerUnavailable(f"Redis cannot take commands now: {text}")
+    return error.with_traceback(None)
 
 
-def check_place(replies: Sequence[Any]) -> None:
-    """Raise BrokerUnavailable if the server says that it is not the one to be asked: all is to be repeated."""
-    for reply in replies:
-        if type(reply) is ReplyError and _begins(str(reply), _ELSEWHERE):
-            raise BrokerUnavailable(f"Redis cannot take commands now: {reply}")
+def said(error: RedisError) -> str:
+    """What Redis complained of, with the word that redis-py has taken off."""
+    return f"{error.status_code} {error}" if error.status_code else str(error)
 
 
-def refused(error: ReplyError, words: Sequence[Any]) -> BrokerError:
+def refused(error: RedisError, words: Sequence[Any]) -> BrokerError:
     """The error of ours that Redis' own complaint about a command amounts to."""
-    text = str(error)
+    text = said(error)
     if queue := "WRONGTYPE" in text and _queue(words):
         remedy = "fusiond fsck names it, and fusiond fsck --repair moves it aside"
         return Spoilt(f"queue {queue!r}: a key of it is of another type than ours; {remedy}")
@@ -79,6 +86,33 @@ def _key(words: Sequence[Any]) -> str:
 
 def _begins(text: str, words: Sequence[str]) -> bool:
     return any(word in text[:200] for word in words)
+
+
+def no_primary(service: str, sentinels: Sequence[Any], error: Exception) -> NoConnection:
+    """What redis-py raises where no Sentinel names a primary, as a sentence without the words of its objects."""
+    # Of one that is asked twice, with a password and without, the second time counts.
+    said_of = {sentinel_name(one): str(error).partition(f"{one} - ")[2].partition(",")[0] for one in sentinels}
+    problems = [
+        f"{name}: {_KINDS.get(kind.rpartition(':')[2], 'it cannot be reached') if kind else 'it knows none that is up'}"
+        for name, kind in said_of.items()
+    ]
+    return NoConnection(f"no Sentinel names a primary of the service {service!r}: {'; '.join(problems)}")
+
+
+def sentinel_name(client: Any) -> str:
+    """`host:port` of redis-py's client of a Sentinel."""
+    options = client.connection_pool.connection_kwargs
+    return f"{options['host']}:{options['port']}"
+
+
+def no_map(shown: str, error: Exception) -> BrokerError:
+    """The error of ours for a Cluster whose map no node told."""
+    cause = error.__cause__ or error
+    if isinstance(cause, BrokerError):
+        return cause
+    if "Cluster mode is not enabled" in str(cause):
+        return BrokerUnfit(f"Redis at {shown} is no node of a Cluster; write redis:// in broker.url")
+    return unavailable(shown, cause if isinstance(cause, Exception) else error)
 
 
 def unavailable(shown: str, error: Exception) -> BrokerUnavailable:
