@@ -13,6 +13,7 @@ from fusiond.client import Client
 from fusiond.config import model
 from fusiond.errors import BrokerError
 from fusiond.job import JobStatus
+from tests.queue_state import findings
 from tests.replicas import RedisCluster, Sentinels
 from tests.running import until
 
@@ -86,7 +87,7 @@ def assert_nothing_is_lost(daemon, url, producer):
 
         until(lambda: all(state is None or state.ended for state in states()), daemon.text, timeout=60)
         assert states().count(JobStatus.FINISHED) == len(producer.acknowledged), states()
-        assert [finding for queue in QUEUES for finding in connection.run(broker.check(queue))] == []
+        assert [finding for queue in QUEUES for finding in connection.run(findings(broker, queue))] == []
     ran = {int(line.split()[0]) for line in daemon.runs.read_text().splitlines()}
     assert {number for number, *_ in producer.acknowledged} <= ran
 
@@ -136,7 +137,7 @@ def test_jobs_move_between_queues_of_different_nodes_through_any_death_of_the_mo
             for queue in ("a", "b"):
                 connection.run(broker.finish_moves(queue))
                 connection.run(broker.finish_arrivals(queue))
-                assert connection.run(broker.check(queue)) == []
+                assert connection.run(findings(broker, queue)) == []
             here, there = (connection.run(broker.counts(queue)) for queue in ("a", "b"))
             assert (here.waiting, there.queued, there.scheduled) == (0, len(ids) // 2, len(ids) // 2)
             found = [job.id for status in ("queued", "scheduled") for job in connection.run(broker.jobs("b", status))]

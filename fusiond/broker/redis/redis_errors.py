@@ -117,7 +117,7 @@ def no_map(shown: str, error: Exception) -> BrokerError:
 
 def unavailable(shown: str, error: Exception) -> BrokerUnavailable:
     """The error of ours for a connection to what is `shown` that did not come about or did not last."""
-    reason = str(error).rstrip(".") or "no answer in time"
+    reason = (said(error) if isinstance(error, RedisError) else str(error)).rstrip(".") or "no answer in time"
     if isinstance(error, AuthenticationError) or _begins(reason, _NOT_LET_IN):
         remedy = "check the user and the password, in broker.url or broker.password_file"
         return BrokerUnavailable(f"Redis at {shown} does not accept the log-in: {reason}; {remedy}")
