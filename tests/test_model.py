@@ -9,7 +9,7 @@ from tests.model.__main__ import count, main, way
 
 pytestmark = pytest.mark.timeout(600)
 #: what it says was found is what is found
-PAGE = (Path(__file__).parent.parent / "docs" / "model.md").read_text()
+PAGE = (Path(__file__).parent.parent / "docs" / "proofs" / "model.md").read_text()
 
 
 @pytest.mark.parametrize("scope", cases.SCOPES)

@@ -11,12 +11,12 @@ from tests.model import states as s
 from tests.model.states import ENDED, Settle, State, Step
 
 ONE_END = "a job ends once"
-HOLDER = "an attempt is settled by who claimed it"
+HOLDER = "an attempt is settled by the dispatcher that claimed it"
 RUN = "a job is finished only by a child that has run to its end"
-FAULTS = "no rescue without a fault, and for each fault two at most"
-ANSWER = "who has settled an attempt never hears that it was fenced"
-ALONE = "no two children run a job at the same time, but after a freeze or a rollback"
-LEASED = "a child begins only what it has the lease of, but after a rollback"
+FAULTS = "no rescue without a fault, and at most two for each fault"
+ANSWER = "a dispatcher that settled an attempt is never told that the attempt was refused"
+ALONE = "no two children run a job at the same time, except after a freeze or a rollback"
+LEASED = "a child begins only jobs whose lease it has, except after a rollback"
 PROMISES = (ONE_END, HOLDER, RUN, FAULTS, ANSWER, ALONE, LEASED)
 
 
