@@ -199,7 +199,7 @@ def passed():
     slot._serial, slot.handed = 2, 1
     slot.page.begin(2, 1)
     yield slot
-    slot.hang_up(None)
+    slot.hang_up()
     slot.close()
 
 
@@ -257,7 +257,7 @@ def test_a_death_is_held_against_the_job_that_it_was_meant_for(reason):
     slot.set_kill_reason(reason, begun)
     assert not slot.page.begin(3, 3)
     assert (slot.begun(), slot.blamed) == (3, 1)
-    slot.hang_up(None)
+    slot.hang_up()
     slot.close()
 
 

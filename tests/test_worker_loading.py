@@ -206,7 +206,7 @@ def test_children_are_forked_though_a_trial_is_ready_before_the_serving_fork_ser
     config = place.config(processes=2)
 
     async def steps():
-        group = pool.Pool(config, config.workers["main"], Mock(), Mock())
+        group = pool.Pool(config, config.workers["main"], Mock(), Mock(), Mock())
         group._server, trial = Server(), Server()
         group._adopt(trial, {})
         serving = group._server

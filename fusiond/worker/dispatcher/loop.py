@@ -40,7 +40,6 @@ from fusiond.worker.pool.reports import (
     Late,
     NotBegun,
     NotLoaded,
-    Ran,
     Room,
     StartFailed,
     TasksLoaded,
@@ -104,7 +103,7 @@ class Dispatcher:
         self.phase = Phase.HELD
         self.job_log = JobLog(config)
         self._permits = Permits()
-        self.pool = Pool(config, group, self._on_report, self.job_log.fields, self._permits)
+        self.pool = Pool(config, group, self._on_report, self.on_outcome, self.job_log.fields, reserved=self._permits)
         self.queues = _queues(config, group)
         self.ready: asyncio.Future[Problems] = asyncio.get_running_loop().create_future()
         self._exchange = Exchange(name, broker, connection)
@@ -467,8 +466,6 @@ class Dispatcher:
 
     def _on_report(self, report: PoolReport) -> None:
         match report:
-            case Ran(attempt, outcome):
-                self.on_outcome(attempt, outcome)
             case Room():
                 self.on_room()
             case NotBegun(attempts):

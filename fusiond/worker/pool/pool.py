@@ -37,7 +37,6 @@ from fusiond.worker.pool.reports import (
     NotEnded,
     NotForked,
     NotLoaded,
-    Ran,
     Ready,
     Room,
     ServerDied,
@@ -90,7 +89,9 @@ class Pool:
         config: Config,
         group: WorkerGroup,
         report: Callable[[PoolReport], None],
+        on_outcome: Callable[[Attempt, wire.OutcomeMessage], None],
         log_fields: Callable[[Attempt], dict[str, Any]],
+        *,
         reserved: Sized = (),
     ) -> None:
         """
@@ -100,10 +101,12 @@ class Pool:
             config: the accepted configuration.
             group: one of its worker groups.
             report: called with what happens here.
+            on_outcome: called with each attempt that ran to its end, and what its child said.
             log_fields: gives the fields of the log lines about an attempt.
             reserved: jobs for each of which a child is kept free until it has its permit.
         """
         self._config, self.group, self._report, self._log_fields = config, group, report, log_fields
+        self._on_outcome = on_outcome
         self._loop = asyncio.get_running_loop()
         self.slots: dict[int, Slot] = {}
         # The children's sockets are behind one descriptor of the loop's. With isolation `fork` each lives for one job:
@@ -321,7 +324,8 @@ class Pool:
             self._fork(slot)
         self._asked = {slot.number for slot in self.slots.values() if slot.state == State.READY}
         for number in self._asked:
-            self.slots[number].ask(self._loop)
+            if socket := self.slots[number].socket:
+                socket.ask()
         self._loop.call_later(_ANSWER, self._note_late_start, problems)
         self._tell_ready()
 
@@ -560,7 +564,7 @@ class Pool:
         """Take what a dead child still said, then judge each attempt that it held."""
         for _ in range(0 if slot.spent else _LAST_READS):
             self._hear(slot)
-            if slot.closed or slot.broken or slot.silent:
+            if slot.broken or slot.socket is None or slot.socket.closed or slot.socket.silent:
                 break
         slot.output.drain()
         begun, blamed, kill_reason = slot.begun(), slot.blamed, slot.kill_reason
@@ -586,7 +590,7 @@ class Pool:
 
     def _hang_up(self, slot: Slot) -> None:
         self._stop_listening(slot)
-        slot.hang_up(self._loop)
+        slot.hang_up()
 
     def kill(self, slot: Slot, kill_reason: KillReason, serial: int) -> None:
         """Kill the slot's child and its process group, for this job; what it held is judged once it is dead."""
@@ -624,7 +628,7 @@ class Pool:
             return
         if not self._paused:
             for slot, batch in self._batching.batches(pending):
-                slot.send_jobs(batch, self._table_frame if slot.table != self._table_number else None, self._loop)
+                slot.send_jobs(batch, self._table_frame if slot.table != self._table_number else None)
                 slot.table = self._table_number
                 if slot.one_job:
                     # All that this child prints is this job's; it writes no marks.
@@ -650,12 +654,12 @@ class Pool:
         outcomes = slot.receive()
         if slot.broken:
             self._kill_hostile(slot)
-        if slot.answered and slot.number in self._asked:
+        if slot.number in self._asked and slot.socket and slot.socket.answered:
             self._asked.discard(slot.number)
             self._tell_ready()
         if outcomes:
             self._take(slot, outcomes)
-        if slot.closed or slot.broken or slot.spent:
+        if slot.broken or slot.spent or (slot.socket and slot.socket.closed):
             # Its death is reported by the fork server, and only that report counts.
             self._stop_listening(slot)
 
@@ -689,7 +693,7 @@ class Pool:
             self._report(NotLoaded(attempt, outcome.payload))
             return None
         self._batching.times.note(attempt.task, outcome.duration)
-        self._report(Ran(attempt, outcome))
+        self._on_outcome(attempt, outcome)
         return None
 
 

@@ -7,32 +7,23 @@ slot's whole life, so that a mark on the page never means an earlier child's job
 
 from __future__ import annotations
 
-import _socket
 import enum
 import os
-import socket
-import struct
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from fusiond.worker.pool.child_socket import ChildSocket
 from fusiond.worker.pool.launch import memory_file
 from fusiond.worker.pool.output import Output
 from fusiond.worker.runtime import wire
 
 if TYPE_CHECKING:
-    import asyncio
+    import _socket
     from collections.abc import Callable, Iterable, Iterator
 
     from fusiond.worker.pool.attempt import Attempt, KillReason
     from fusiond.worker.pool.server_handle import ServerHandle
-
-#: bytes; room for a batch of small jobs without a second send
-_SEND_BUFFER = 1 << 18
-#: struct timeval, 10 ms; a one-job child whose job has not come by then makes ready for it meanwhile
-_PATIENCE = struct.pack("ll", 0, 10_000)
-#: bytes taken at once; memory for more comes from the kernel each time, which costs ten times the read
-_RECEIVE = 1 << 16
 
 
 class State(enum.Enum):
@@ -76,28 +67,19 @@ class Slot:
     failed_starts: int = 0
     #: pid of its child, once that was killed, has not ended for long, and was named in the log
     unkilled: int = 0
-    #: its child has said that it serves
-    answered: bool = False
-    #: its child has closed the socket
-    closed: bool = False
-    #: nothing more was there to be read
-    silent: bool = False
     #: how its child broke the protocol, on the socket or on the page
     broken: str = ""
     #: the attempt whose lines come out of the pipe
     printing: Attempt | None = None
     #: of the job handed last; from 1, so that a job that writes 0 to the page never says what is true
     _serial: int = 1
-    #: its child was asked whether it serves, and has not answered yet
-    _asked: bool = False
     #: serial of the last outcome
     _told: int = 0
     #: the last mark that was believed, and monotonic ns when it was first seen
     _begun: int = 0
     seen: int = 0
-    _sock: _socket.socket | None = None
-    _reader: wire.FrameReader = field(default_factory=wire.FrameReader)
-    _unsent: bytearray = field(default_factory=bytearray)
+    #: its child's; None: it has no child, or nothing more is to be said to it
+    socket: ChildSocket | None = None
 
     @classmethod
     def make(
@@ -118,17 +100,10 @@ class Slot:
     # -- the child's life ---------------------------------------------------------------------------------------------
 
     def connect(self) -> _socket.socket:
-        """A new socket for a new child; returns the child's end, which the caller sends on and closes."""
-        # Without the class that the module socket puts around each, which costs as much as the pair.
-        ours, theirs = _socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        if self.one_job:
-            theirs.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _PATIENCE)
-        else:
-            ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
-            theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
-        self._sock = ours
-        self.kill_reason, self.state, self.closed, self.broken, self.answered = None, State.READY, False, "", False
-        self._asked, self.handed, self.spent_at, self.unkilled = False, 0, 0, 0
+        """Make a socket for a new child; returns the child's end, which the caller sends on and closes."""
+        self.socket, theirs = ChildSocket.pair(one_job=self.one_job)
+        self.kill_reason, self.state, self.broken = None, State.READY, ""
+        self.handed, self.spent_at, self.unkilled = 0, 0, 0
         self.page.pid = 0
         # A child may have left any number there; a new one has begun nothing.
         self.page.words[0] = self._begun = self._told = self._serial
@@ -136,17 +111,13 @@ class Slot:
 
     def fileno(self) -> int:
         """The socket's descriptor; -1 without one."""
-        return self._sock.fileno() if self._sock else -1
+        return self.socket.fileno() if self.socket else -1
 
-    def hang_up(self, loop: asyncio.AbstractEventLoop) -> None:
+    def hang_up(self) -> None:
         """Close the socket: an idle child ends, a dead one is forgotten."""
-        if self._sock:
-            if self._unsent:
-                loop.remove_writer(self._sock.fileno())
-            self._sock.close()
-            self._sock = None
-            # Half a frame may be as long as a whole one.
-            self._reader, self._unsent = wire.FrameReader(), bytearray()
+        if self.socket:
+            self.socket.close()
+            self.socket = None
 
     def close(self) -> None:
         """Give back page and pipe; the slot has no child any more."""
@@ -171,12 +142,7 @@ class Slot:
 
     # -- jobs ---------------------------------------------------------------------------------------------------------
 
-    def ask(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Have the child say that it serves; `answered` is true once it has."""
-        self._asked = True
-        self._send(wire.jobs_frame(()), loop)
-
-    def send_jobs(self, attempts: Iterable[Attempt], table: bytes | None, loop: asyncio.AbstractEventLoop) -> None:
+    def send_jobs(self, attempts: Iterable[Attempt], table: bytes | None) -> None:
         """Send a batch to the child, behind a new table where it has an older one."""
         messages = []
         for attempt in attempts:
@@ -188,77 +154,29 @@ class Slot:
             messages.append(
                 wire.JobMessage(serial, attempt.attempts, attempt.id, attempt.task, attempt.header, attempt.args)
             )
-        self._send((table or b"") + wire.jobs_frame(messages), loop)
-
-    def _send(self, data: bytes, loop: asyncio.AbstractEventLoop) -> None:
-        assert self._sock  # noqa: S101 - only a ready slot is handed jobs
-        if self._unsent:
-            self._unsent += data
-            return
-        sent = self._try_send(data)
-        if sent < len(data):
-            self._unsent += data[sent:]
-            loop.add_writer(self._sock.fileno(), self._send_rest, loop)
-
-    def _send_rest(self, loop: asyncio.AbstractEventLoop) -> None:
-        assert self._sock  # noqa: S101 - hang_up takes the writer away
-        del self._unsent[: self._try_send(self._unsent)]
-        if not self._unsent:
-            loop.remove_writer(self._sock.fileno())
-
-    def _try_send(self, data: bytes | bytearray) -> int:
-        """Bytes sent; a dead child takes everything: its death is reported, and what it was handed comes back."""
-        assert self._sock  # noqa: S101
-        try:
-            return self._sock.send(data, _socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            return 0
-        except OSError:
-            return len(data)
+        assert self.socket  # noqa: S101 - only a ready slot is handed jobs
+        self.socket.send((table or b"") + wire.jobs_frame(messages))
 
     def receive(self) -> list[wire.OutcomeMessage]:
         """
-        The outcomes in one read of what has arrived; more is there until `silent`.
+        The outcomes in one read of what has arrived.
 
-        One read, since a child that sends without end must not hold up the others. What it said before it broke the
-        protocol counts.
+        A child tells one outcome for each job, in the order handed. What it said before it broke the protocol counts.
         """
         outcomes: list[wire.OutcomeMessage] = []
-        data = self._receive()
-        self.silent = len(data) < _RECEIVE
         try:
-            for kind, body in self._reader.feed(data):
-                if kind != wire.OUTCOMES:
-                    self.broken = "a child may send outcomes only"
+            for outcome in self.socket.outcomes() if self.socket else ():
+                self.spent_at = 0
+                if outcome is None:
+                    continue
+                if not self._told < outcome.serial <= self._serial:
+                    self.broken = "an outcome is of no job that this child was handed, or a second one"
                     break
-                outcomes.extend(self._believed(body))
+                self._told = outcome.serial
+                outcomes.append(outcome)
         except wire.WireError as error:
             self.broken = str(error)
         return outcomes
-
-    def _believed(self, body: bytes) -> Iterator[wire.OutcomeMessage]:
-        """What a frame says: one outcome for each job, in the order handed, so no more than that. Raises WireError."""
-        self.spent_at = 0
-        if not body:
-            if not self._asked:
-                raise wire.WireError("an answer that nobody has asked for")
-            self._asked, self.answered = False, True
-        for outcome in wire.read_outcomes(body):
-            if not self._told < outcome.serial <= self._serial:
-                raise wire.WireError("an outcome is of no job that this child was handed, or a second one")
-            self._told = outcome.serial
-            yield outcome
-
-    def _receive(self) -> bytes:
-        """What is there; nothing at the end as well, which `closed` tells."""
-        try:
-            data = self._sock.recv(_RECEIVE, _socket.MSG_DONTWAIT) if self._sock else b""
-        except BlockingIOError:
-            return b""
-        except OSError:
-            data = b""
-        self.closed = not data
-        return data
 
     def end(self, serial: int, *, told: bool = False) -> Attempt | None:
         """Take an attempt out that has ended, as its child told, or is taken back; None: it was taken back before."""

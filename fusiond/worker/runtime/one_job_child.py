@@ -115,7 +115,7 @@ class OneJobChild:
 
 
 def _wait_for_ever(fd: int) -> None:
-    """Take back the patience of 10 ms that a one-job child's socket comes with (pool/slots.py)."""
+    """Take back the patience of 10 ms that a one-job child's socket comes with (pool/child_socket.py)."""
     sock = _socket.socket(fileno=fd)
     sock.setsockopt(_socket.SOL_SOCKET, _socket.SO_RCVTIMEO, struct.pack("ll", 0, 0))
     sock.detach()
