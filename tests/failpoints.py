@@ -92,7 +92,7 @@ STEPS = {
     "spawn": Step(SUPERVISOR, "supervise.supervisord.process", "Process.spawn"),
     "stop": Step(SUPERVISOR, "supervise.supervisord.process", "Process.stop"),
     "ended": Step(SUPERVISOR, "supervise.supervisord.process", "Process.finish"),
-    "write": Step(SUPERVISOR, "config.snapshot", "write_atomically"),
+    "write": Step(SUPERVISOR, "config.accepted.snapshot", "write_atomically"),
     "promote": Step(SUPERVISOR, "supervise.reload.transaction", "promote"),
     "tell": Step(SUPERVISOR, "supervise.fleet", "Fleet._tell_one"),
     # a reload
