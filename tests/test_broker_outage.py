@@ -8,7 +8,7 @@ import time
 import pytest
 
 from fusiond.broker.call import as_is, plain
-from fusiond.broker.outage import Outage
+from fusiond.broker.outage import Outage, pause
 from fusiond.broker.redis.connection import connect_async
 
 #: s; a wait that is told of the return lasts a second or so, on a busy machine longer, and one that is not 20 s
@@ -33,6 +33,13 @@ def waits(broker_settings, broker, tmp_path):
         return asyncio.run(main())
 
     return measure
+
+
+def test_the_pause_grows_to_half_a_minute_and_is_spread():
+    """0.5 s doubling to 30 s, ± a quarter, for ever."""
+    for failures, expected in [(1, 0.5), (2, 1.0), (3, 2.0), (7, 30.0), (10_000, 30.0)]:
+        drawn = {pause(failures) for _ in range(50)}
+        assert expected * 0.75 <= min(drawn) < max(drawn) <= expected * 1.25
 
 
 def test_a_server_that_is_started_again_is_noticed(redis_server, waits):

@@ -30,7 +30,7 @@ from fusiond.identity import daemon_id
 from fusiond.job import JobStatus
 from fusiond.program import Link
 from fusiond.schedule import cron, declaring, drift
-from fusiond.schedule.scheduler import Scheduler, pause
+from fusiond.schedule.scheduler import Scheduler
 from fusiond.schedule.sweeping import Sweeper
 from fusiond.schedule.ticking import Clock, Ticker
 
@@ -754,14 +754,6 @@ def test_the_clock_is_that_of_redis():
     here = time.monotonic() * 1000
     clock.sync(5_000_000, here - 10, here + 10)
     assert 5_000_000 <= clock.now() < 5_000_000 + 1000
-
-
-def test_the_pause_grows_to_half_a_minute_and_is_spread():
-    """0.5 s doubling to 30 s, ± a quarter, for ever."""
-    rand = random.Random(1)
-    for failures, expected in [(1, 0.5), (2, 1.0), (3, 2.0), (7, 30.0), (10_000, 30.0)]:
-        drawn = {pause(failures, rand) for _ in range(50)}
-        assert expected * 0.75 <= min(drawn) < max(drawn) <= expected * 1.25
 
 
 def test_a_sweep_goes_through_all_queues_in_steps(bench, broker):

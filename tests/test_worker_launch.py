@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from fusiond.config.environment_files import parse
-from fusiond.config.model import Config, Task, WorkerGroup
-from fusiond.worker.pool.launch import environment, launch, memory_file, serves, table
+from fusiond.config.model import Config, Task, WorkerGroup, serves
+from fusiond.worker.pool.launch import environment, launch, memory_file, table
 
 
 def test_environment_files():
@@ -80,7 +80,7 @@ def test_environment_file_that_is_missing(tmp_path):
 @pytest.mark.parametrize(("queues", "served"), [(("*",), True), (("a", "q"), True), (("a",), False), ((), False)])
 def test_serves(queues, served):
     """By its name, or all of them."""
-    assert serves(WorkerGroup("g", queues=queues), "q") == served
+    assert serves(queues, "q") == served
 
 
 def test_table_is_json():

@@ -47,6 +47,11 @@ class Call(NamedTuple, Generic[T]):
         return Call((b"EVAL", self.script.source, *self.words[2:]), self.parse)
 
 
+def decoded(raw: bytes) -> str:
+    """A text of which others may have written some bytes that are no UTF-8; these are escaped."""
+    return raw.decode(errors="backslashreplace")
+
+
 #: yields a Call, a list of Calls or seconds; is sent the reply, the replies or None; returns the result
 Plan = Generator[Call[Any] | list[Call[Any]] | float, Any, T]
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fusiond.broker.call import decoded
 from fusiond.broker.keys import is_name
 from fusiond.broker.records import Catalogue, CronDeclaration, Declared, FileInForce
 
@@ -75,7 +76,7 @@ def roll(reply: Any) -> Roll:
     daemons: list[DaemonRecord] = []
     groups: list[GroupRecord] = []
     for name, words in zip(flat[::2], flat[1::2], strict=True):
-        record = _record(name.decode(errors="replace"), words.decode(errors="replace").split())
+        record = _record(decoded(name), decoded(words).split())
         if isinstance(record, DaemonRecord):
             daemons.append(record)
         elif record is not None:

@@ -11,6 +11,7 @@ import logging
 import socket
 from typing import TYPE_CHECKING, Any
 
+from fusiond.broker.call import decoded
 from fusiond.errors import BrokerError
 from fusiond.job import mark_of
 
@@ -59,8 +60,8 @@ async def _holders(broker: Broker, connection: AsyncConnection) -> dict[str, str
 def _write(chore: Chore, holder: str | None, about: Mapping[str, Any]) -> None:
     outcome = {"RESCUED": "rescued", "CANCELED": "canceled"}.get(chore.code, "failed")
     fields = {
-        "job": chore.id.decode(errors="backslashreplace"),
-        "task": chore.task.decode(errors="replace"),
+        "job": decoded(chore.id),
+        "task": decoded(chore.task),
         "attempt": chore.attempts,
         "outcome": outcome,
         "wait": round(chore.waited_ms / 1000, 3),
@@ -81,5 +82,5 @@ def _write(chore: Chore, holder: str | None, about: Mapping[str, Any]) -> None:
 
 def _tag(chore: Chore, config: Config) -> str | None:
     """The producer's, else that of the task."""
-    task = config.tasks.get(chore.task.decode(errors="replace"))
+    task = config.tasks.get(decoded(chore.task))
     return chore.log_tag or (task and task.log_tag) or None

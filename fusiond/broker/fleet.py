@@ -8,7 +8,7 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fusiond.broker.call import Call, Plan, nothing, plain, raw, scripted
+from fusiond.broker.call import Call, Plan, decoded, nothing, plain, raw, scripted
 from fusiond.broker.catalogue import Roll, cron_of, declared, in_force, roll, union
 from fusiond.broker.records import NO_CATALOGUE, Catalogue, CronDeclaration, Declared, FileInForce, Worker
 
@@ -72,7 +72,7 @@ class FleetVerbs:
 
     def worker_names(self) -> Call[list[str]]:
         """All workers that have not said that they end, as far as nobody has found them gone."""
-        return plain(lambda reply: [_text(name) for name in map(raw, reply) if name], "SMEMBERS", self.keys.workers)
+        return plain(lambda reply: [decoded(name) for name in map(raw, reply) if name], "SMEMBERS", self.keys.workers)
 
     def workers(self) -> Plan[list[Worker]]:
         """All workers that have said something within their ttl; the names of the others are dropped."""
@@ -84,7 +84,7 @@ class FleetVerbs:
         silent = [name for name, fields in zip(names, found, strict=True) if not fields]
         if silent:
             yield plain(nothing, "SREM", self.keys.workers, *silent)
-        return sorted(Worker(_text(name), fields) for name, fields in zip(names, found, strict=True) if fields)
+        return sorted(Worker(decoded(name), fields) for name, fields in zip(names, found, strict=True) if fields)
 
     def publish_catalogue(
         self,
@@ -179,7 +179,7 @@ class FleetVerbs:
 
 def _words(record: bytes | None) -> str:
     """What a record says, without its time; empty where there is none."""
-    return _text(record or b"").partition(" ")[2]
+    return decoded(record or b"").partition(" ")[2]
 
 
 def _hash_of(record: bytes | None) -> str:
@@ -187,8 +187,4 @@ def _hash_of(record: bytes | None) -> str:
 
 
 def _fields(flat: Any) -> dict[str, str]:
-    return {_text(name): _text(value) for name, value in zip(flat[::2], flat[1::2], strict=True)}
-
-
-def _text(raw: bytes) -> str:
-    return raw.decode(errors="replace")
+    return {decoded(name): decoded(value) for name, value in zip(flat[::2], flat[1::2], strict=True)}

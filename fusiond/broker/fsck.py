@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from fusiond.broker.call import Call, Plan, as_is, nothing, plain, scripted
+from fusiond.broker.call import Call, Plan, as_is, decoded, nothing, plain, scripted
 from fusiond.broker.keys import is_name
 from fusiond.broker.steering import declaration
 from fusiond.job import JobStatus
@@ -210,9 +210,7 @@ class Fsck:
             seen |= {name.partition(b"}")[0] for name in names}
         known = yield plain(as_is, "SMEMBERS", keys.queues)
         head = f"{keys.namespace}:{{"
-        queues = {name.decode(errors="replace").removeprefix(head) for name in seen} - {
-            name.decode(errors="replace") for name in known
-        }
+        queues = {decoded(name).removeprefix(head) for name in seen} - set(map(decoded, known))
         strays = sorted(filter(is_name, queues))
         if strays and self._repair:
             yield from declaration(keys, strays)

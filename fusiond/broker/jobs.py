@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from fusiond.broker.call import Call, Word, number, scripted
+from fusiond.broker.call import Call, Word, decoded, number, scripted
 from fusiond.broker.records import Chore, Claim, ClaimedJob, NewJob, Outcome, Renewal, Stored
 from fusiond.job import new_token
 
@@ -152,10 +152,6 @@ def _chores(flat: Any) -> list[Chore]:
     if any(tuple(map(type, row)) != _CHORE_KINDS for row in rows):
         raise TypeError("a field of a job is of another type")
     return [
-        Chore(id_, task, _text(code), _text(message), attempts, rescues, _text(token), waited, _text(tag))
+        Chore(id_, task, decoded(code), decoded(message), attempts, rescues, decoded(token), waited, decoded(tag))
         for id_, task, code, message, attempts, rescues, token, waited, tag in rows
     ]
-
-
-def _text(word: bytes) -> str:
-    return word.decode(errors="backslashreplace")

@@ -11,7 +11,7 @@ import json
 import math
 from typing import TYPE_CHECKING, Any
 
-from fusiond.broker.call import Call, plain, raw, scripted
+from fusiond.broker.call import Call, decoded, plain, raw, scripted
 from fusiond.broker.keys import BAND, is_name
 from fusiond.broker.records import Counts, JobOutcome
 from fusiond.job import JobRecord, JobStatus
@@ -39,7 +39,7 @@ class LookUps:
 
         def parse(reply: Any) -> list[JobRecord]:
             parts = iter(reply)
-            return [_record(queue, _text(id), status, *rest) for id, *rest in zip(parts, parts, parts, strict=True)]  # noqa: A001
+            return [_record(queue, decoded(id), status, *rest) for id, *rest in zip(parts, parts, parts, strict=True)]  # noqa: A001
 
         return scripted("jobs", self.keys.root(queue), (status, start, count), parse)
 
@@ -54,7 +54,7 @@ class LookUps:
     def queues(self) -> Call[list[str]]:
         """The names of all queues that were ever declared; what can be no name is passed over."""
         return plain(
-            lambda names: sorted(name for name in map(_text, names) if is_name(name)), "SMEMBERS", self.keys.queues
+            lambda names: sorted(name for name in map(decoded, names) if is_name(name)), "SMEMBERS", self.keys.queues
         )
 
 
@@ -66,12 +66,12 @@ def _record(queue: str, id: str, status: str, place: bytes, flat: list[bytes]) -
         queue=queue,
         id=id,
         status=JobStatus(status),
-        task=_text(job.fields.get("task", b"")),
+        task=decoded(job.fields.get("task", b"")),
         args=job.fields.get("args", b""),
         priority=None if score is None else 255 - score // BAND,
         due_at=_whole(place) if status == JobStatus.SCHEDULED else None,
         **{name: number for name in _NUMBERS if (number := job.number(name)) is not None},
-        last_outcome=_text(job.fields.get("last_outcome", b"")),
+        last_outcome=decoded(job.fields.get("last_outcome", b"")),
         result=job.fields.get("result"),
         error=job.fields.get("error"),
         key=str(header.get("key", "")),
@@ -88,7 +88,7 @@ class _Hash:
     """A job's hash, and the names of what in it cannot be read."""
 
     def __init__(self, flat: list[bytes]) -> None:
-        self.fields = {_text(name): value for name, value in zip(flat[::2], flat[1::2], strict=True)}
+        self.fields = {decoded(name): value for name, value in zip(flat[::2], flat[1::2], strict=True)}
         self.broken = [name for name in ("task", "args") if name not in self.fields]
 
     def number(self, name: str) -> int | None:
@@ -135,10 +135,6 @@ def _whole(raw: bytes) -> int | None:
     except ValueError:
         return None
     return int(number) if math.isfinite(number) and abs(number) < 2**53 else None
-
-
-def _text(raw: bytes) -> str:
-    return raw.decode(errors="backslashreplace")
 
 
 def _outcome(reply: Any) -> JobOutcome | None:

@@ -30,6 +30,18 @@ PACE = 1.0
 _LONG = 0.5
 #: s; for an answer to `trouble`
 _SOON = 0.8
+#: s; the first and the longest pause between two attempts
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
+
+
+def pause(failures: int, longest: float = _LONGEST_PAUSE) -> float:
+    """Seconds until Redis is tried again after so many failures in a row: 0.5, 1, 2 … `longest`, ± a quarter."""
+    return _spread(min(_FIRST_PAUSE * 2.0 ** min(failures - 1, 16), longest))
+
+
+def _spread(seconds: float) -> float:
+    """Many programs wait for one Redis."""
+    return seconds * random.uniform(0.75, 1.25)  # noqa: S311 - guards no secret
 
 
 async def trouble(connection: AsyncConnection, keys: Keys) -> str:
@@ -86,7 +98,7 @@ class Outage:
                 if answers and (away or time.monotonic() - asked > _LONG):
                     self._tell()
                 away = not answers
-                await asyncio.sleep(PACE * random.uniform(0.75, 1.25))  # noqa: S311
+                await asyncio.sleep(_spread(PACE))
         finally:
             await self._connection.close()
 

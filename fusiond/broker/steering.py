@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from fusiond.broker.call import Call, Plan, Word, as_is, nothing, number, numbers, plain, scripted
+from fusiond.broker.call import Call, Plan, Word, as_is, decoded, nothing, number, numbers, plain, scripted
 from fusiond.broker.keys import is_name
 from fusiond.broker.records import Swept
 
@@ -152,7 +152,7 @@ def declaration(keys: Keys, queues: list[str]) -> Plan[None]:
 
 
 def _names(reply: Iterable[bytes]) -> list[str]:
-    names = (name.decode(errors="replace") for name in reply)
+    names = map(decoded, reply)
     return sorted(name for name in names if is_name(name))
 
 

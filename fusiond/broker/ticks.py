@@ -18,7 +18,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from fusiond.broker.call import Call, Plan, Word, plain, scripted
+from fusiond.broker.call import Call, Plan, Word, decoded, plain, scripted
 from fusiond.broker.keys import is_name
 from fusiond.job import JobStatus
 
@@ -205,7 +205,7 @@ def _ticked(reply: Any) -> Ticked:
 def _states(flat: list[bytes]) -> dict[str, CronState]:
     found: dict[str, dict[str, bytes]] = {}
     for field, value in zip(flat[::2], flat[1::2], strict=True):
-        entry, _, name = field.decode(errors="replace").rpartition(" ")
+        entry, _, name = decoded(field).rpartition(" ")
         found.setdefault(entry, {})[name] = value
     states = {}
     for entry, fields in found.items():

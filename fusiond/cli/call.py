@@ -47,13 +47,13 @@ def _call(options: argparse.Namespace) -> NoReturn:
 
 def _group(config: Config, task: Task, name: str | None) -> WorkerGroup:
     """The group named, or the first that serves the task's queue."""
-    from fusiond.worker.pool.launch import serves
+    from fusiond.config.model import serves
 
     if name is not None:
         if name not in config.workers:
             raise source.unknown("worker group", name, config.workers)
         return config.workers[name]
-    found = next((group for group in config.workers.values() if serves(group, task.queue)), None)
+    found = next((group for group in config.workers.values() if serves(group.queues, task.queue)), None)
     if found is None:
         raise FusionError(f"no group serves queue {task.queue!r}, in which {task.name!r} lives; name one with --group")
     return found

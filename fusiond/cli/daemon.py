@@ -75,13 +75,14 @@ def _dev(options: argparse.Namespace) -> int:
 
 
 def _start(options: argparse.Namespace, **how: Any) -> int:
+    from fusiond.program import EX_CONFIG
     from fusiond.supervise import start
 
     try:
         path = paths.find_config(options.config)
     except ConfigError as error:
         print(f"fusiond: {error}", file=sys.stderr)
-        return start.EX_CONFIG
+        return EX_CONFIG
     return start.run(path, **how)
 
 

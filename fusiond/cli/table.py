@@ -10,7 +10,6 @@ import json
 import os
 import re
 import sys
-import unicodedata
 from typing import TYPE_CHECKING, Any, Final, Literal, TextIO
 
 if TYPE_CHECKING:
@@ -69,8 +68,10 @@ def table(
     `right` names the columns that hold figures and `states` those whose words have a colour, by their headings in
     lower case.
     """
+    from fusiond.config.problems import columns  # here: `--help` needs no dataclasses
+
     cells = [[plain(_cell(value)) for value in row] for row in rows]
-    widths = [max(map(_width, column)) for column in zip(headings, *cells, strict=True)]
+    widths = [max(map(columns, column)) for column in zip(headings, *cells, strict=True)]
     rights = [heading.lower() in right.split() for heading in headings]
     lights = [heading.lower() in states.split() for heading in headings]
 
@@ -78,7 +79,7 @@ def table(
         padded = [
             (" " * gap + paint(cell, colour)) if to_right else (paint(cell, colour) + " " * gap)
             for cell, colour, width, to_right in zip(row, colours, widths, rights, strict=True)
-            for gap in [width - _width(cell)]
+            for gap in [width - columns(cell)]
         ]
         return "  ".join(padded).rstrip()
 
@@ -159,10 +160,3 @@ def _cell(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _width(text: str) -> int:
-    """Columns on a terminal: wide and combining characters counted."""
-    if text.isascii():
-        return len(text)
-    return sum(2 if unicodedata.east_asian_width(ch) in "WF" else not unicodedata.combining(ch) for ch in text)

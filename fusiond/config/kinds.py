@@ -10,7 +10,7 @@ Standard library only, as the model. Nothing here knows YAML: `config/build.py` 
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final, TypeVar
 
-from fusiond.config.units import DURATION, SHARE, SIZE, seconds, share, size_bytes, written
+from fusiond.config.units import DURATION, SHARE, SIZE, seconds, share, size_bytes, written, written_size
 
 #: seconds from the soft timeout, an exception, to the hard one, SIGKILL
 HARD_AFTER_SOFT: Final = 10.0
@@ -189,12 +189,6 @@ def between(least: int, most: int, **keywords: Any) -> Kind:
     return Kind({"type": "integer", "minimum": least, "maximum": most, **keywords}, read=int)
 
 
-def _size(size: int) -> str:
-    """Bytes as a person would write them, where that is exact."""
-    units = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
-    return next((f"{size // unit}{name}" for name, unit in units if size and size % unit == 0), f"{size}B")
-
-
 SECONDS: Final = Kind(
     _measure(
         "duration",
@@ -211,7 +205,7 @@ SECONDS: Final = Kind(
 BYTES: Final = Kind(
     _measure("size", SIZE, "write a size with its unit, such as 512MiB or 2GB", "512MiB", "2GB"),
     read=size_bytes,
-    show=_size,
+    show=written_size,
 )
 OCTAL: Final = Kind(
     _measure("umask", "^0?[0-7]{3}$", 'write three octal digits in quotes, such as "027"', "027"),

@@ -17,7 +17,7 @@ import functools
 import json
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -437,6 +437,11 @@ class Config:
     def from_dict(content: Mapping[str, Any]) -> "Config":
         """The Config of such a text, decoded already. Raises as `from_json`."""
         return typing.cast("Config", rebuild(Config, content))
+
+
+def serves(queues: Collection[str], queue: str) -> bool:
+    """Whether worker groups with these `queues` take jobs from this one."""
+    return "*" in queues or queue in queues
 
 
 @functools.cache

@@ -120,8 +120,8 @@ def _excerpt(problem: Problem, paint: Callable[[str, str], str]) -> tuple[str, s
     shown, before = line[cut : cut + _EXCERPT], before[cut:]
     width = max(1, min(problem.width, len(shown) - len(before)))
     gutter = f"{problem.line:>5} | "
-    caret = "^" * max(1, _columns(shown[len(before) : len(before) + width]))
-    return gutter + visible(shown), " " * (len(gutter) + _columns(before)) + paint(caret, problem.severity)
+    caret = "^" * max(1, columns(shown[len(before) : len(before) + width]))
+    return gutter + visible(shown), " " * (len(gutter) + columns(before)) + paint(caret, problem.severity)
 
 
 def visible(text: str) -> str:
@@ -129,6 +129,8 @@ def visible(text: str) -> str:
     return "".join(char if char.isprintable() else " " if char == "\t" else "�" for char in text)
 
 
-def _columns(text: str) -> int:
+def columns(text: str) -> int:
     """The terminal columns that `text` takes: two for wide characters, none for combining ones."""
+    if text.isascii():
+        return len(text)
     return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)

@@ -49,11 +49,9 @@ def share(text: str) -> float:
 
 
 def written_size(size: int) -> str:
-    """Bytes as a person would write them, to a tenth: 1610612736 is `1.5GiB`."""
-    for unit in ("TiB", "GiB", "MiB", "KiB"):
-        if size >= _BYTES[unit]:
-            return f"{round(size / _BYTES[unit], 1):g}{unit}"
-    return f"{size}B"
+    """Bytes as a person would write them, the reverse of `size_bytes`: 1610612736 is `1536MiB`."""
+    units = ("TiB", "GiB", "MiB", "KiB", "TB", "GB", "MB", "kB")
+    return next((f"{size // _BYTES[unit]}{unit}" for unit in units if size and size % _BYTES[unit] == 0), f"{size}B")
 
 
 def written(duration: float) -> str:

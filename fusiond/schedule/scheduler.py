@@ -25,7 +25,7 @@ from fusiond import hook, logs
 from fusiond.broker import script
 from fusiond.broker.broker import Broker
 from fusiond.broker.fleet import ALIVE_AGAIN
-from fusiond.broker.outage import Outage, trouble
+from fusiond.broker.outage import Outage, pause, trouble
 from fusiond.broker.redis.connection import connect_async
 from fusiond.config.accepted.snapshot import Snapshot, read_snapshot
 from fusiond.errors import BrokerError, BrokerUnavailable, BrokerUnfit, ConfigError
@@ -47,8 +47,6 @@ log = logging.getLogger(__name__)
 PUBLISH = 60.0
 #: seconds that the last word may take: another daemon's outranks this one's sooner, and nothing depends on it
 _LAST_WORD = 2.0
-#: seconds between two attempts to reach Redis: the first pause, which doubles, and the longest; ± a quarter
-PAUSE, LONGEST_PAUSE = 0.5, 30.0
 
 
 async def run(snapshot_path: Path, link: Link, runtime: Path, *, ticks: bool = True) -> None:
@@ -116,7 +114,7 @@ class Scheduler:
                     log.error("%s - trying again for as long as it takes", error)  # noqa: TRY400 - one sentence
                 failures += 1
                 self._lose_redis()
-                await self._outage.wait(pause(failures, self._rand), self._changed)
+                await self._outage.wait(pause(failures), self._changed)
             else:
                 if failures:
                     log.info("Redis is back after %.0f s", time.monotonic() - lost_at)
@@ -270,17 +268,3 @@ class Scheduler:
                 await self._changed.wait()
         except TimeoutError:
             pass
-
-
-def pause(failures: int, rand: random.Random) -> float:
-    """
-    How long to wait before Redis is tried again.
-
-    Args:
-        failures: in a row, from 1.
-        rand: spreads many daemons.
-
-    Returns:
-        seconds: 0.5 doubling to 30, ± a quarter.
-    """
-    return min(PAUSE * 2.0 ** min(failures - 1, 10), LONGEST_PAUSE) * rand.uniform(0.75, 1.25)

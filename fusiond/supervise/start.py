@@ -34,6 +34,7 @@ from fusiond.config.accepted.snapshot import Snapshot, read_snapshot
 from fusiond.config.endpoints import with_namespace
 from fusiond.errors import ConfigError, FusionError
 from fusiond.identity import daemon_id
+from fusiond.program import EX_CONFIG
 from fusiond.supervise.daemon import Daemon
 from fusiond.supervise.notify import Notify
 from fusiond.supervise.programs import SCHEDULER, Places
@@ -47,8 +48,6 @@ if TYPE_CHECKING:
 
     from fusiond.config.model import Config
 
-#: exit statuses
-OK, EX_CONFIG = 0, 78
 log = logging.getLogger(__name__)
 
 
@@ -98,7 +97,7 @@ def run(config_path: Path, *, only: Sequence[str] = (), last_good: bool = False,
         _leave_pointer(during, pointers.Pointer(str(source), str(daemon.places.runtime), development))
         daemon.main()
     logs.stop()
-    return OK
+    return 0
 
 
 def _run_hook() -> None:

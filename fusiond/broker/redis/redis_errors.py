@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from redis.exceptions import AuthenticationError, RedisError, ResponseError
 from redis.exceptions import ConnectionError as NoConnection
 
+from fusiond.broker.call import decoded
 from fusiond.errors import BrokerError, BrokerFull, BrokerUnavailable, BrokerUnfit
 
 if TYPE_CHECKING:
@@ -73,15 +74,15 @@ def refused(error: RedisError, words: Sequence[Any]) -> BrokerError:
 
 def _queue(words: Sequence[Any]) -> str:
     """The queue that a command is about; empty where it is about none."""
-    keys = (word.decode(errors="replace") if isinstance(word, bytes) else str(word) for word in words[1:4])
+    keys = (decoded(word) if isinstance(word, bytes) else str(word) for word in words[1:4])
     return next((found[1] for found in map(_QUEUE.search, keys) if found), "")
 
 
 def _key(words: Sequence[Any]) -> str:
     """The first key of a command; of a script that is behind its digest and the number of its keys."""
-    name = words[0].decode(errors="replace") if isinstance(words[0], bytes) else str(words[0])
+    name = decoded(words[0]) if isinstance(words[0], bytes) else str(words[0])
     key = words[3 if name.startswith("EVAL") else 1]
-    return key.decode(errors="replace") if isinstance(key, bytes) else str(key)
+    return decoded(key) if isinstance(key, bytes) else str(key)
 
 
 def _begins(text: str, words: Sequence[str]) -> bool:

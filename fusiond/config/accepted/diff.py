@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from fusiond.config.fields import in_place, keys_of
-from fusiond.config.model import Config, Task, WorkerGroup
+from fusiond.config.model import Config, Task, WorkerGroup, serves
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
@@ -156,11 +156,6 @@ def changed_keys(old: Any, new: Any, path: str = "") -> list[str]:
     return keys or [path]
 
 
-def serves(group: WorkerGroup, queue: str) -> bool:
-    """Whether the group takes jobs from the queue."""
-    return "*" in group.queues or queue in group.queues
-
-
 def _paths_to_load(old: Config, new: Config, before: WorkerGroup, after: WorkerGroup) -> Iterator[str]:
     """The `run` of each task that the group will run and has not loaded; a new group loads it beside the old one."""
     loaded = {task.name: task.run for task in _tasks_of(old, before)}
@@ -170,7 +165,7 @@ def _paths_to_load(old: Config, new: Config, before: WorkerGroup, after: WorkerG
 
 
 def _tasks_of(config: Config, group: WorkerGroup) -> Iterator[Task]:
-    return (task for task in config.tasks.values() if serves(group, task.queue))
+    return (task for task in config.tasks.values() if serves(group.queues, task.queue))
 
 
 def _section_change(old: Config, new: Config, section: str) -> SectionChange | None:

@@ -18,15 +18,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from fusiond.config.accepted import diff
-from fusiond.config.model import Config, CronEntry, rebuild
+from fusiond.config.model import Config, CronEntry, rebuild, serves
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
 #: what decides when an entry ticks
 _TIMETABLE: Final = ("schedule", "every", "timezone", "suspended")
-#: as in a group's queues: all of them
-_ALL: Final = "*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +56,7 @@ class Effects:
 
     def loses(self, queue: str) -> bool:
         """Whether the queue is served now, and would not be."""
-        return _among(self.served_before, queue) and not _among(self.served_after, queue)
+        return serves(self.served_before, queue) and not serves(self.served_after, queue)
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
@@ -115,7 +113,3 @@ def _max_length(config: Config) -> dict[str, int | None]:
 
 def _served(config: Config) -> tuple[str, ...]:
     return tuple(sorted({queue for group in config.workers.values() for queue in group.queues}))
-
-
-def _among(served: Iterable[str], queue: str) -> bool:
-    return _ALL in served or queue in served

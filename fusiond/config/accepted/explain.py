@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, get_origin
 
 from fusiond.config import kinds
-from fusiond.config.accepted.diff import serves
 from fusiond.config.build import said_by
 from fusiond.config.fields import fields_of
+from fusiond.config.model import serves
 from fusiond.config.secrets import hidden
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def group(root: Node, config: Config, name: str) -> list[Value]:
     if found.weights:
         order = _placed(root, "order", found.order, said_by(root, "workers", name, "queues"))
         values = [order if value.key == "order" else value for value in values]
-    run = [each for each in config.tasks.values() if serves(found, each.queue)]
+    run = [each for each in config.tasks.values() if serves(found.queues, each.queue)]
     return [*values, *(_placed(root, "task", each.name, ("tasks", each.name)) for each in run)]
 
 
@@ -202,7 +202,7 @@ def _policy(root: Node, policy: RetryPolicy, name: str) -> Iterator[Value]:
 
 
 def _served_by(root: Node, config: Config, name: str) -> list[Value]:
-    groups = [each for each in config.workers.values() if serves(each, name)]
+    groups = [each for each in config.workers.values() if serves(each.queues, name)]
     if not groups:
         return [Value("served by", None, "no group: its jobs wait")]
     return [_placed(root, "served by", each.name, ("workers", each.name)) for each in groups]

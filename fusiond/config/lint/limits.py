@@ -44,7 +44,8 @@ def check_memory(root: Node, config: Config) -> Iterator[Problem]:
             f"{config.workers[name].processes} × {written_size(share // config.workers[name].processes)}"
             for name, share in shares.items()
         )
-        message = f"max_memory comes to {written_size(total)} ({terms}), and this machine has {written_size(available)}"
+        there = written_size(available >> 20 << 20)  # whole MiB: nobody counts a machine's memory in bytes
+        message = f"max_memory comes to {written_size(total)} ({terms}), and this machine has {there}"
         place = node.place if node is not None else root.nearest("workers", largest)
         yield place.warning("memory-above-host", message, "lower max_memory or processes")
 

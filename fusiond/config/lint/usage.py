@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fusiond.config.lint.walk import names, task_policies
-from fusiond.config.model import DEFAULT_QUEUE
+from fusiond.config.model import DEFAULT_QUEUE, serves
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +41,7 @@ def _queues(root: Node, config: Config) -> Iterator[Problem]:
     declared = set(names(root, "queues"))
     served = {queue for group in config.workers.values() for queue in group.queues}
     for name in sorted(declared | filled):
-        if config.workers and not served & {name, "*"}:
+        if config.workers and not serves(served, name):
             place = root.nearest("queues", name) if name in declared else _first_task(root, config, name)
             message = f"no worker group serves queue {name!r}: its jobs wait for ever"
             yield place.warning("unserved-queue", message, "add it to the queues of a group")

@@ -15,6 +15,7 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fusiond.broker import chores
+from fusiond.broker.call import decoded
 from fusiond.errors import BrokerError, BrokerUnavailable
 from fusiond.job import mark_of, new_token
 from fusiond.worker.dispatcher.leases import LEASE_MS, renew
@@ -219,7 +220,7 @@ class Exchange:
                 if attempt is not None and flag in _INSTEAD:
                     self._ended.append((attempt, outcome._replace(kind=kind)))
             else:
-                fields = {"job": _text(outcome.id), "queue": queue}
+                fields = {"job": outcome.id if isinstance(outcome.id, str) else decoded(outcome.id), "queue": queue}
                 log.warning("an outcome came too late: the lease was lost", extra=fields)
 
     def _is_claim(self, queue: str, reply: Claim | BrokerError) -> bool:
@@ -235,7 +236,3 @@ class Exchange:
         if now - self._said.get(sentence, -_SAY_AGAIN) >= _SAY_AGAIN:
             self._said[sentence] = now
             log.error("%s", sentence)
-
-
-def _text(value: bytes | str) -> str:
-    return value.decode(errors="backslashreplace") if isinstance(value, bytes) else value

@@ -27,13 +27,13 @@ from typing import TYPE_CHECKING, Any
 from fusiond import hook, logs
 from fusiond.broker import script
 from fusiond.broker.broker import Broker
-from fusiond.broker.outage import Outage, trouble
+from fusiond.broker.outage import Outage, pause, trouble
 from fusiond.broker.redis.connection import connect_async
 from fusiond.config.accepted.snapshot import Snapshot, read_snapshot
 from fusiond.errors import BrokerError, BrokerUnavailable, FusionError
 from fusiond.identity import daemon_id
 from fusiond.program import EX_CONFIG, EX_SOFTWARE, on_failed_callback
-from fusiond.worker.dispatcher.leases import Leases, pause
+from fusiond.worker.dispatcher.leases import Leases
 from fusiond.worker.dispatcher.loop import POLL, Dispatcher, Phase
 from fusiond.worker.dispatcher.presence import Presence
 from fusiond.worker.pool.loading import sentence

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from typing import TYPE_CHECKING, Literal
 
+from fusiond.broker.outage import pause
 from fusiond.broker.records import Renewal
 from fusiond.errors import BrokerError
 from fusiond.worker.runtime.wire import boot_ns
@@ -32,19 +32,14 @@ LEASE, RENEW, MARGIN = 15.0, 5.0, 2.0
 LEASE_MS = int(LEASE * 1000)
 #: attempts in one call
 _BATCH = 500
-#: s; the first and the longest pause while Redis is away; of who has leases to lose, the longest
-_FIRST_PAUSE, _LONGEST_PAUSE, _SHORT_PAUSE = 0.5, 30.0, 1.0
+#: longest pause between two attempts while leases are held, in seconds
+_SHORT_PAUSE = 1.0
 _LOST, _CANCEL = 0, 2
 
 
 def trusted_until(sent_ns: int) -> int:
     """Boot ns until when a lease is trusted that was asked for at `sent_ns`."""
     return sent_ns + int((LEASE - MARGIN) * 1e9)
-
-
-def pause(failures: int, longest: float = _LONGEST_PAUSE) -> float:
-    """Seconds to wait after so many failures in a row: 0.5, 1, 2 … `longest`, ± 25 %."""
-    return min(_FIRST_PAUSE * 2.0 ** min(failures - 1, 16), longest) * random.uniform(0.75, 1.25)  # noqa: S311
 
 
 class Leases:

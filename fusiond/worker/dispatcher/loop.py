@@ -24,12 +24,13 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
+from fusiond.broker.outage import pause
 from fusiond.config.model import RETRY_POLICIES
 from fusiond.errors import BrokerUnavailable, FusionError
 from fusiond.worker.dispatcher import verdicts
 from fusiond.worker.dispatcher.exchange import Exchange
 from fusiond.worker.dispatcher.job_log import JobLog
-from fusiond.worker.dispatcher.leases import pause, trusted_until
+from fusiond.worker.dispatcher.leases import trusted_until
 from fusiond.worker.dispatcher.permits import Permits
 from fusiond.worker.dispatcher.queue_order import Queues
 from fusiond.worker.pool.attempt import Attempt, KillReason

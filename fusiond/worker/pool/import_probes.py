@@ -23,8 +23,8 @@ from subprocess import TimeoutExpired
 from typing import TYPE_CHECKING, Any, Final
 
 from fusiond.config.lint.task_code import ImportFailure, Probed, signature
-from fusiond.config.model import RETRY_POLICIES
-from fusiond.worker.pool.launch import PROBE, serves, start
+from fusiond.config.model import RETRY_POLICIES, serves
+from fusiond.worker.pool.launch import PROBE, start
 from fusiond.worker.pool.orphans import be_subreaper, kill_all_children
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class _Probe:
     """The questions to one kind of interpreter, and the answers so far."""
 
     def __init__(self, config: Config, groups: list[WorkerGroup], patience: float) -> None:
-        tasks = [task for task in config.tasks.values() if any(serves(group, task.queue) for group in groups)]
+        tasks = [task for task in config.tasks.values() if any(serves(group.queues, task.queue) for group in groups)]
         own = {task.retry for task in tasks if config.retry_policies[task.retry] != RETRY_POLICIES.get(task.retry)}
         policies = [config.retry_policies[name] for name in sorted(own)]
         named = (name for policy in policies for name in (*policy.retry_on, *policy.give_up_on) if "." in name)

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from fusiond import hook
 from fusiond.config import environment_files
+from fusiond.config.model import serves
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -198,11 +199,6 @@ def _account(group: WorkerGroup, own: Mapping[str, str]) -> tuple[str, str]:
     return user.pw_name, user.pw_dir
 
 
-def serves(group: WorkerGroup, queue: str) -> bool:
-    """Whether the group takes jobs from the queue."""
-    return "*" in group.queues or queue in group.queues
-
-
 def table(config: Config, group: WorkerGroup) -> dict[str, Any]:
     """What a child must know of the file: `tasks`, task → the row of `task.TaskRow`, and when it has done its share."""
     rows = {name: _row(config, task) for name, task in config.tasks.items()}
@@ -231,7 +227,7 @@ def _setup(config: Config, group: WorkerGroup) -> dict[str, Any]:
         "directory": os.path.realpath(group.directory),
         "umask": group.umask,
         "one_job": group.isolation == "fork",
-        "preload": [name for name, task in config.tasks.items() if serves(group, task.queue)],
+        "preload": [name for name, task in config.tasks.items() if serves(group.queues, task.queue)],
         "table": table(config, group),
     }
 

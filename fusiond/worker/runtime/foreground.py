@@ -13,7 +13,6 @@ no name of the application's is shadowed. Standard library only, CPython 3.9 and
 from __future__ import annotations
 
 import bdb
-import inspect
 import json
 import os
 import sys
@@ -22,6 +21,7 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Callable
 
 from . import errortext, nesting
+from .payload import TaskFailed, check_arguments
 from .task import TaskError, load
 
 if TYPE_CHECKING:
@@ -46,22 +46,11 @@ def main(text: str) -> int:
         kwargs[request["pass_job"]] = {"id": "call", "attempt": 1, "deadline": deadline, "key": None, "meta": None}
     try:
         function = load(request["run"])
-        _check(function, args, kwargs)
-    except TaskError as error:
+        check_arguments(function, args, kwargs)
+    except (TaskError, TaskFailed) as error:
         print(f"fusiond: {error}", file=sys.stderr)
         return 1
     return _call(function, args, kwargs)
-
-
-def _check(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> None:
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):  # some built-ins tell nothing about themselves
-        return
-    try:
-        signature.bind(*args, **kwargs)
-    except TypeError as error:
-        raise TaskError("BAD_ARGUMENTS", f"{error}; the function is {_name(function)}{signature}") from None
 
 
 def _call(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> int:
@@ -108,7 +97,3 @@ def _shown(result: object) -> str:
         return f"{result!r:.200}"
     except Exception:  # noqa: BLE001 - whatever a class of the task's raises
         return f"a {errortext.type_name(type(result))}"
-
-
-def _name(function: Callable[..., Any]) -> str:
-    return getattr(function, "__qualname__", repr(function))
