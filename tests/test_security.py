@@ -382,7 +382,7 @@ def test_an_error_in_redis_is_text_and_stays_text(desk):
 #: what makes objects, or code, out of bytes
 MAKERS = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "code", "codeop"}
 #: hand our own source files to an interpreter that cannot read them, or run the task that the file names
-RUNS_CODE = {f"fusiond/worker/{name}.py" for name in ("launch", "foreground", "probe")}
+RUNS_CODE = {f"fusiond/worker/{name}.py" for name in ("pool/launch", "runtime/foreground", "runtime/probe")}
 
 
 def test_no_module_makes_objects_or_code_out_of_data():
@@ -542,7 +542,7 @@ def test_ambient_capabilities_do_not_survive_the_change_of_user(tmp_path):
     with path.open("rb") as file:
         done = subprocess.run(
             ["setpriv", "--reuid", str(daemon.pw_uid), "--regid", str(daemon.pw_gid), "--clear-groups", *sets,
-             PYTHON, "-I", "-S", "-c", (ROOT / "fusiond" / "worker" / "privileges.py").read_text(), str(file.fileno())],
+             PYTHON, "-I", "-S", "-c", (ROOT / "fusiond" / "worker" / "pool" / "privileges.py").read_text(), str(file.fileno())],
             capture_output=True, text=True, check=False, pass_fds=[file.fileno()], cwd="/",
         )  # fmt: skip
     status, tried = done.stdout.splitlines() or (done.stderr, "")
