@@ -178,13 +178,13 @@ def _read(runs):
     return ended
 
 
-def judge(ledger):
-    """The jobs that waited for longer than LIMIT beside an idle child, as sentences."""
+def judge(ledger, limit=LIMIT):
+    """The jobs that waited for longer than `limit` seconds beside an idle child, as sentences."""
     spans, found = _idle(ledger.runs), []
     for run in ledger.runs:
         acked = ledger.acked[run.job]
         beside = sum(max(0.0, min(end, run.began) - max(begin, acked)) for begin, end in spans)
-        if beside > LIMIT + ledger.lag.within(acked, run.began):
+        if beside > limit + ledger.lag.within(acked, run.began):
             waited = f"waited for {run.began - acked:.2f} s, {beside:.2f} s of them beside an idle child"
             found.append(f"I11 job {run.job} {waited}")
     return found
