@@ -542,7 +542,7 @@ def test_ambient_capabilities_do_not_survive_the_change_of_user(tmp_path):
     with path.open("rb") as file:
         done = subprocess.run(
             ["setpriv", "--reuid", str(daemon.pw_uid), "--regid", str(daemon.pw_gid), "--clear-groups", *sets,
-             PYTHON, "-I", "-S", "-c", (ROOT / "fusiond" / "worker" / "pool" / "privileges.py").read_text(), str(file.fileno())],
+             PYTHON, "-I", "-S", "-c", (ROOT / "fusiond/worker/pool/privileges.py").read_text(), str(file.fileno())],
             capture_output=True, text=True, check=False, pass_fds=[file.fileno()], cwd="/",
         )  # fmt: skip
     status, tried = done.stdout.splitlines() or (done.stderr, "")
