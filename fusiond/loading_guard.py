@@ -25,6 +25,8 @@ VARIABLE: Final = "FUSION_LOADING"
 #: bytes of a report; a pipe takes so many at once or none
 _MOST: Final = 2000
 _OURS: Final = str(Path(__file__).parent) + os.sep
+#: what the variable said when this program began; nobody sets it later but the process that loads modules itself
+_AT_START: Final = os.environ.get(VARIABLE)
 _SENTENCE: Final = (
     "a job was enqueued while the modules of tasks are loaded, as each worker and `fusiond validate --imports` do:"
     " enqueue inside a function that is called later"
@@ -33,13 +35,15 @@ _SENTENCE: Final = (
 
 def refuse_while_loading() -> None:
     """Raise EnqueueError where this process, or the one whose import started it, is loading the modules of tasks."""
-    loading = sys.modules.get("_fusiond_loading")
-    if loading is not None and loading.pid == os.getpid():
-        place, modules = _caller()
-        if (refused := getattr(loading, "refused", None)) is not None:
-            refused.append((place, modules))
-        raise EnqueueError(_SENTENCE)
-    if (where := os.environ.get(VARIABLE)) and _reported(where):
+    loading, where = sys.modules.get("_fusiond_loading"), _AT_START
+    if loading is not None:
+        if loading.pid == os.getpid():
+            place, modules = _caller()
+            if (refused := getattr(loading, "refused", None)) is not None:
+                refused.append((place, modules))
+            raise EnqueueError(_SENTENCE)
+        where = os.environ.get(VARIABLE)
+    if where and _reported(where):
         raise EnqueueError(_SENTENCE)
 
 
