@@ -204,7 +204,7 @@ class Shard:
         }
 
     def _generate(self, count):
-        from tests.test_config_robust import FILES
+        from tests.config.test_robust import FILES
 
         @hypothesis_seed(self.seed)
         @settings(

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fusiond.supervise.control import ask
-from tests.running import descendants, until
 from tests.scenarios.conftest import Story
+from tests.support.running import descendants, until
 
 #: reloads before the daemon's use is first measured: what is loaded once is loaded by then
 WARM = 10

@@ -23,8 +23,8 @@ from typing import NamedTuple
 
 import redis
 
-from tests.running import PATIENCE, descendants, until
 from tests.scenarios.conftest import Story
+from tests.support.running import PATIENCE, descendants, until
 
 GROUPS = ("fork", "process")
 #: the share of full speed at which is worked

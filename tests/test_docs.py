@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fusiond.cli import parser
-from tests.fusiond_command import fusiond
+from tests.support.fusiond_command import fusiond
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]

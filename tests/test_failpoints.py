@@ -15,7 +15,7 @@ import pytest
 
 from tests import failpoints
 from tests.failpoints import ACTIONS, HOOK, LOG, STEPS, VARIABLE, Rule, parse
-from tests.fusiond_command import fusiond
+from tests.support.fusiond_command import fusiond
 
 #: a program whose only step is one of the scheduler's
 PROGRAM = """

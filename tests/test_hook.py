@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from fusiond import hook
-from tests.fusiond_command import fusiond
-from tests.running import Running, until
+from tests.support.fusiond_command import fusiond
+from tests.support.running import Running, until
 
 #: writes which process it runs in, beside itself
 FILE = """

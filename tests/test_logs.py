@@ -11,7 +11,7 @@ import pytest
 
 from fusiond import logs
 from fusiond.config.model import Logging
-from tests.running import until
+from tests.support.running import until
 
 log = logging.getLogger("fusiond.test_logs")
 

@@ -12,9 +12,9 @@ from fusiond import redis_server
 from fusiond.redis_server import Server
 from fusiond.supervise import server
 from fusiond.supervise.server import NoServer, choose_server
-from tests.fusiond_command import fusiond
-from tests.running import Running
-from tests.test_embedded import Wrapper, directory, servers_in  # noqa: F401 - a fixture
+from tests.broker.test_embedded import Wrapper, directory, servers_in  # noqa: F401 - a fixture
+from tests.support.fusiond_command import fusiond
+from tests.support.running import Running
 
 VALKEY = "".join(server._packaged())
 #: a real Redis below 7.4, to try both directions; it need not be installed

@@ -6,7 +6,7 @@ import sys
 from benchmarks.reliability.schedule import schedule
 from benchmarks.reliability.tally import tally
 from benchmarks.reliability.victims import victims
-from tests.running import until
+from tests.support.running import until
 
 
 def test_each_fate_of_a_job_is_counted_apart():

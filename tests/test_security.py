@@ -18,9 +18,6 @@ import unicodedata
 from pathlib import Path
 
 import pytest
-from fusiond_desk import opened
-from running import until
-from worker_program import Place
 
 from fusiond.broker import embedded
 from fusiond.broker.call import as_is, plain
@@ -34,6 +31,9 @@ from fusiond.errors import BrokerError, FusionError, JobFailed
 from fusiond.supervise import start
 from fusiond.supervise.server import choose_server
 from fusiond.supervise.supervisord.daemon_options import DaemonOptions
+from tests.support.fusiond_desk import opened
+from tests.support.running import until
+from tests.support.worker_program import Place
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "security.md"

@@ -23,7 +23,7 @@ from fusiond.broker.broker import Broker
 from fusiond.broker.redis.connection import connect
 from fusiond.config import model
 from tests.chaos.package import copy
-from tests.running import Running, until
+from tests.support.running import Running, until
 
 BODY = "broker: {url: embedded}\ntasks: {echo: {run: fusiond.tasks.echo}}\nworkers: {main: {max_jobs: %d}}\n"
 COMMANDS = (

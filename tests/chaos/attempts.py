@@ -20,7 +20,7 @@ import time
 from tests.chaos import ledger
 from tests.chaos.package import LEASE, SHORTER
 from tests.chaos.plant import CHILD, Plant
-from tests.running import alive, until
+from tests.support.running import alive, until
 
 FILE = """
 broker: {{url: embedded}}

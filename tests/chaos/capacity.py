@@ -28,7 +28,7 @@ from fusiond.errors import FusionError
 from tests.chaos.package import Edit
 from tests.chaos.plant import CHILD, DISPATCHER, SERVER, SUPERVISOR, Plant
 from tests.chaos.resources import highest, limited
-from tests.running import alive, until
+from tests.support.running import alive, until
 
 PROCESSES = 2
 #: s; for capacity to return once the failure is over

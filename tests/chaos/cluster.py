@@ -19,8 +19,8 @@ from tests.chaos.faults import Fault
 from tests.chaos.load import Load
 from tests.chaos.plant import QUEUES, REDIS
 from tests.chaos.sentinel import FATAL, MIX, RATE, Over, began_after, more, spread
-from tests.replicas import RedisCluster
-from tests.running import until
+from tests.support.replicas import RedisCluster
+from tests.support.running import until
 
 
 def dies(cluster, root):

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from tests.chaos.package import SHORTER
 from tests.chaos.redis import Outside
 from tests.chaos.server import Server
-from tests.running import Running, until
+from tests.support.running import Running, until
 
 #: children of each of the two daemons
 CHILDREN = 2

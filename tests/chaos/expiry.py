@@ -18,7 +18,7 @@ from tests.chaos import ledger
 from tests.chaos.blame import SKEW
 from tests.chaos.package import LEASE, MARGIN, RENEW, SHORTER
 from tests.chaos.plant import CHILD, DISPATCHER, Plant
-from tests.running import until
+from tests.support.running import until
 
 #: s; below what is left of a lease when it is trusted no more, so that only the expiry can keep a job from its begin
 EXPIRES = LEASE - MARGIN - 1.5

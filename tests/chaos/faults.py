@@ -16,7 +16,7 @@ from typing import NamedTuple
 from fusiond.broker.call import as_is, plain
 from fusiond.errors import BrokerError
 from tests.chaos.plant import CHILD, DISPATCHER, REDIS, SCHEDULER, SERVER, SUPERVISOR, WRAPPER
-from tests.running import descendants
+from tests.support.running import descendants
 
 #: faults that are no process' end: every connection to Redis is cut in the middle of its commands · Redis is away for
 #: longer than a glance, for whatever reason, which is measured

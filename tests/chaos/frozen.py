@@ -26,7 +26,7 @@ from tests.chaos import ledger
 from tests.chaos.load import Ack
 from tests.chaos.package import LEASE, SHORTER, Edit
 from tests.chaos.plant import CHILD, DISPATCHER, SCHEDULER, SERVER, Plant
-from tests.running import until
+from tests.support.running import until
 
 #: s; soft and hard timeout of every job
 SOFT, HARD = 1.0, 1.5

@@ -21,7 +21,7 @@ from tests.chaos.package import LEASE, LOGGED, SHORTER
 from tests.chaos.plant import DISPATCHER
 from tests.chaos.redis import Outside
 from tests.chaos.server import Server
-from tests.running import Running, until
+from tests.support.running import Running, until
 
 HOSTS = 3
 #: many jobs that run when a host is stopped

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from fusiond.broker.call import as_is, plain
 from tests.chaos.load import Ack
 from tests.chaos.plant import QUEUES
-from tests.queue_state import findings
+from tests.support.queue_state import findings
 
 #: replies in one round trip
 _PAGE = 1000

@@ -34,7 +34,7 @@ from tests.chaos.load import Load, Mix
 from tests.chaos.package import LEASE, LOGGED, MARGIN, RENEW, SHORTER, Edit, scripts_of
 from tests.chaos.plant import Plant
 from tests.failpoints import CHILD, DISPATCHER, HOOK, LOG, REDIS, SCHEDULER, SERVER, STEPS, SUPERVISOR, VARIABLE
-from tests.running import until
+from tests.support.running import until
 
 #: what each point does, and how often, relative to the others
 ACTIONS = {"kill": 0.4, "stop": 0.2, "raise": 0.4}

@@ -24,7 +24,7 @@ from fusiond.job import JobStatus
 from tests.chaos import ledger
 from tests.chaos.package import copy
 from tests.chaos.server import Server
-from tests.running import Running, until
+from tests.support.running import Running, until
 
 TICK = 1000
 QUEUES = ("slow", "fast")

@@ -13,7 +13,7 @@ from fusiond.client import Client
 from fusiond.config import model
 from fusiond.errors import BrokerError
 from tests.chaos.package import copy
-from tests.running import Running, descendants, until
+from tests.support.running import Running, descendants, until
 
 SUPERVISOR, WRAPPER, REDIS, SCHEDULER = "supervisor", "wrapper", "redis", "scheduler"
 DISPATCHER, SERVER, CHILD = "dispatcher", "fork server", "child"

@@ -27,7 +27,7 @@ from tests.chaos import ledger, report
 from tests.chaos.faults import kill
 from tests.chaos.load import Load, Mix
 from tests.chaos.plant import CHILD, DISPATCHER, REDIS, Plant
-from tests.running import alive, until
+from tests.support.running import alive, until
 
 #: s; what is promised
 REDIS_BACK, CHILD_AGAIN, DISPATCHER_AGAIN = 2.0, 1.0, leases.LEASE + 2.0

@@ -34,7 +34,7 @@ from tests.chaos.package import LEASE, LOGGED, SHORTER
 from tests.chaos.plant import QUEUES, REDIS, Plant
 from tests.chaos.proxy import AFTER, BEFORE, LATE, NEVER, WITHIN, Proxy
 from tests.chaos.server import Server, free_port, has_compiler
-from tests.running import until
+from tests.support.running import until
 
 #: s; from Redis' return until a job begins
 BACK = 2.0

@@ -30,7 +30,7 @@ from tests.chaos.faults import Pulse, kill
 from tests.chaos.load import Load, Mix
 from tests.chaos.package import LOGGED, SHORTER
 from tests.chaos.plant import CHILD, DISPATCHER, SCHEDULER, SERVER, SUPERVISOR, Plant
-from tests.running import alive, born, until
+from tests.support.running import alive, born, until
 
 RATE, BETWEEN = 30, 20
 MIX = Mix(short=0.5, long=0.0)

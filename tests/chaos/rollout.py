@@ -26,7 +26,7 @@ from typing import NamedTuple
 from tests.chaos.package import SHORTER, Edit, copy
 from tests.chaos.plant import Plant
 from tests.chaos.server import Server
-from tests.running import Running, descendants, until
+from tests.support.running import Running, descendants, until
 
 #: s; of the copy
 ALIVE, BELIEVED = 3.0, 1.0

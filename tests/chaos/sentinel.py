@@ -32,8 +32,8 @@ from tests.chaos.load import Load, Mix
 from tests.chaos.package import LEASE, LOGGED, SHORTER
 from tests.chaos.plant import REDIS, Plant
 from tests.chaos.redis import BACKLOG, waiting
-from tests.replicas import Sentinels
-from tests.running import until
+from tests.support.replicas import Sentinels
+from tests.support.running import until
 
 #: of the daemon's jobs, a second; long ones outlive a lease, and most failovers
 RATE, MIX = 40, Mix(short=0.3, long=0.01, long_seconds=LEASE + 1.0)

@@ -15,7 +15,7 @@ from fusiond.broker.redis.connection import connect
 from fusiond.config import model
 from fusiond.errors import BrokerError
 from fusiond.supervise.server import choose_server
-from tests.running import until
+from tests.support.running import until
 
 PR_SET_PDEATHSIG = 1
 #: as the embedded one is run, and settings that a fault wants to change

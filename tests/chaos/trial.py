@@ -18,7 +18,7 @@ from tests.chaos.faults import STOPS, Injector, Pulse
 from tests.chaos.load import FULL, Load, Mix
 from tests.chaos.package import LOGGED, SHORTER, scripts_of
 from tests.chaos.plant import Plant
-from tests.running import until
+from tests.support.running import until
 
 #: s; in which no more jobs end
 PEACE = 60.0

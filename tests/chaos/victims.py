@@ -25,7 +25,7 @@ from fusiond.broker.records import NewJob
 from fusiond.job import new_id
 from tests.chaos.package import SHORTER
 from tests.chaos.plant import SERVER, Plant
-from tests.running import until
+from tests.support.running import until
 
 #: s; hard timeout of the jobs that run out of time, and how long a fork server is stopped
 HARD, PAUSE = 0.4, 0.25

@@ -11,13 +11,13 @@ import jsonschema
 from hypothesis import strategies as st
 
 from fusiond.nesting import too_deep
+from tests.broker.test_job_schema import VALIDATOR
+from tests.broker.test_job_schema import bodies as at_the_limits
 from tests.fuzz import mutate
 from tests.fuzz.ground import Ground
 from tests.fuzz.run import Target
-from tests.queue_state import broken
-from tests.running import until
-from tests.test_job_schema import VALIDATOR
-from tests.test_job_schema import bodies as at_the_limits
+from tests.support.queue_state import broken
+from tests.support.running import until
 
 FILE = """
 broker: {url: embedded}

@@ -17,7 +17,7 @@ from fusiond.nesting import TOO_DEEP
 from tests.fuzz import mutate
 from tests.fuzz.ground import Ground
 from tests.fuzz.run import Target
-from tests.running import until
+from tests.support.running import until
 
 FILE = """
 broker: {url: embedded}

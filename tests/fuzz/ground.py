@@ -10,7 +10,7 @@ from fusiond.broker.call import as_is, plain
 from fusiond.client import Client
 from fusiond.errors import BrokerError
 from tests.chaos.plant import CHILD, Plant
-from tests.running import Running, until
+from tests.support.running import Running, until
 
 HERE = Path(__file__).parent
 

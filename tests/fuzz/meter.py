@@ -4,7 +4,7 @@ import re
 import time
 from pathlib import Path
 
-from tests.running import born
+from tests.support.running import born
 
 #: what a process may have more at the end than after the warm-up: MB resident, descriptors; keys in Redis
 MOST_MEGABYTES, MOST_DESCRIPTORS, MOST_KEYS = 24.0, 3, 10

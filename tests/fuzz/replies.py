@@ -14,7 +14,7 @@ from tests.conftest import RedisServer
 from tests.fuzz.ground import Ground
 from tests.fuzz.proxy import Proxy
 from tests.fuzz.run import Target
-from tests.running import until
+from tests.support.running import until
 
 FILE = """
 broker: {url: "unix://{proxy}"}

@@ -8,7 +8,7 @@ from fusiond.errors import BrokerError, JobError
 from tests.fuzz.ground import Ground
 from tests.fuzz.hostile import KINDS
 from tests.fuzz.run import Target
-from tests.running import until
+from tests.support.running import until
 
 # An honest job that shares a process with a hostile one may be charged with a death that is not its own.
 FILE = """

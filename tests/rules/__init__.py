@@ -1,7 +1,7 @@
 """
 Every rule of the file, with examples: docs/rules.md is made of this table, and the tests run each example.
 
-A rule's code and severity stand once more where the rule is checked; tests/test_config_rules.py compares the two.
+A rule's code and severity stand once more where the rule is checked; tests/config/test_rules.py compares the two.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ import pytest
 
 from fusiond.client import Client
 from fusiond.job import JobStatus
-from tests.replicas import RedisCluster
-from tests.running import Running, until
+from tests.support.replicas import RedisCluster
+from tests.support.running import Running, until
 
 TASKS = '''
 import os, pathlib, time

@@ -19,8 +19,8 @@ from fusiond.client import Client
 from fusiond.errors import JobFailed
 from fusiond.supervise.control import ask
 from fusiond.supervise.supervisord.rpc import VERBS
-from tests.fusiond_command import fusiond
-from tests.running import alive, descendants
+from tests.support.fusiond_command import fusiond
+from tests.support.running import alive, descendants
 from tests.test_security import AS_ROOT, ESCAPES, PYTHON, unprintable
 
 GROUP = "{{queues: [default], directory: {app}, user: nobody, python: {python}}}"

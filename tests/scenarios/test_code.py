@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from tests.fusiond_command import fusiond
-from tests.running import until
+from tests.support.fusiond_command import fusiond
+from tests.support.running import until
 
 pytestmark = pytest.mark.timeout(120)
 

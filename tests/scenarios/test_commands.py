@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from tests.fusiond_command import fusiond
-from tests.running import Running, until
+from tests.support.fusiond_command import fusiond
+from tests.support.running import Running, until
 
 SHOP = """
 import time

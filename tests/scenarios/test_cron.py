@@ -11,7 +11,7 @@ from fusiond.broker.redis.connection import connect
 from fusiond.config import model
 from fusiond.errors import BrokerError
 from fusiond.job import JobStatus
-from tests.running import Running, until
+from tests.support.running import Running, until
 
 SECOND = 1000
 FILE = """

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fusiond import paths
-from tests.running import until
+from tests.support.running import until
 
 pytestmark = pytest.mark.timeout(120)
 

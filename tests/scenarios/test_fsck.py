@@ -8,8 +8,8 @@ from fusiond.broker.broker import Broker
 from fusiond.broker.call import as_is, plain
 from fusiond.client import Client
 from fusiond.job import JobStatus
-from tests.fusiond_command import fusiond
-from tests.running import Running, until
+from tests.support.fusiond_command import fusiond
+from tests.support.running import Running, until
 
 TASKS = '''
 import time

@@ -8,8 +8,8 @@ from fusiond.client import Client
 from fusiond.errors import JobFailed, QueueFull, UnknownTask
 from fusiond.job import JobStatus
 from tests.chaos.package import SELDOM_POLLS, copy
-from tests.fusiond_command import fusiond
-from tests.running import Running, until
+from tests.support.fusiond_command import fusiond
+from tests.support.running import Running, until
 
 TASKS = '''
 import os, time

@@ -17,7 +17,7 @@ from tests.chaos import ledger, report, verdict
 from tests.chaos.faults import kill
 from tests.chaos.load import Load, Mix
 from tests.chaos.plant import CHILD, DISPATCHER, KINDS, REDIS, SCHEDULER, SERVER, SUPERVISOR, WRAPPER, Plant
-from tests.running import alive, until
+from tests.support.running import alive, until
 
 #: how often each is killed
 TIMES = {CHILD: 12, SERVER: 5, DISPATCHER: 4, SCHEDULER: 4, SUPERVISOR: 2, WRAPPER: 3, REDIS: 4}

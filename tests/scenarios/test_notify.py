@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from tests.running import until
+from tests.support.running import until
 
 pytestmark = pytest.mark.timeout(120)
 #: seconds that systemd would wait for a sign of life

@@ -9,8 +9,8 @@ import pytest
 
 from fusiond import paths
 from fusiond.supervise.control import ask
-from tests.fusiond_command import fusiond
-from tests.running import STANDINS, Running, until
+from tests.support.fusiond_command import fusiond
+from tests.support.running import STANDINS, Running, until
 
 pytestmark = pytest.mark.timeout(120)
 #: programs that are stand-ins: no broker, so that a daemon starts quickly

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.fusiond_command import fusiond
-from tests.running import until
+from tests.support.fusiond_command import fusiond
+from tests.support.running import until
 
 pytestmark = pytest.mark.timeout(120)
 

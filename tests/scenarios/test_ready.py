@@ -6,8 +6,8 @@ import signal
 import pytest
 
 from tests.chaos.plant import DISPATCHER, REDIS, SERVER, Plant
-from tests.fusiond_command import fusiond
-from tests.running import until
+from tests.support.fusiond_command import fusiond
+from tests.support.running import until
 
 pytestmark = pytest.mark.timeout(150)
 

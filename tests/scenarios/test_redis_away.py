@@ -19,7 +19,7 @@ from tests.chaos.faults import Fault
 from tests.chaos.load import Load, Mix
 from tests.chaos.plant import DISPATCHER, REDIS, SCHEDULER, SERVER, SUPERVISOR, Plant
 from tests.chaos.recovery import ended, stopped
-from tests.running import alive, until
+from tests.support.running import alive, until
 
 #: s
 AWAY = 10.0

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from tests.fusiond_command import fusiond, samples
-from tests.running import until
+from tests.support.fusiond_command import fusiond, samples
+from tests.support.running import until
 
 pytestmark = pytest.mark.timeout(120)
 

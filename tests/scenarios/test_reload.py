@@ -5,7 +5,7 @@ import signal
 import pytest
 
 from fusiond.errors import ResultTimeout
-from tests.running import until
+from tests.support.running import until
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -13,9 +13,9 @@ from fusiond.client import Client
 from fusiond.config import model
 from fusiond.errors import BrokerError
 from fusiond.job import JobStatus
-from tests.queue_state import findings
-from tests.replicas import RedisCluster, Sentinels
-from tests.running import until
+from tests.support.queue_state import findings
+from tests.support.replicas import RedisCluster, Sentinels
+from tests.support.running import until
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -15,8 +15,8 @@ import pytest
 import redis
 
 from tests.chaos.package import SELDOM_POLLS, copy
-from tests.fusiond_command import fusiond
-from tests.running import alive, until
+from tests.support.fusiond_command import fusiond
+from tests.support.running import alive, until
 
 ROOT = Path(__file__).parent.parent.parent
 

@@ -1,0 +1,459 @@
+"""Fsck: each kind of damage is found and mended, and nothing else is."""
+
+import threading
+
+import pytest
+
+from fusiond.broker.call import as_is, plain
+from fusiond.broker.fsck import Fsck
+from fusiond.broker.records import NewJob, Outcome
+from fusiond.job import JobStatus, new_id, new_token
+from tests.support.queue_state import broken, findings
+
+HOUR = 3_600_000
+STATUSES = [status.value for status in JobStatus]
+
+
+class Place:
+    """One queue, in which a test makes jobs of each status and damages them."""
+
+    def __init__(self, connection, verbs):
+        self.connection, self.verbs, self.run = connection, verbs, connection.run
+
+    def redis(self, *words):
+        return self.run(plain(as_is, *words))
+
+    def key(self, *parts):
+        return ":".join(("test:{q}", *parts))
+
+    def set(self, status):
+        return self.key("queue" if status == "queued" else status)
+
+    def job(self, status="queued", **options):
+        """A new job that has come to this status by the verbs."""
+        options |= {"delay_ms": HOUR} if status == "scheduled" else {}
+        id_, priority = options.pop("id", None) or new_id(), options.pop("priority", 200)
+        job = NewJob(id_, "task", b"[[],{}]", priority=priority, **options)
+        assert self.run(self.verbs.enqueue("q", [job])) == ["stored"]
+        if status == "canceled":
+            assert self.run(self.verbs.cancel("q", job.id)) == "canceled"
+        elif status == "deferred":  # which no verb makes yet
+            self.redis("ZREM", self.key("queue"), job.id)
+            self.redis("ZADD", self.key("deferred"), 1, job.id)
+        elif status not in ("queued", "scheduled"):
+            token = self.claim(job.id)
+            if status != "started":
+                self.settle(job.id, token, status)
+        return job.id
+
+    def claim(self, job_id):
+        token, (job,) = self.claims(1)
+        assert job.id.decode() == job_id
+        return token
+
+    def claims(self, want):
+        token = new_token()
+        call = self.verbs.claim("q", want, dispatcher="d", nonce=token, lease_ms=HOUR, max_rescues=3)
+        return token, self.run(call).jobs
+
+    def settle(self, job_id, token, kind):
+        payload = b"7" if kind == "finished" else b'{"code":"X"}'
+        assert self.run(self.verbs.settle("q", [Outcome(job_id, token, kind, HOUR, 0, payload)])) == [1]
+
+    def drain(self):
+        """Run what waits; the ids in the order in which they ran."""
+        ran = []
+        while True:
+            token, jobs = self.claims(10)
+            if not jobs:
+                return ran
+            for job in jobs:
+                ran.append(job.id.decode())
+                self.settle(job.id, token, "finished")
+
+    def status(self, job_id):
+        record = self.run(self.verbs.job("q", job_id))
+        return record and record.status.value
+
+    def found(self):
+        """Kinds of what a look finds."""
+        return [finding.kind for finding in self.run(findings(self.verbs, "q"))]
+
+    def repair(self):
+        """(kind, outcome) of what a repair did."""
+        done = []
+        self.run(Fsck(self.verbs, done.append, repair=True).queue("q"))
+        return [(finding.kind, finding.outcome) for finding in done]
+
+    def snapshot(self):
+        """All keys with their content."""
+        return {key: self.redis("DUMP", key) for key in self.redis("KEYS", "*")}
+
+
+@pytest.fixture
+def place(connection, broker):
+    return Place(connection, broker)
+
+
+def healthy(place):
+    """A job of each status that runs by verbs."""
+    return {
+        status: place.job(status) for status in ("finished", "failed", "canceled", "started", "scheduled", "queued")
+    }
+
+
+def mended(place, *kinds):
+    """Found by a look that changes nothing, mended by a repair, and gone."""
+    before = place.snapshot()
+    assert sorted(place.found()) == sorted(kinds)
+    assert place.snapshot() == before
+    assert sorted(place.repair()) == sorted((kind, "repaired") for kind in kinds)
+    assert place.found() == []
+    assert place.repair() == []
+
+
+def test_what_verbs_leave_is_clean(place):
+    """No finding in a queue with jobs of each status, nor a change by a repair."""
+    healthy(place)
+    before = place.snapshot()
+    assert place.found() == []
+    assert place.repair() == []
+    assert place.snapshot() == before
+
+
+# A job in no set
+
+
+@pytest.mark.parametrize(
+    ("was", "becomes"),
+    [
+        ("queued", "queued"),
+        ("scheduled", "queued"),
+        ("started", "started"),
+        ("finished", "finished"),
+        ("failed", "failed"),
+        ("canceled", "canceled"),
+    ],
+)
+def test_a_job_in_no_set_comes_back(place, was, becomes):
+    """To where its hash belongs; what has not ended runs, what has ended does not."""
+    job = place.job(was)
+    place.redis("ZREM", place.set(was), job)
+    mended(place, "no-set")
+    assert place.status(job) == becomes
+    assert place.drain() == ([] if was in ("finished", "failed", "canceled") else [job])
+
+
+def test_a_lost_run_counts_as_a_rescue(place):
+    """The next claim takes the job back, as one whose lease has expired."""
+    job = place.job("started")
+    place.redis("ZREM", place.set("started"), job)
+    mended(place, "no-set")
+    _, (again,) = place.claims(1)
+    assert (again.id.decode(), again.attempts, again.rescues) == (job, 2, 1)
+
+
+def test_a_failed_job_that_comes_back_can_be_requeued(place):
+    """It is kept for 30 days, not for the minute after which its id may be forgotten."""
+    job = place.job("failed")
+    place.redis("ZREM", place.set("failed"), job)
+    mended(place, "no-set")
+    until = int(place.redis("ZSCORE", place.set("failed"), job))
+    assert until > place.run(place.verbs.cron_state("e")).now_ms + 29 * 24 * HOUR
+    assert place.run(place.verbs.requeue("q", [job])) == [1]
+
+
+def test_jobs_come_back_with_their_priority_and_in_their_order(place):
+    """As far as Redis still knows: from the hash, else from the task's entry; by id, thus by time, inside of it."""
+    place.run(place.verbs.configure("q", max_length=None, tasks={"task": (9, None)}))
+    jobs = [place.job(id=f"{n}") for n in range(3)]
+    low, high = place.job(priority=8), place.job(priority=10)
+    retried = place.job("scheduled", priority=201)
+    for job in jobs:
+        place.redis("ZREM", place.key("queue"), job)
+    place.redis("ZREM", place.key("scheduled"), retried)
+    mended(place, *["no-set"] * 4)
+    assert place.drain() == [retried, high, *jobs, low]
+
+
+# A job in several sets
+
+
+@pytest.mark.parametrize(
+    ("was", "also", "becomes"),
+    [
+        ("finished", "queued", "finished"),
+        ("failed", "queued", "failed"),
+        ("failed", "finished", "failed"),
+        ("finished", "failed", "finished"),
+        ("canceled", "scheduled", "canceled"),
+        ("started", "queued", "started"),
+        ("started", "finished", "started"),
+        ("queued", "started", "queued"),
+        ("queued", "finished", "queued"),
+        ("queued", "scheduled", "scheduled"),
+        ("scheduled", "queued", "scheduled"),
+    ],
+)
+def test_a_job_in_two_sets_stays_in_one(place, was, also, becomes):
+    """In the one that its hash speaks for; of two that it may wait in, in that from which it does not run too early."""
+    job = place.job(was)
+    place.redis("ZADD", place.set(also), 1, job)
+    assert place.found() == ["many-sets"]
+    assert ("many-sets", "repaired") in place.repair()
+    assert place.found() == []
+    assert place.status(job) == becomes
+    if becomes == "scheduled":
+        place.redis("ZADD", place.set("scheduled"), 1, job)
+    assert place.drain() == ([job] if becomes in ("queued", "scheduled") else [])
+
+
+@pytest.mark.parametrize(("was", "becomes"), [("queued", "scheduled"), ("started", "started"), ("failed", "failed")])
+def test_a_job_in_all_sets_is_mended(place, was, becomes):
+    """Whatever its hash says, it is in one set then."""
+    job = place.job(was)
+    for status in STATUSES:
+        place.redis("ZADD", place.set(status), 1, job)
+    mended(place, "many-sets")
+    assert place.status(job) == becomes
+
+
+# A member without a hash, a hash that is no job
+
+
+@pytest.mark.parametrize("status", STATUSES)
+def test_a_member_without_a_hash_goes(place, status):
+    """Its id is kept under broken, and the others run."""
+    gone, other = place.job(status), place.job()
+    place.redis("UNLINK", place.key("job", gone))
+    mended(place, "no-body")
+    assert place.redis("ZSCORE", place.set(status), gone) is None
+    (body,) = place.run(broken(place.verbs, "q"))
+    assert (body.reason, body.raw) == (f"job {gone} has no body", gone.encode())
+    assert place.drain() == [other]
+
+
+@pytest.mark.parametrize("lacks", ["task", "args", "hash"])
+@pytest.mark.parametrize("status", ["queued", "started", "finished", None])
+def test_a_key_that_is_no_job_is_kept_raw(place, status, lacks):
+    """Whether a set holds it or none; what it held is under broken."""
+    job, other = place.job(status or "queued"), place.job()
+    if lacks == "hash":
+        place.redis("SET", place.key("job", job), "junk")
+    else:
+        place.redis("HDEL", place.key("job", job), lacks)
+    if status is None:
+        place.redis("ZREM", place.key("queue"), job)
+    raw = b"junk" if lacks == "hash" else place.redis("DUMP", place.key("job", job))
+    mended(place, "no-job")
+    (body,) = place.run(broken(place.verbs, "q"))
+    assert (body.reason, body.raw) == (f"job {job} is no job", raw)
+    assert place.drain() == [other]
+
+
+def test_an_id_that_is_no_text_is_mended_too(place):
+    """Redis takes any bytes."""
+    place.redis("ZADD", place.key("queue"), 0, b"\xff\x00{}")
+    mended(place, "no-body")
+    assert place.redis("ZCARD", place.key("queue")) == 0
+
+
+# A hash that does not agree
+
+
+@pytest.mark.parametrize(
+    ("status", "words", "kinds", "runs"),
+    [
+        ("queued", ("HSET", "expires_at", "soon"), ["number"], True),
+        ("queued", ("HSET", "attempts", "1e3"), ["number"], True),
+        ("queued", ("HDEL", "created_at"), ["number"], True),
+        ("queued", ("HSET", "score", "high"), ["score"], True),
+        ("queued", ("HSET", "token", "x"), ["token"], True),
+        ("queued", ("HSET", "ended_at", "1"), ["ended-at"], True),
+        ("scheduled", ("HDEL", "score"), ["score"], True),
+        ("scheduled", ("HSET", "score", "1e99"), ["score"], True),
+        ("scheduled", ("HSET", "token", "x"), ["token"], True),
+        ("started", ("HDEL", "score"), ["score"], True),
+        ("started", ("HSET", "token", ""), ["token"], True),
+        ("started", ("HDEL", "token", "score"), ["score", "token"], True),
+        ("started", ("HSET", "ended_at", "1"), ["ended-at"], True),
+        ("failed", ("HDEL", "score"), ["score"], False),
+        ("failed", ("HDEL", "ended_at"), ["ended-at"], False),
+        ("finished", ("HSET", "token", "x"), ["token"], False),
+        ("canceled", ("HDEL", "ended_at", "score"), ["ended-at", "score"], False),
+    ],
+)
+def test_a_hash_that_does_not_agree(place, status, words, kinds, runs):
+    """The set that holds a job is its status, and the hash is made to agree; what waited or ran, runs."""
+    job, other = place.job(status), place.job()
+    command, *fields = words
+    place.redis(command, place.key("job", job), *fields)
+    mended(place, *kinds)
+    assert place.status(job) == status
+    if status == "scheduled" or (status == "started" and "token" not in kinds):
+        place.redis("ZADD", place.set(status), "XX", 1, job)
+    if status in ("failed", "canceled"):
+        assert place.run(place.verbs.requeue("q", [job])) == [1]
+        runs = True
+    assert sorted(place.drain()) == sorted([job, other] if runs else [other])
+
+
+def test_a_field_that_is_wrong_twice_takes_two_rounds(place):
+    """An ended_at that is no number goes, and what is then missing is set: one repair does both."""
+    place.redis("HSET", place.key("job", place.job("failed")), "ended_at", "yesterday")
+    assert place.found() == ["number"]
+    assert place.repair() == [("number", "repaired"), ("ended-at", "repaired")]
+    assert place.found() == []
+
+
+def test_an_attempt_in_the_wrong_set_is_fenced(place):
+    """Who runs a job that is queued again hears that its lease is lost, and cannot settle it."""
+    job = place.job("started")
+    token = place.redis("HGET", place.key("job", job), "token").decode()
+    place.redis("ZREM", place.key("started"), job)
+    place.redis("ZADD", place.key("queue"), 1, job)
+    mended(place, "token")
+    assert place.run(place.verbs.renew("q", [(job, token)], HOUR)) == [0]
+    assert place.run(place.verbs.settle("q", [Outcome(job, token, "finished", HOUR)])) == [0]
+    assert place.drain() == [job]
+
+
+@pytest.mark.parametrize("score", ["inf", "-inf", "-1", str(2**51)])
+def test_a_place_that_no_priority_has(place, score):
+    """The job goes behind the others of its task's priority, and counts work again."""
+    job = place.job()
+    place.redis("ZADD", place.key("queue"), score, job)
+    mended(place, "place")
+    assert place.run(place.verbs.counts("q")).queued == 1
+    assert place.drain() == [job]
+
+
+def test_a_time_that_never_comes(place):
+    """The job is due at once."""
+    job = place.job("scheduled")
+    place.redis("ZADD", place.key("scheduled"), "inf", job)
+    mended(place, "due")
+    assert place.drain() == [job]
+
+
+def test_a_lease_that_never_ends(place):
+    """It ends in a minute, unless its dispatcher renews it: a live one keeps its job."""
+    job = place.job("started")
+    token = place.redis("HGET", place.key("job", job), "token").decode()
+    place.redis("ZADD", place.key("started"), "inf", job)
+    mended(place, "lease")
+    now = place.run(place.verbs.cron_state("e")).now_ms
+    assert now < int(place.redis("ZSCORE", place.key("started"), job)) <= now + 60_000
+    assert place.run(place.verbs.renew("q", [(job, token)], HOUR)) == [1]
+
+
+# Keys
+
+
+@pytest.mark.parametrize("name", ["queue", *STATUSES[:2], *STATUSES[3:], "inbox", "broken", "conf", "seq", "ticks"])
+def test_a_key_of_another_type_is_set_aside(place, name):
+    """What it held is kept, its jobs come back, and the queue works again."""
+    jobs = healthy(place)
+    place.redis("DEL", place.key(name))
+    place.redis("SADD", place.key(name), "junk")
+    kinds = place.found()
+    assert kinds[0] == "wrong-type"
+    assert kinds[1:] == ["no-set"] * (name in (*STATUSES, "queue") and name != "deferred")
+    repaired = place.repair()
+    assert repaired[0] == ("wrong-type", "repaired")
+    assert {outcome for _, outcome in repaired} == {"repaired"}
+    assert place.found() == []
+    (aside,) = place.redis("KEYS", place.key(name, "broken", "*"))
+    assert place.redis("SMEMBERS", aside) == [b"junk"]
+    place.redis("LPUSH", place.key("inbox"), b'{"task": "task"}')
+    ran = place.drain()
+    assert jobs["queued"] in ran
+    assert len(ran) == 2 + (name in ("scheduled", "started"))
+
+
+@pytest.mark.parametrize("seq", [None, "1", "-1", "many", str(2**43)])
+def test_arrivals_are_counted_on(place, seq):
+    """Who comes after the damage does not go ahead of who came before."""
+    first = [place.job(priority=priority) for priority in (200, 200, 9, 9)]
+    place.redis("DEL", place.key("seq")) if seq is None else place.redis("SET", place.key("seq"), seq)
+    mended(place, "sequence")
+    assert place.redis("GET", place.key("seq")) == b"4"
+    last = place.job(priority=9)
+    assert place.drain() == [*first, last]
+
+
+def test_a_queue_in_no_list_is_listed(place, broker):
+    """Also one into which another language has pushed by a wrong name."""
+    place.run(broker.declare(["other"]))
+    place.job()
+    place.redis("LPUSH", "test:{typo}:inbox", b"{}")
+    place.redis("LPUSH", "elsewhere:{q2}:inbox", b"{}")
+    place.redis("SET", "test:{no name}:x", "1")
+    found, repaired = [], []
+    assert place.run(Fsck(broker, found.append).strays()) == ["q", "typo"]
+    assert place.run(broker.queues()) == ["other"]
+    assert place.run(Fsck(broker, repaired.append, repair=True).strays()) == ["q", "typo"]
+    assert place.run(broker.queues()) == ["other", "q", "typo"]
+    assert [(each.queue, each.outcome) for each in found + repaired] == [
+        ("q", "found"), ("typo", "found"), ("q", "repaired"), ("typo", "repaired"),
+    ]  # fmt: skip
+    assert place.run(Fsck(broker, found.append).strays()) == []
+
+
+# Beside others
+
+
+def following(plan, reply):
+    """What the plan asks for next; None: it is at its end."""
+    try:
+        return plan.send(reply)
+    except StopIteration:
+        return None
+
+
+def test_what_was_mended_meanwhile_is_left_alone(place, broker):
+    """Between the look and the repair a job has come back by itself: nothing is done, and the report says so."""
+    job = place.job()
+    place.redis("ZREM", place.key("queue"), job)
+    done = []
+    plan = Fsck(broker, done.append, repair=True).queue("q")
+    mend = broker.mend("q", []).script
+    call, before = next(plan), None
+    while call is not None:
+        if call.script is mend:
+            place.redis("ZADD", place.key("queue"), 1, job)
+            before = place.snapshot()
+        call = following(plan, place.run(call))
+    assert [(each.kind, each.outcome) for each in done] == [("no-set", "changed")]
+    assert place.snapshot() == before
+
+
+def test_at_maxmemory_a_repair_still_works(place):
+    """The hour in which it may be needed."""
+    jobs = [place.job() for _ in range(3)]
+    place.redis("ZREM", place.key("queue"), *jobs[1:])
+    place.redis("SET", place.key("seq"), 0)
+    place.redis("CONFIG", "SET", "maxmemory", 1)
+    assert {outcome for _, outcome in place.repair()} == {"repaired"}
+    assert place.found() == []
+
+
+def test_two_repairs_at_once_do_everything_once(place, redis_server, broker):
+    """Each job is queued again by one of them."""
+    jobs = [place.job() for _ in range(2000)]
+    for first in range(0, 2000, 500):
+        place.redis("ZREM", place.key("queue"), *jobs[first : first + 500])
+    done = [], []
+
+    def work(tell):
+        with redis_server.connect() as connection:
+            connection.run(Fsck(broker, tell, repair=True).queue("q"))
+
+    threads = [threading.Thread(target=work, args=(each.append,)) for each in done]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(each.job for each in done[0] + done[1] if each.outcome == "repaired") == sorted(jobs)
+    assert place.found() == []
+    assert sorted(place.drain()) == sorted(jobs)

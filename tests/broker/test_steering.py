@@ -1,0 +1,346 @@
+"""Verbs of operators and of the daemon: cancel, requeue, suspend, sweep, look-ups, workers, catalogue."""
+
+import json
+import shutil
+
+import pytest
+
+from fusiond.broker import script
+from fusiond.broker.call import as_is, plain
+from fusiond.broker.records import NewJob, Outcome
+from fusiond.job import JobStatus, new_id, new_token
+from tests.support.queue_state import broken, findings
+
+HOUR = 3_600_000
+ARGS = b"[[],{}]"
+
+
+@pytest.fixture
+def redis(run):
+    return lambda *words: run(plain(as_is, *words))
+
+
+@pytest.fixture
+def enqueue(run, broker):
+    def enqueue(**options):
+        job = NewJob(new_id(), "task", ARGS, **options)
+        assert run(broker.enqueue("q", [job])) == ["stored"]
+        return job.id
+
+    return enqueue
+
+
+@pytest.fixture
+def claim(run, broker):
+    def claim(want=1):
+        token = new_token()
+        return token, run(broker.claim("q", want, dispatcher="d", nonce=token, lease_ms=HOUR, max_rescues=2)).jobs
+
+    return claim
+
+
+@pytest.fixture
+def fail(run, broker, enqueue, claim):
+    """A job that has failed."""
+
+    def fail(**options):
+        job_id = enqueue(**options)
+        token, jobs = claim()
+        assert jobs[0].id.decode() == job_id
+        run(broker.settle("q", [Outcome(job_id, token, "failed", HOUR, 1, b'{"code":"X"}')]))
+        return job_id
+
+    return fail
+
+
+# Cancel and requeue
+
+
+@pytest.mark.parametrize("options", [{}, {"delay_ms": HOUR}])
+def test_a_waiting_job_is_canceled_at_once(run, broker, enqueue, claim, options):
+    """QUEUED, SCHEDULED -> CANCELED: it is not given any more, and a second cancel says that it has ended."""
+    job_id = enqueue(**options)
+    assert [run(broker.cancel("q", job_id)) for _ in range(2)] == ["canceled", "ended"]
+    assert claim()[1] == []
+    record = run(broker.job("q", job_id))
+    assert (record.status, json.loads(record.error)["code"]) == ("canceled", "CANCELED")
+
+
+def test_a_cancel_of_nothing(run, broker):
+    """Says so and stores nothing."""
+    assert run(broker.cancel("q", "x")) == "missing"
+    assert run(broker.jobs("q", JobStatus.CANCELED)) == []
+
+
+@pytest.mark.parametrize("how", ["failed", "canceled"])
+def test_requeue_runs_a_job_again_as_if_new(run, broker, enqueue, fail, claim, how):
+    """FAILED, CANCELED -> QUEUED: behind its priority, all its attempts before it."""
+    if how == "failed":
+        job_id = fail(priority=9)
+    else:
+        job_id = enqueue(priority=9)
+        run(broker.cancel("q", job_id))
+    there, low = enqueue(priority=9), enqueue(priority=8)
+    assert [run(broker.requeue("q", [job_id])) for _ in range(2)] == [[1], [2]]
+    _, jobs = claim(3)
+    assert [job.id.decode() for job in jobs] == [there, job_id, low]
+    assert jobs[1][3:6] == (1, 0, 0)
+
+
+def test_an_expired_job_that_is_requeued_does_not_expire_again(run, broker, enqueue, claim):
+    """The operator wants it to run."""
+    job_id = enqueue(expires_ms=0)
+    claim()
+    assert run(broker.requeue("q", [job_id])) == [1]
+    assert [job.id.decode() for job in claim()[1]] == [job_id]
+
+
+def test_only_failed_and_canceled_jobs_are_requeued(run, broker, enqueue, claim):
+    """A job that runs, has finished or is none stays as it is."""
+    running, finished = enqueue(), enqueue()
+    token, _ = claim(2)
+    run(broker.settle("q", [Outcome(finished, token, "finished", HOUR, 0, b"1")]))
+    assert run(broker.requeue("q", [running, finished, "missing"])) == [0, 0, 0]
+
+
+def test_requeue_all_in_parts(run, broker, fail, enqueue, redis):
+    """Some each call, until none are left; one whose hash is gone is not met for ever."""
+    jobs = [fail() for _ in range(5)]
+    redis("UNLINK", f"test:{{q}}:job:{jobs[0]}")
+    canceled = enqueue()
+    run(broker.cancel("q", canceled))
+    replies = []
+    while not replies or replies[-1][1]:
+        replies.append(run(broker.requeue_all("q", limit=2)))
+    assert sum(moved for moved, _ in replies) == 4
+    assert sorted(job.id for job in run(broker.jobs("q", JobStatus.QUEUED))) == sorted(jobs[1:])
+    assert run(broker.requeue_all("q", status="canceled")) == (1, 0)
+
+
+# Suspend
+
+
+def test_a_suspended_queue_gives_nothing_and_takes_everything(run, broker, enqueue, claim):
+    """Operator and file do not undo each other."""
+    assert run(broker.suspend("q", by="file", on=True))
+    assert run(broker.suspend("q", by="operator", on=True))
+    enqueue()
+    assert claim()[1] == []
+    assert run(broker.suspend("q", by="operator", on=False))
+    counts = run(broker.counts("q"))
+    assert (counts.suspended_by_file, counts.suspended_by_operator, counts.queued) == (True, False, 1)
+    assert not run(broker.suspend("q", by="file", on=False))
+    assert len(claim()[1]) == 1
+
+
+def test_all_queues_means_those_still_to_come(run, broker):
+    """One that is declared later is suspended as the others, once; all are resumed, and the next is not suspended."""
+    run(broker.declare(["a", "b"]))
+    assert run(broker.suspend_all(on=True)) == {"a": True, "b": True}
+    run(broker.declare(["a", "q"]))
+    assert run(broker.counts("q")).suspended_by_operator
+    run(broker.suspend("q", by="operator", on=False))
+    run(broker.declare(["q"]))
+    assert not run(broker.counts("q")).suspended_by_operator
+    run(broker.suspend("b", by="file", on=True))
+    assert run(broker.suspend_all(on=False)) == {"a": False, "b": True, "q": False}
+    run(broker.declare(["c"]))
+    assert not run(broker.counts("c")).suspended_by_operator
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_whatever_is_done_between_two_steps_of_a_declaration_all_are_alike(run, broker, on):
+    """An operator who suspends or resumes all while a queue is being declared finds it as the others afterwards."""
+    steps = 0
+    while True:
+        run(plain(as_is, "FLUSHALL"))
+        run(broker.declare(["old"]))
+        run(broker.suspend_all(on=not on))
+        if not interrupted(run, broker.declare(["new"]), steps, broker.suspend_all(on=on)):
+            break
+        assert [run(broker.counts(name)).suspended_by_operator for name in ("old", "new")] == [on, on], steps
+        steps += 1
+    assert steps >= 2
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_whatever_is_declared_between_two_steps_of_an_operator_all_are_alike(run, broker, on):
+    """The same the other way round."""
+    steps = 0
+    while True:
+        run(plain(as_is, "FLUSHALL"))
+        run(broker.declare(["old"]))
+        run(broker.suspend_all(on=not on))
+        if not interrupted(run, broker.suspend_all(on=on), steps, broker.declare(["new"])):
+            break
+        assert [run(broker.counts(name)).suspended_by_operator for name in ("old", "new")] == [on, on], steps
+        steps += 1
+    assert steps >= 2
+
+
+def interrupted(run, plan, steps, other):
+    """Run a plan, and after so many of its steps the whole of another; False: it has not so many steps."""
+    done, reply = 0, None
+    try:
+        while True:
+            step = plan.send(reply)
+            if done == steps:
+                run(other)
+            reply = [run(call) for call in step] if isinstance(step, list) else run(step)
+            done += 1
+    except StopIteration:
+        return done > steps
+
+
+# Sweep
+
+
+def test_sweep_drops_what_is_over_in_parts(run, broker, fail, redis):
+    """Hash and registry together."""
+    jobs = [fail() for _ in range(5)]
+    for job_id in jobs[:4]:
+        redis("ZADD", "test:{q}:failed", "XX", 1, job_id)
+    assert [run(broker.sweep("q", limit=3)).trimmed for _ in range(3)] == [3, 1, 0]
+    assert [run(broker.job("q", job_id)) is None for job_id in jobs] == [True] * 4 + [False]
+
+
+def test_settle_drops_what_is_over(run, broker, fail, redis):
+    """A queue in use needs no sweep: each settle drops more than it adds."""
+    for job_id in [fail() for _ in range(5)]:
+        redis("ZADD", "test:{q}:failed", "XX", 1, job_id)
+    fail()
+    assert run(broker.counts("q")).failed == 1
+
+
+def test_a_registry_has_an_end(run, broker, fail, redis, tmp_path, monkeypatch):
+    """Above its size the first to go are dropped, but none whose id must still be remembered."""
+    lua = tmp_path / "lua"
+    shutil.copytree(script._LUA, lua)
+    text = (lua / "shared" / "ends.lua").read_text()
+    (lua / "shared" / "ends.lua").write_text(text.replace("REGISTRY_KEPT = 1000000", "REGISTRY_KEPT = 3"))
+    monkeypatch.setattr(script, "_LUA", lua)
+    script.script.cache_clear()
+    try:
+        jobs = [fail() for _ in range(6)]
+        for n, job_id in enumerate(jobs):
+            redis("ZINCRBY", "test:{q}:failed", n, job_id)
+        redis("HSET", f"test:{{q}}:job:{jobs[1]}", "ended_at", 1)
+        redis("HSET", f"test:{{q}}:job:{jobs[4]}", "ended_at", 1)
+        assert run(broker.sweep("q")).trimmed == 1
+        assert [run(broker.job("q", job_id)) is None for job_id in jobs] == [False, True] + [False] * 4
+    finally:
+        script.script.cache_clear()
+
+
+def test_sweep_finds_jobs_that_are_in_no_set(run, broker, enqueue, claim, fail, redis):
+    """One with a token is rescued by the next claim; others wait again, or are dropped; garbage is kept raw."""
+    started = enqueue(priority=3)
+    claim()
+    ended, queued = fail(), enqueue(priority=2)
+    redis("ZREM", "test:{q}:started", started)
+    redis("ZREM", "test:{q}:failed", ended)
+    redis("ZREM", "test:{q}:queue", queued)
+    redis("SET", "test:{q}:job:junk", "x")
+    redis("HSET", "test:{other}:job:theirs", "task", "x")
+    assert len(run(findings(broker, "q"))) == 4
+    cursor, mended = None, 0
+    while cursor != 0:
+        swept = run(broker.sweep("q", cursor=cursor or 0))
+        cursor, mended = swept.cursor, mended + swept.mended
+    assert mended == 4
+    assert run(findings(broker, "q")) == []
+    _, jobs = claim(9)
+    assert [(job.id.decode(), job.rescues) for job in jobs] == [(started, 1), (queued, 0)]
+    assert run(broken(broker, "q"))[0].raw == b"x"
+
+
+# Look-ups
+
+
+def test_jobs_are_listed_by_status_in_pages(run, broker, enqueue):
+    """Waiting ones in the order in which they will go."""
+    low, high = [enqueue(priority=1) for _ in range(3)], [enqueue(priority=2) for _ in range(3)]
+    pages = [run(broker.jobs("q", JobStatus.QUEUED, start=start, count=4)) for start in (0, 4, 8)]
+    assert [[job.id for job in page] for page in pages] == [(high + low)[:4], (high + low)[4:], []]
+    assert pages[0][0].priority == 2
+
+
+def test_counts_know_the_oldest_wait_over_all_priorities(run, broker, enqueue, redis):
+    """The head of the queue is not the oldest, if it is of a higher priority."""
+    assert run(broker.counts("q")).oldest_wait_ms is None
+    old = enqueue(priority=1)
+    redis("HINCRBY", f"test:{{q}}:job:{old}", "created_at", -5000)
+    enqueue(priority=2), enqueue(priority=1)
+    assert 5000 <= run(broker.counts("q")).oldest_wait_ms < 10_000
+
+
+def test_an_outcome_is_little(run, broker, enqueue, claim):
+    """Status, and result or error once it has ended."""
+    job_id = enqueue()
+    assert run(broker.outcome("q", job_id)) == ("queued", None, None)
+    token, _ = claim()
+    run(broker.settle("q", [Outcome(job_id, token, "finished", HOUR, 0, b"7")]))
+    assert run(broker.outcome("q", job_id)) == ("finished", b"7", None)
+    assert run(broker.outcome("q", "missing")) is None
+
+
+# Daemons and workers
+
+
+def test_workers_are_seen_while_they_speak(run, broker, redis):
+    """One that has said nothing for its ttl is gone, its name too."""
+    run(broker.announce("host.1", {"state": "busy", "pid": 1}))
+    run(broker.announce("host.2", {"state": "idle"}))
+    redis("DEL", "test:worker:host.2")
+    assert [(worker.name, worker.fields) for worker in run(broker.workers())] == [
+        ("host.1", {"state": "busy", "pid": "1"})
+    ]
+    assert redis("SMEMBERS", "test:workers") == [b"host.1"]
+    assert 40 < redis("TTL", "test:worker:host.1") <= 60
+    run(broker.withdraw("host.1"))
+    assert run(broker.workers()) == []
+
+
+def test_queues_are_declared(run, broker):
+    """As often as one likes."""
+    run(broker.declare(["b", "a"]))
+    run(broker.declare(["a"]))
+    assert run(broker.queues()) == ["a", "b"]
+
+
+# Discard
+
+
+def old(run, broker, redis, *jobs):
+    """Have these jobs ended an hour ago."""
+    for job in jobs:
+        redis("HSET", f"test:{{q}}:job:{job}", "ended_at", 1)
+
+
+def test_failed_and_canceled_jobs_are_discarded_and_no_others(run, broker, enqueue, fail, claim, redis):
+    """FAILED, CANCELED -> gone, hash and registry together."""
+    failed, canceled, waiting = fail(), enqueue(), enqueue()
+    run(broker.cancel("q", canceled))
+    old(run, broker, redis, failed, canceled)
+    assert run(broker.discard("q", [failed, canceled, waiting, "none"])) == [1, 1, 0, 0]
+    assert [run(broker.job("q", job)) for job in (failed, canceled)] == [None, None]
+    counts = run(broker.counts("q"))
+    assert (counts.failed, counts.canceled, counts.queued) == (0, 0, 1)
+
+
+def test_a_discarded_job_is_known_until_its_id_may_be_forgotten(run, broker, fail):
+    """A repeat of its enqueue finds it for a minute after its end; then it is dropped."""
+    job_id = fail()
+    assert run(broker.discard("q", [job_id])) == [1]
+    assert run(broker.job("q", job_id)).status == "failed"
+
+
+def test_discard_all_goes_on_behind_what_it_must_keep(run, broker, fail, redis):
+    """In parts, each job once, however many of them ended a moment ago."""
+    jobs = [fail() for _ in range(7)]
+    old(run, broker, redis, *jobs[::2])
+    assert run(broker.discard_all("q", limit=2)) == 7
+    assert sorted(job.id for job in run(broker.jobs("q", JobStatus.FAILED))) == sorted(jobs[1::2])
+    old(run, broker, redis, *jobs)
+    assert run(broker.discard_all("q", limit=2)) == 3
+    assert run(broker.discard_all("q")) == 0

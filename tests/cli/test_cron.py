@@ -1,0 +1,131 @@
+import json
+
+import pytest
+
+from fusiond.broker.call import as_is, plain
+from fusiond.broker.ticks import DecidedTicks
+from fusiond.config.accepted import snapshot
+from fusiond.config.load import load
+from fusiond.job import JobStatus
+from tests.support.fusiond_command import fusiond
+from tests.support.fusiond_desk import opened
+
+FILE = """
+version: 1
+defaults: {workers: {directory: .}}
+queues: {reports: {}}
+tasks:
+  report: {run: shop.report, queue: reports}
+cron:
+  nightly: {task: report, schedule: "30 2 * * *", timezone: Europe/Berlin, kwargs: {region: eu}}
+  often: {task: report, every: 90s}
+  asleep: {task: report, schedule: "@daily", suspended: true}
+workers: {main: {queues: [reports]}}
+"""
+
+
+@pytest.fixture
+def place(tmp_path):
+    (tmp_path / "fusion.yaml").write_text(FILE)
+    return tmp_path
+
+
+def test_explain_shows_the_coming_ticks(place):
+    """So many ticks as asked for, in the entry's zone, in their order."""
+    done = fusiond("cron", "explain", "nightly", "--next", "400", "--json", cwd=place)
+    ticks = done.json
+    assert len(ticks) == 400
+    assert [tick["at"] for tick in ticks] == sorted({tick["at"] for tick in ticks})
+    # In 400 nights the clocks skip 02:30 once and show it twice once; both are said.
+    assert [tick["local"][11:16] for tick in ticks].count("02:30") == 399
+    assert {tick["note"].split(" on ")[0] for tick in ticks} == {"", "02:30 does not exist", "02:30 comes twice"}
+
+
+def test_explain_is_for_people(place):
+    """A line for each tick, with how long it still is."""
+    lines = fusiond("cron", "explain", "often", "--next", "2", cwd=place).out.splitlines()
+    assert len(lines) == 2
+    assert "UTC" in lines[0]
+    # The first may be due this very second.
+    assert " in " in lines[1]
+
+
+def test_an_unknown_entry_is_named_with_the_nearest(place):
+    """One sentence, status 1."""
+    done = fusiond("cron", "explain", "nihgtly", cwd=place)
+    assert (done.status, done.err) == (1, "fusiond: no cron entry 'nihgtly'; did you mean 'nightly'?\n")
+
+
+@pytest.fixture
+def desk(broker_settings, place):
+    with opened(broker_settings, place) as desk:
+        yield desk
+
+
+def test_list_shows_each_entry_with_its_next_tick(desk):
+    """Schedule, zone, what was and what comes; a suspended entry has no next tick."""
+    entries = {entry["name"]: entry for entry in desk.fusiond("cron", "list", "--json").json}
+    assert list(entries) == ["nightly", "often", "asleep"]
+    assert entries["nightly"]["timezone"] == "Europe/Berlin"
+    assert entries["often"]["next"] % 90_000 == 0
+    assert (entries["asleep"]["suspended"], entries["asleep"]["next"]) == (True, None)
+    lines = desk.fusiond("cron", "list").out.splitlines()
+    assert lines[2].split()[:4] == ["often", "report", "every", "1m30s"]
+    assert lines[3].split()[-1] == "suspended"
+
+
+def test_list_shows_how_the_last_ticks_job_ended(desk):
+    """Its status as it is now, wherever it was enqueued; once it is dropped, what the scheduler has noted."""
+    decided = DecidedTicks("often", "reports", "report", b"[[],{}]", 1, None, None, (90_000,), (0,))
+    version = desk.run(desk.verbs.cron_write(desk.run(desk.verbs.cron_state("often")), decided=decided.to_text()))
+    assert version
+    state = desk.run(desk.verbs.cron_state("often"))
+    desk.run(desk.verbs.confirm(state, desk.run(desk.verbs.tick(decided))))
+
+    def often():
+        return desk.fusiond("cron", "list", "--json").json[1]
+
+    assert (often()["last"], often()["last_job"]) == (90_000, "reports/cron:often:90000")
+    assert often()["outcome"] == "queued"
+    desk.run(desk.verbs.cancel("reports", "cron:often:90000", kept_ms=0))
+    assert desk.fusiond("cron", "list").out.splitlines()[2].count("canceled") == 1
+    desk.run(plain(as_is, "DEL", "fusion:{reports}:canceled", "fusion:{reports}:job:cron:often:90000"))
+    assert often()["outcome"] == "gone"
+    desk.run(desk.verbs.cron_write(desk.run(desk.verbs.cron_state("often")), last_status="finished"))
+    assert often()["outcome"] == "finished"
+
+
+def test_run_enqueues_the_entrys_task_now(desk):
+    """With the entry's arguments, in its task's queue, beside its schedule."""
+    name = desk.fusiond("cron", "run", "nightly").out.strip()
+    (job,) = desk.run(desk.verbs.jobs("reports", JobStatus.QUEUED))
+    assert name == job.name
+    assert json.loads(job.args) == [[], {"region": "eu"}]
+
+
+def test_suspend_and_resume(desk):
+    """An entry that is suspended has no next tick until it is resumed; one that the file suspends stays so."""
+    assert desk.fusiond("cron", "suspend", "often").out == "often: suspended\n"
+    assert desk.fusiond("cron", "list", "--json").json[1]["next"] is None
+    assert desk.fusiond("cron", "resume", "often").out == "often: resumed\n"
+    assert desk.fusiond("cron", "list", "--json").json[1]["next"] is not None
+    assert desk.fusiond("cron", "resume", "asleep").out == "asleep: stays suspended, the file says so\n"
+
+
+@pytest.mark.parametrize("broken", ["x: [\n", "version: 1\nqueus: {}\n"])
+def test_entries_are_steered_while_the_file_is_wrong(desk, broken):
+    """A daemon goes on with what it accepted last, and so do list, run, suspend and resume; not of another file."""
+    file, state = desk.cwd / "fusion.yaml", {"STATE_DIRECTORY": str(desk.cwd), "FUSION_URL": desk.settings.url}
+    snapshot.write(desk.cwd / "current.json", load(file, environ={}).config, generation=1, source=str(file))
+    file.write_text(broken)
+
+    def cron(*words):
+        return fusiond("cron", *words, cwd=desk.cwd, **state)
+
+    assert cron("suspend", "often", "--url", desk.settings.url).out == "often: suspended\n"
+    resting = {entry["name"] for entry in cron("list", "--json").json if entry["next"] is None}
+    assert resting == {"often", "asleep"}
+    assert cron("resume", "often").out == "often: resumed\n"
+    assert cron("run", "nightly").status == 0
+    (desk.cwd / "other.yaml").write_text(broken)
+    assert cron("suspend", "often", "-c", "other.yaml").status == 1

@@ -1,0 +1,258 @@
+"""`fusiond fsck`: what it prints, its exit status, and what it does beside a daemon and to a killed repair."""
+
+import contextlib
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from fusiond.broker.call import as_is, plain
+from fusiond.broker.records import NewJob, Outcome
+from fusiond.cli import main
+from fusiond.errors import BrokerError
+from fusiond.job import new_id, new_token
+from tests.support.fusiond_command import Done, fusiond
+from tests.support.fusiond_desk import opened
+
+HOUR = 3_600_000
+
+
+@pytest.fixture
+def desk(broker_settings, tmp_path):
+    with opened(broker_settings, tmp_path) as desk:
+        yield desk
+
+
+def fsck(desk, *words):
+    """The command, in this process: starting one takes longer than all that it does here."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        status = main(["fsck", *words, "--url", desk.settings.url])
+    return Done(status, out.getvalue(), err.getvalue())
+
+
+def redis(desk, *words):
+    return desk.run(plain(as_is, *words))
+
+
+def lose(desk, count):
+    """So many jobs that are in no set; their ids."""
+    ids = [new_id() for _ in range(count)]
+    desk.run(desk.verbs.enqueue("default", [NewJob(each, "send", b"[[],{}]") for each in ids]))
+    redis(desk, "UNLINK", "fusion:{default}:queue")
+    return ids
+
+
+def drain(connection, verbs, queue="default", kind="finished"):
+    """Run what waits, as a worker does; the ids."""
+    ran = []
+    while True:
+        token = new_token()
+        claim = verbs.claim(queue, 50, dispatcher="d", nonce=token, lease_ms=HOUR, max_rescues=3)
+        jobs = connection.run(claim).jobs
+        if not jobs:
+            return ran
+        ran += [job.id.decode() for job in jobs]
+        connection.run(verbs.settle(queue, [Outcome(job.id, token, kind, HOUR, 0, b"1") for job in jobs]))
+
+
+def test_nothing_is_wrong(desk):
+    """Status 0, and how much was looked at."""
+    desk.enqueued("send")
+    done = fsck(desk)
+    assert (done.status, done.out) == (0, "1 job in 2 queues: nothing is wrong\n")
+    assert fsck(desk, "--json").json == {
+        "findings": [],
+        "complete": True,
+        "jobs": 1,
+        "queues": ["default", "reports"],
+        "outcomes": {"found": 0, "repaired": 0, "changed": 0, "left": 0},
+    }
+
+
+def test_a_finding_is_a_sentence_with_its_remedy(desk):
+    """Job, queue, kind and remedy; status 1, and 0 once a repair has mended it."""
+    (job,) = lose(desk, 1)
+    done = fsck(desk)
+    assert (done.status, done.out) == (
+        1,
+        f"job default/{job} is in no set (no-set); --repair: among the queued jobs\n1 job in 2 queues: 1 found\n",
+    )
+    assert fsck(desk, "--json").json["findings"] == [
+        {
+            "queue": "default",
+            "job": job,
+            "kind": "no-set",
+            "problem": f"job default/{job} is in no set",
+            "remedy": "among the queued jobs",
+            "outcome": "found",
+        }
+    ]
+    done = fsck(desk, "--repair")
+    assert (done.status, done.out) == (
+        0,
+        f"job default/{job} is in no set (no-set); repaired: among the queued jobs\n1 job in 2 queues: 1 repaired\n",
+    )
+    assert fsck(desk).status == 0
+    assert desk.claim()[0] == job
+
+
+def test_a_key_and_a_queue_are_named(desk):
+    """What is wrong with a whole queue is a sentence too."""
+    redis(desk, "SET", "fusion:{default}:failed", "x")
+    redis(desk, "LPUSH", "fusion:{typo}:inbox", '{"task": "send"}')
+    lines = fsck(desk).out.splitlines()
+    assert lines[0] == "queue typo holds keys and is in no list of queues (undeclared); --repair: listed"
+    assert lines[1].startswith("key failed of queue default is a string, not a zset (wrong-type); --repair: set aside")
+    assert lines[2] == "0 jobs in 3 queues: 2 found"
+    assert fsck(desk, "--repair").status == 0
+    assert [each["name"] for each in desk.fusiond("queue", "list", "--json").json] == ["default", "reports", "typo"]
+
+
+def test_what_is_printed_is_safe_for_a_terminal(desk):
+    """An id by which a terminal would be steered is shown and not obeyed."""
+    redis(desk, "ZADD", "fusion:{default}:queue", 0, b"\x1b[2J\xff")
+    assert "\x1b" not in fsck(desk).out
+    assert fsck(desk, "--json").json["findings"][0]["job"] == "\x1b[2J\udcff"
+    assert fsck(desk, "--repair").status == 0
+    assert fsck(desk).status == 0
+
+
+def test_a_broker_out_of_reach(tmp_path):
+    """Status 3, one sentence, and no document that looks complete."""
+    done = fusiond("fsck", "--json", cwd=tmp_path, FUSION_URL=f"unix://{tmp_path}/none.sock")
+    assert (done.status, done.out) == (3, "")
+    assert "cannot be reached" in done.err
+
+
+def test_a_broker_that_goes_away_leaves_a_document_that_says_so(desk, redis_server):
+    """Status 3; what was found until then can be read, and `complete` is false."""
+    lose(desk, 2000)
+    command = subprocess.Popen(
+        [sys.executable, "-P", "-m", "fusiond.cli", "fsck", "--json", "--url", desk.settings.url],
+        stdout=subprocess.PIPE, text=True, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    head = command.stdout.readline() + command.stdout.readline()
+    redis_server.kill()
+    # not communicate(), which knows nothing of what readline() has read ahead
+    rest, complaint = command.stdout.read(), command.stderr.read()
+    assert command.wait(60) == 3, complaint
+    document = json.loads(head + rest)
+    assert document["complete"] is False
+    assert 0 < len(document["findings"]) < 2000
+
+
+def test_of_an_unknown_layout_nothing_is_mended(desk):
+    """A newer fusiond may mean something else by what it finds; looking is free."""
+    lose(desk, 1)
+    redis(desk, "HSET", "fusion:meta", "layout", 99)
+    assert fsck(desk).status == 1
+    done = fsck(desk, "--repair")
+    assert (done.status, done.out) == (3, "")
+    assert "upgrade fusiond" in done.err
+    assert redis(desk, "ZCARD", "fusion:{default}:queue") == 0
+
+
+def test_a_repair_that_is_killed_loses_nothing(desk):
+    """However often it dies in the middle: the jobs are all there, the next repair goes on, and each runs once."""
+    ids = lose(desk, 4000)
+    for _ in range(3):
+        command = subprocess.Popen(
+            [sys.executable, "-P", "-m", "fusiond.cli", "fsck", "--repair", "--url", desk.settings.url],
+            stdout=subprocess.PIPE, env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )  # fmt: skip
+        command.stdout.readline()
+        command.send_signal(signal.SIGKILL)
+        command.communicate()
+        back = redis(desk, "ZCARD", "fusion:{default}:queue")
+        assert len(redis(desk, "KEYS", "fusion:{default}:job:*")) == 4000
+    assert 0 < back < 4000
+    report = fsck(desk, "--repair", "--json").json
+    assert report["outcomes"] == {"found": 0, "repaired": 4000 - back, "changed": 0, "left": 0}
+    assert fsck(desk).status == 0
+    ran = drain(desk.connection, desk.verbs)
+    assert sorted(ran) == sorted(ids)
+
+
+def test_beside_workers_nothing_false_is_reported(desk, redis_server):
+    """While jobs are enqueued, run, retried, released, canceled and dropped, no job that moves is a finding."""
+    enough, errors = threading.Event(), []
+
+    def work(kind):
+        with redis_server.connect("fusion") as connection:
+            while not enough.is_set():
+                drain_some(connection, desk.verbs, kind)
+
+    def produce():
+        with redis_server.connect("fusion") as connection:
+            while not enough.is_set():
+                ids = [new_id() for _ in range(20)]
+                jobs = [NewJob(each, "send", b"[[],{}]", delay_ms=n) for n, each in enumerate(ids)]
+                connection.run(desk.verbs.enqueue("default", jobs))
+                for each in ids[:3]:
+                    connection.run(desk.verbs.cancel("default", each))
+                connection.run(desk.verbs.requeue_all("default"))
+                connection.run(desk.verbs.requeue("default", ids))
+                connection.run(desk.verbs.sweep("default"))
+
+    def guarded(act, *words):
+        try:
+            act(*words)
+        except Exception as error:
+            errors.append(error)
+
+    acts = [(produce,), *((work, kind) for kind in ("finished", "failed", "retry", "released"))]
+    threads = [threading.Thread(target=guarded, args=act) for act in acts]
+    for thread in threads:
+        thread.start()
+    try:
+        reports = [fsck(desk, "--json").json for _ in range(4)]
+    finally:
+        enough.set()
+        for thread in threads:
+            thread.join()
+    assert errors == []
+    assert [report["findings"] for report in reports] == [[]] * 4
+    assert all(report["jobs"] for report in reports[1:])
+
+
+def drain_some(connection, verbs, kind):
+    """One claim and what comes of it."""
+    token = new_token()
+    claim = verbs.claim("default", 7, dispatcher=kind, nonce=token, lease_ms=HOUR, max_rescues=3)
+    outcomes = [Outcome(job.id, token, kind, 0, 0, b"1") for job in connection.run(claim).jobs]
+    if outcomes:
+        connection.run(verbs.settle("default", outcomes))
+
+
+@pytest.mark.parametrize("name", ["meta", "queues", "workers", "daemons", "catalog", "cron"])
+def test_a_key_of_the_namespace_that_is_of_another_type_is_named_and_set_aside(desk, name):
+    """Whatever a person has written there; the key that it should be is written anew by the daemons."""
+    lose(desk, 1)
+    redis(desk, "UNLINK", f"fusion:{name}")
+    redis(desk, "LPUSH", f"fusion:{name}", "x")
+    done = fsck(desk)
+    wanted = "set" if name in {"queues", "workers"} else "hash"
+    assert done.status == 1
+    assert (
+        f"key fusion:{name} is a list, not a {wanted} (namespace); --repair: set aside as {{fusion:{name}}}" in done.out
+    )
+    done = fsck(desk, "--repair")
+    assert f"key fusion:{name} is a list, not a {wanted} (namespace); repaired" in done.out
+    assert redis(desk, "KEYS", f"{{fusion:{name}}}:broken:*")
+    assert fsck(desk).out.endswith("nothing is wrong\n")
+
+
+def test_a_command_that_meets_such_a_key_names_it_and_the_remedy(desk):
+    """Not the words of Redis."""
+    redis(desk, "SET", "fusion:cron", "x")
+    with pytest.raises(BrokerError, match=r"key 'fusion:cron' is of another type than ours; .* --repair"):
+        desk.run(desk.verbs.cron_state("a"))
+    redis(desk, "SET", "fusion:workers", "x")
+    with pytest.raises(BrokerError, match=r"key 'fusion:workers' is of another type than ours; .* --repair"):
+        desk.run(desk.verbs.workers())

@@ -1,0 +1,178 @@
+import os
+import resource
+import subprocess
+import sys
+
+import pytest
+
+from fusiond import errors
+from fusiond.cli import main, parser
+from fusiond.cli.exits import UsageError, status_of
+from tests.support.fusiond_command import fusiond
+
+PYTHON = [sys.executable, "-P", "-m", "fusiond.cli"]
+
+
+def test_help_is_quick_and_loads_nothing_heavy():
+    """`fusiond --help` does not load Redis, YAML, schemas, supervisor or asyncio, and takes less than 150 ms of CPU."""
+    script = (
+        "import sys, fusiond.cli; fusiond.cli.main(['--help']); "
+        "print({'redis', 'yaml', 'jsonschema', 'supervisor', 'asyncio', 'croniter'} & {*sys.modules}, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == "set()"
+    # CPU, and the best of some, since other tests use this machine at the same time.
+    took = [cpu_seconds([*PYTHON, "--help"]) for _ in range(7)]
+    assert min(took) < 0.150, took
+
+
+def cpu_seconds(command):
+    """What a process used, its own and the kernel's."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def test_help_says_which_commands_speak_to_whom(tmp_path):
+    """Each command that needs the daemon or the broker is marked as such."""
+    text = fusiond("--help", cwd=tmp_path).out
+    lines = {line.split()[0]: line for line in text.splitlines() if line.startswith("    ")}
+    assert "[daemon]" in lines["reload"]
+    assert "[daemon, broker]" in text
+    speaking = ("enqueue", "job", "requeue", "queue", "suspend", "resume", "cron")
+    assert all("[broker]" in lines[name] for name in speaking)
+    assert not any("[broker]" in lines[name] for name in ("run", "validate", "call"))
+
+
+@pytest.mark.parametrize(
+    ("line", "task", "words"),
+    [
+        ("send a b --in 5m", "send", ["a", "b"]),
+        ("--in 5m send a b", "send", ["a", "b"]),
+        ("send --in 5m a b", "send", ["a", "b"]),
+        ("send a --in 5m b", "send", ["a", "b"]),
+        ("send -5 --in 5m -1.5", "send", ["-5", "-1.5"]),
+        ("send --in 5m -- -x --in --", "send", ["-x", "--in", "--"]),
+        ("--in 5m -- -send -x", "-send", ["-x"]),
+        ("- --in 5m", "-", []),
+    ],
+)
+def test_options_stand_anywhere_and_dashes_end_them(line, task, words):
+    """Before, between and behind the words; what follows -- is no option, whatever it looks like."""
+    options = parser().parse_args(["enqueue", *line.split()])
+    assert (options.delay, options.task, options.words) == ("5m", task, words)
+
+
+@pytest.mark.parametrize(
+    ("words", "status"), [(["--version"], 0), (["--help"], 0), ([], 2), (["fly"], 2), (["job"], 2), (["call"], 2)]
+)
+def test_usage(tmp_path, words, status):
+    """Help and version are fine; what is not a command is status 2."""
+    assert fusiond(*words, cwd=tmp_path).status == status
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(f"reload --timeout {number}" for number in ("0", "-1", "nan", "inf", "1e10")),
+        *(f"rollback --timeout {number}" for number in ("0", "-1", "nan", "inf", "1e10")),
+        *(f"job list --limit {number}" for number in ("0", "-1", "1.5", "1000000000")),
+        *(f"cron explain nightly --next {number}" for number in ("0", "-3")),
+        *(f"enqueue send --wait {number}" for number in ("-5", "nan")),
+    ],
+)
+def test_a_number_that_means_nothing_is_refused_before_anything_is_asked_for(capsys, line):
+    """Status 2 and what the number may be: not a default in its place, and nothing is done meanwhile."""
+    assert main(line.split()) == 2
+    *_, option, number = line.split()
+    assert f"argument {option}: {number!r} is no " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["reload", "rollback"])
+def test_how_long_to_wait_may_be_less_than_a_second_or_a_day(command):
+    """What is sensible is taken as it is."""
+    given = [parser().parse_args([command, "--timeout", text]).timeout for text in ("0.5", "86400")]
+    assert given == [0.5, 86400]
+    assert parser().parse_args(["enqueue", "send", "--wait", "0"]).wait == 0
+
+
+def test_version_is_the_packages(tmp_path):
+    """`fusiond --version` is one line."""
+    assert fusiond("--version", cwd=tmp_path).out.startswith("fusiond 0.")
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (errors.BrokerUnavailable("x"), 3),
+        (errors.BrokerUnfit("x"), 3),
+        (errors.ControlError("x"), 3),
+        (errors.ResultTimeout("x"), 124),
+        (errors.QueueFull("x"), 1),
+        (errors.JobFailed("TIMEOUT", "", "x"), 1),
+        (errors.ConfigError("x"), 1),
+        (UsageError("x"), 2),
+    ],
+)
+def test_each_kind_of_error_has_its_status(error, status):
+    """A script can tell refused from out of reach from timed out."""
+    assert status_of(error) == status
+
+
+def test_no_file_is_one_sentence(tmp_path):
+    """Without a file and without a URL the command says how to name one, and its status is 2."""
+    done = fusiond("job", "list", cwd=tmp_path)
+    assert done.status == 2
+    assert done.err.count("\n") == 1
+    assert "-c" in done.err
+
+
+@pytest.mark.parametrize(("command", "status"), [("run", 78), ("dev", 78), ("reload", 2), ("validate", 2)])
+def test_the_status_where_there_is_no_file(tmp_path, command, status):
+    """Whoever starts the daemon does not start it again; else the command line is at fault."""
+    done = fusiond(command, cwd=tmp_path)
+    assert (done.status, "no file" in done.err) == (status, True)
+    done = fusiond(command, *(["-c"] if command != "validate" else []), "no.yaml", cwd=tmp_path)
+    assert (done.status, "no.yaml" in done.err + done.out) == (status, True)
+
+
+def test_a_wrong_file_shows_its_problems(tmp_path):
+    """A command that needs the file shows what is wrong with it, with its place."""
+    (tmp_path / "fusion.yaml").write_text("version: 1\nqueus: {}\n")
+    done = fusiond("cron", "explain", "x", cwd=tmp_path)
+    assert done.status == 1
+    assert "fusion.yaml:2:1: error" in done.err
+
+
+def test_a_broker_out_of_reach_is_one_sentence_and_status_3(tmp_path):
+    """No traceback where Redis is not."""
+    done = fusiond("job", "list", "--url", f"unix://{tmp_path}/nothing.sock", cwd=tmp_path)
+    assert (done.status, done.err.count("\n")) == (3, 1)
+    assert "cannot be reached" in done.err
+
+
+def test_a_broker_of_the_daemons_own_says_what_starts_it(tmp_path):
+    """Where the file says that the daemon runs Redis, and no daemon runs."""
+    (tmp_path / "fusion.yaml").write_text(f"version: 1\nruntime_directory: {tmp_path}/run\n")
+    done = fusiond("job", "list", cwd=tmp_path)
+    assert (done.status, done.err.count("\n")) == (3, 1)
+    assert "redis.sock (fusiond run starts it) cannot be reached" in done.err
+
+
+def test_the_password_of_a_url_is_never_shown(tmp_path):
+    """An error names the broker without its secret."""
+    done = fusiond("job", "list", "--url", "redis://user:geheim@localhost:1", cwd=tmp_path)
+    assert done.status == 3
+    assert "geheim" not in done.err + done.out
+
+
+def test_a_closed_pipe_is_no_error(tmp_path):
+    """`fusiond … | head -1` ends without a word."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run([*PYTHON, "--help"], stdout=writer, stderr=subprocess.PIPE, check=False)
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (0, b"")

@@ -1,0 +1,122 @@
+import pytest
+
+from fusiond.broker.call import as_is, plain
+from tests.support.fusiond_command import fusiond, samples
+from tests.support.fusiond_desk import opened
+
+
+@pytest.fixture
+def desk(broker_settings, tmp_path):
+    with opened(broker_settings, tmp_path) as desk:
+        yield desk
+
+
+def test_list_counts_jobs_by_status(desk):
+    """A line for each queue, empty ones too."""
+    desk.enqueued("send")
+    desk.enqueued("send", "--in", "1h")
+    default, reports = desk.fusiond("queue", "list", "--json").json
+    assert (default["name"], default["queued"], default["scheduled"]) == ("default", 1, 1)
+    assert (reports["name"], reports["queued"]) == ("reports", 0)
+    assert desk.fusiond("queue", "list").out.splitlines()[1].split()[:2] == ["default", "1"]
+
+
+def test_a_suspended_queue_takes_jobs_and_starts_none(desk):
+    """Suspend holds the queue, queue list says so, resume lets it go on."""
+    assert desk.fusiond("suspend", "default").out == "default: suspended\n"
+    desk.enqueued("send")
+    claim = desk.verbs.claim("default", 1, dispatcher="d", nonce="n", lease_ms=1000, max_rescues=1)
+    assert desk.run(claim).jobs == []
+    assert "suspended by the operator" in desk.fusiond("queue", "list").out
+    assert desk.fusiond("resume", "default").out == "default: resumed\n"
+    assert desk.claim()
+
+
+def test_what_the_file_suspends_stays_suspended(desk):
+    """Resume undoes the operator's word, not the file's, and says so."""
+    desk.run(desk.verbs.suspend("default", by="file", on=True))
+    done = desk.fusiond("resume", "default")
+    assert done.out == "default: stays suspended, the file says so\n"
+
+
+def test_all_is_every_queue(desk):
+    """--all takes each that there is."""
+    assert desk.fusiond("suspend", "--all", "--json").json == [
+        {"queue": "default", "suspended": True},
+        {"queue": "reports", "suspended": True},
+    ]
+
+
+def test_all_is_queues_still_to_come_too(desk):
+    """One that a file adds later is suspended, until all are resumed."""
+    assert desk.fusiond("suspend", "--all").out.splitlines()[-1] == "queues still to come: suspended"
+    desk.run(desk.verbs.declare(["later"]))
+    assert desk.run(desk.verbs.counts("later")).suspended_by_operator
+    assert desk.fusiond("resume", "--all").out.splitlines() == [
+        "default: resumed", "later: resumed", "reports: resumed", "queues still to come: resumed",
+    ]  # fmt: skip
+    desk.run(desk.verbs.declare(["last"]))
+    assert not desk.run(desk.verbs.counts("last")).suspended_by_operator
+
+
+def spoil(desk, queue):
+    """As a person at redis-cli."""
+    desk.run(plain(as_is, "SET", desk.verbs.keys.of(queue, "failed"), "x"))
+
+
+def test_a_key_of_the_wrong_type_hides_no_other_queue(desk):
+    """The others are listed, that one is named with the remedy, status 1; and the remedy helps."""
+    desk.enqueued("send")
+    spoil(desk, "reports")
+    for words in (("queue", "list"), ("job", "list")):
+        done = desk.fusiond(*words, "--json")
+        assert (done.status, len(done.json)) == (1, 1)
+        assert done.err.startswith("fusiond: queue 'reports': a key of it is of another type than ours; ")
+        assert done.err.count("\n") == 1
+        assert "fusiond fsck --repair" in done.err
+    assert "queue 'reports'" in desk.fusiond("requeue", "--all").err
+    assert desk.fusiond("fsck", "--repair").status == 0
+    assert len(desk.fusiond("queue", "list", "--json").json) == 2
+
+
+def test_status_shows_the_other_queues(desk):
+    """The broker is there: what is wrong with one queue is said beside the rest, to programs too."""
+    spoil(desk, "reports")
+    done = desk.fusiond("status", "--json")
+    assert [queue["name"] for queue in done.json["queues"]] == ["default"]
+    assert done.json["errors"]["queues"].startswith("queue 'reports': ")
+    assert done.err.endswith("moves it aside\n")
+    metrics = samples(desk.fusiond("status", "--metrics").out)
+    assert (metrics["fusiond_broker_up"], ("reports", "queued") in metrics["fusiond_queue_jobs"]) == ({(): 1}, False)
+
+
+@pytest.mark.parametrize("words", [[], ["default", "--all"]])
+def test_which_queue_must_be_said(desk, words):
+    """Neither nothing nor both: status 2."""
+    assert desk.fusiond("suspend", *words).status == 2
+
+
+def test_an_unknown_queue_is_named_with_the_nearest(desk):
+    """One sentence, status 1, and nothing is suspended."""
+    done = desk.fusiond("suspend", "default", "reprots")
+    assert (done.status, done.err) == (1, "fusiond: no queue 'reprots'; did you mean 'reports'?\n")
+    assert not desk.run(desk.verbs.counts("default")).suspended_by_operator
+
+
+def test_a_broker_is_found_by_its_options_first(desk):
+    """--url and --namespace win over $FUSION_URL; another namespace has no queue of ours."""
+    nowhere = f"unix://{desk.cwd}/nothing.sock"
+    words = ("queue", "list", "--json", "--url", desk.settings.url)
+    assert len(fusiond(*words, cwd=desk.cwd, FUSION_URL=nowhere).json) == 2
+    assert fusiond(*words, "--namespace", "other", cwd=desk.cwd).json == []
+
+
+def test_a_broker_is_found_by_the_file(desk):
+    """-c names a file that says where it is; so does the file that is found, where no URL is set."""
+    (desk.cwd / "fusion.yaml").write_text(f"version: 1\nbroker: {{url: {desk.settings.url}}}\n")
+    (desk.cwd / "other").mkdir()
+    (desk.cwd / "other" / "fusion.yaml").write_text("version: 1\nbroker: {url: unix:///nothing.sock}\n")
+    words = ("queue", "list", "--json", "-c", "../fusion.yaml")
+    assert len(fusiond(*words, cwd=desk.cwd / "other", FUSION_URL="unix:///nothing.sock").json) == 2
+    assert len(fusiond("queue", "list", "--json", cwd=desk.cwd).json) == 2
+    assert fusiond("queue", "list", cwd=desk.cwd / "other").status == 3

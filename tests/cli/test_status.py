@@ -1,0 +1,240 @@
+import signal
+import time
+
+import pytest
+
+from fusiond.broker.records import FileInForce
+from fusiond.config.accepted.snapshot import Snapshot, content_hash
+from fusiond.config.load import load
+from fusiond.schedule import declaring, drift
+from tests.support.fusiond_command import fusiond, samples
+from tests.support.fusiond_desk import opened
+from tests.support.running import until
+from tests.support.worker_program import Place
+
+
+@pytest.fixture
+def desk(broker_settings, tmp_path):
+    with opened(broker_settings, tmp_path) as desk:
+        yield desk
+
+
+@pytest.fixture
+def no_daemon(tmp_path):
+    """A runtime directory in which nobody listens."""
+    return {"RUNTIME_DIRECTORY": str(tmp_path / "run")}
+
+
+def test_without_a_daemon_the_queues_are_shown(desk, no_daemon):
+    """The daemon is away: status 3 and a sentence, and the queues all the same."""
+    (desk.cwd / "fusion.yaml").write_text("version: 1\n")
+    desk.enqueued("send")
+    done = fusiond("status", cwd=desk.cwd, FUSION_URL=desk.settings.url, **no_daemon)
+    assert done.status == 3
+    assert done.out.splitlines()[1].split()[:2] == ["default", "1"]
+    assert "no daemon listens" in done.err
+    seen = fusiond("info", "--json", cwd=desk.cwd, FUSION_URL=desk.settings.url, **no_daemon).json
+    assert seen["daemon"] is None
+    assert seen["queues"][0]["queued"] == 1
+    assert list(seen["errors"]) == ["daemon"]
+
+
+def test_entries_that_living_files_declare_differently_are_named(desk, no_daemon):
+    """With what differs, and which of them ticks; entries that are the same in both are not."""
+
+    def declare(daemon, schedule, queue):
+        said = {"task": "send", "timezone": "UTC", "schedule": "0 2 * * *", "queue": "default", "digest": "same"}
+        other = said | {"schedule": schedule, "queue": queue, "digest": f"{schedule} {queue}"}
+        cron = {"nightly": other, "same": said}
+        publish = desk.verbs.publish_catalogue(daemon, f"hash-{daemon}", {}, priorities={}, queues=[], cron=cron)
+        return desk.run(publish).generation
+
+    old, new = declare("one", "0 3 * * *", "default"), declare("two", "0 4 * * *", "default")
+    status = {"cwd": desk.cwd, "FUSION_URL": desk.settings.url, **no_daemon}
+    assert fusiond("status", **status).out.splitlines()[-1] == (
+        f"cron entry 'nightly' differs between living files and ticks by published generation {new} "
+        f"(published generation {new}: schedule 0 4 * * *; published generation {old}: schedule 0 3 * * *)"
+    )
+    [drift] = fusiond("status", "--json", **status).json["drift"]
+    assert (drift["entry"], [each["generation"] for each in drift["declarations"]]) == ("nightly", [new, old])
+
+
+def test_different_files_of_living_daemons_are_named(desk, no_daemon):
+    """Two hosts of one namespace: how many files there are, and what they say differently, whatever the key."""
+    text = """
+version: 1
+broker: {url: "redis://:geheim@localhost"}
+queues: {default: {}, more: {}}
+tasks: {same: {run: app.f}, other: {run: app.f, timeout: 5s}, gone: {run: app.f}}
+cron: {nightly: {task: same, schedule: "0 2 * * *"}, daily: {task: same, schedule: "0 3 * * *"}}
+workers: {main: {processes: 1, environment: {PASSWORD: geheim}}, second: {processes: 1}}
+"""
+
+    def status(*words):
+        return fusiond("status", *words, cwd=desk.cwd, FUSION_URL=desk.settings.url, **no_daemon)
+
+    def publish(daemon, text):
+        (file := desk.cwd / "other.yaml").write_text(text)
+        config = load(file, environ={}).config
+        snapshot = Snapshot(1, content_hash(config), config, file)
+        desk.run(declaring.catalogue(desk.verbs, snapshot, daemon))
+
+    def differ(*changes):
+        changed = text
+        for old, new in changes:
+            assert old in changed
+            changed = changed.replace(old, new)
+        publish("two", changed)
+        look = status().out
+        assert "geheim" not in look
+        line = next(line for line in look.splitlines() if line.startswith("living daemons"))
+        assert line.startswith("living daemons of this namespace run 2 different files: published generation ")
+        return line.partition("; these differ: ")[2]
+
+    for each in ("test", "one", "two"):
+        publish(each, text)
+    assert "different files" not in status().out
+    assert differ(("timeout: 5s", "timeout: 6s"), (", gone: {run: app.f}", "")) == "tasks gone, other"
+    assert differ(("more: {}", "more: {max_length: 5}"), ("processes: 1}}", "processes: 2}}")) == (
+        "queues more; worker groups second"
+    )
+    assert differ(("0 3 * * *", "0 4 * * *")) == "cron entries daily"
+    assert differ(("geheim}", "other}")).startswith("only values of `environment`")
+    differ(("timeout: 5s", "timeout: 6s"))
+    shown = status("--json").json
+    newest, old = shown["files"]
+    assert (newest["daemons"], sorted(old["daemons"])) == (["two"], ["one", "test"])
+    assert shown["files_differ"] == {"tasks": ["other"]}
+
+
+def test_files_of_which_nothing_is_known_differ_in_nothing_known():
+    """A daemon of an older version publishes no digests: it is not said that all of another's items differ."""
+
+    def declare(generation, task):
+        return FileInForce(
+            f"hash {generation}", generation, (f"daemon {generation}",), {"tasks": {"a": task, "b": "1"}}
+        )
+
+    old = FileInForce("hash 1", 1, ("daemon 1",), {})
+    ends = "; what published generation 1 declares is not known"
+    assert drift.differences([declare(2, "1"), old]) == {}
+    assert drift.files_in_words([declare(2, "1"), old]).endswith(f"by 1 daemon{ends}")
+    assert drift.files_in_words([declare(3, "2"), declare(2, "1"), old]).endswith(f"; these differ: tasks a{ends}")
+
+
+def test_with_neither_it_says_so_of_each(tmp_path, no_daemon):
+    """Daemon and broker are away: two sentences, status 3, no traceback; a broker that nobody named included."""
+    done = fusiond("status", cwd=tmp_path, FUSION_URL=f"unix://{tmp_path}/nothing.sock", **no_daemon)
+    assert (done.status, done.err.count("\n")) == (3, 2)
+    assert fusiond("status", cwd=tmp_path, **no_daemon).status == 3
+
+
+def test_a_worker_that_does_not_answer_is_silent(desk, no_daemon):
+    """Killed, it is not `idle` until its record ends: it is asked, and the last word of it is a minute old at most."""
+    now = int(time.time() * 1000)
+    said = {"group": "main", "state": "idle", "running": 1, "processes": 4, "queues": "default", "born": now - 180_000}
+    desk.run(desk.verbs.announce("box.7", {**said, "said": now - 9_500, "answers": 0, "jobs": "what is this"}))
+    done = fusiond("status", "-W", cwd=desk.cwd, FUSION_URL=desk.settings.url, **no_daemon)
+    line = done.out.splitlines()[-1]
+    assert line.split()[:7] == ["box.7", "main", "silent", "1/4", "default", "3m", "ago"]
+    assert "it does not answer; it was last heard" in line
+    seen = fusiond("status", "-W", "--json", cwd=desk.cwd, FUSION_URL=desk.settings.url, **no_daemon).json
+    assert (seen["workers"][0]["name"], seen["workers"][0]["jobs"]) == ("box.7", [])
+
+
+@pytest.fixture
+def place(broker_settings, broker, run):
+    place = Place(broker_settings, broker, run)
+    yield place
+    place.close()
+
+
+def test_workers_are_shown_as_they_are_now(place, broker_settings, run, tmp_path):
+    """Busy with the job's task and time, suspended with its queues, idle, silent at once after a kill."""
+
+    def worker():
+        (found,) = shown("--json").json["workers"]
+        return found
+
+    def shown(*words):
+        words = ("status", "-W", *words, "--namespace", broker_settings.namespace)
+        return fusiond(*words, cwd=tmp_path, FUSION_URL=broker_settings.url, RUNTIME_DIRECTORY=str(tmp_path))
+
+    run(place.broker.declare(["default"]))
+    program = place.start(processes=2, tasks={"sleep": {"run": "time.sleep"}})
+    until(lambda: run(place.broker.workers()))
+    assert (worker()["state"], worker()["jobs"]) == ("idle", [])
+    id_ = place.enqueue("sleep", 60)
+    place.until(id_, "started")
+    until(lambda: worker()["jobs"])
+    first, second = worker(), worker()
+    assert (first["state"], first["jobs"][0]["job"], first["jobs"][0]["task"]) == ("busy", f"default/{id_}", "sleep")
+    assert second["jobs"][0]["ms"] > first["jobs"][0]["ms"]
+    assert f"default/{id_}  sleep" in shown().out
+    place.cancel(id_)
+    place.until(id_, "canceled")
+    run(place.broker.suspend("default", by="operator", on=True))
+    assert (worker()["state"], worker()["suspended_queues"]) == ("suspended", ["default"])
+    run(place.broker.suspend("default", by="operator", on=False))
+    assert worker()["state"] == "idle"
+    program.signal(signal.SIGKILL)
+    program.wait()
+    assert worker()["state"] == "silent"
+
+
+def test_jobs_that_cannot_be_ended_are_named(desk, no_daemon):
+    """Without being asked for, and only where there are any."""
+    where = {"cwd": desk.cwd, "FUSION_URL": desk.settings.url, **no_daemon}
+    desk.run(desk.verbs.announce("box.7", {"group": "main", "unkilled": ""}))
+    assert "has not ended" not in fusiond("status", **where).out
+    desk.run(desk.verbs.announce("box.7", {"group": "main", "unkilled": "default/x default/y"}))
+    lines = fusiond("status", **where).out.splitlines()[-2:]
+    assert [line.split()[:2] for line in lines] == [["box.7", "default/x"], ["box.7", "default/y"]]
+    seen = fusiond("status", "--json", **where).json
+    assert seen["unkilled"] == [{"worker": "box.7", "job": "default/x"}, {"worker": "box.7", "job": "default/y"}]
+
+
+def test_metrics(desk, no_daemon):
+    """--metrics is Prometheus' text format: a part that is away says so, and odd names are escaped."""
+    desk.enqueued("send")
+    done = fusiond("status", "--metrics", cwd=desk.cwd, FUSION_URL=desk.settings.url, **no_daemon)
+    assert done.status == 3
+    metrics = samples(done.out)
+    assert (metrics["fusiond_daemon_up"], metrics["fusiond_broker_up"]) == ({(): 0}, {(): 1})
+    assert metrics["fusiond_queue_jobs"]["default", "queued"] == 1
+    assert metrics["fusiond_queue_jobs"]["default", "failed"] == 0
+    assert metrics["fusiond_queue_suspended"]["default",] == 0
+    assert metrics["fusiond_queue_unserved_jobs"]["default",] == 0
+
+
+def test_a_queue_with_jobs_that_nothing_serves_is_named_with_its_remedy(desk, no_daemon):
+    """A host went back to an older file, and its group is gone: how many jobs wait, and the command that moves them."""
+    tasks = {"send": {"queue": "fast", "priority": 1}}
+    desk.run(desk.verbs.declare(["fast"]))
+    newer = desk.run(desk.verbs.publish_catalogue("newer", "h2", tasks, priorities={}, queues=["fast"]))
+    desk.run(desk.verbs.serve("newer", "host.2", ["fast"]))
+    names = [desk.enqueued("send") for _ in range(3)]
+    assert names[0].startswith("fast/")
+    status = {"cwd": desk.cwd, "FUSION_URL": desk.settings.url, **no_daemon}
+    assert "no living worker group" not in fusiond("status", **status).out
+    desk.run(desk.verbs.serve("newer", "host.2", []))
+    desk.run(desk.verbs.end_daemon("newer", newer))
+    done = fusiond("status", **status)
+    command = "fusiond requeue --from-queue fast --queue default"
+    assert done.out.splitlines()[-1].endswith(f"or move them: {command}")
+    assert "3 jobs wait in queue 'fast', which no living worker group serves" in done.out
+    seen = fusiond("status", "--json", **status).json
+    assert seen["unserved"] == [{"queue": "fast", "jobs": 3, "command": command}]
+    metrics = samples(fusiond("status", "--metrics", **status).out)
+    assert metrics["fusiond_queue_unserved_jobs"] == {("default",): 0, ("fast",): 3, ("reports",): 0}
+    assert desk.fusiond(*command.split()[1:]).out == "3 jobs moved from fast to default\n"
+    assert "no living worker group" not in fusiond("status", **status).out
+    assert [desk.claim()[0] for _ in names] == [name.partition("/")[2] for name in names]
+
+
+def test_where_no_group_knows_the_task_no_command_is_promised(desk, no_daemon):
+    """Moved, the jobs would wait as before."""
+    desk.enqueued("send")
+    desk.serve()
+    done = fusiond("status", cwd=desk.cwd, FUSION_URL=desk.settings.url, **no_daemon)
+    assert done.out.endswith("no living worker group serves; start a worker group that serves it\n")

@@ -1,0 +1,311 @@
+"""Rules whose one example in the table is not enough: where they speak up, and where they do not."""
+
+import math
+from datetime import UTC, datetime
+from pathlib import Path
+from random import Random
+
+import pytest
+from croniter import croniter
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fusiond.config.lint import limits, policies, schedules, unit
+from fusiond.config.lint.suggest import Suggestions
+from fusiond.config.load import MAX_WARNINGS, load
+from fusiond.config.model import RetryPolicy
+from fusiond.config.problems import as_json, as_text
+from fusiond.config.quota import memory_limit
+from fusiond.config.units import size_bytes, written_size
+from fusiond.config.yaml.source import MAX_NODES
+from fusiond.worker.dispatcher.retry import backoff
+
+SHIPPED = Path(__file__).parents[3] / "systemd" / "fusiond.service"
+TASK = "version: 1\ntasks: {a: {run: x.y}}\nworkers: {m: {}}\n"
+
+
+def codes(text, **more):
+    return [problem.code for problem in load("f.yaml", environ={}, data=text.encode(), elsewhere=True, **more).problems]
+
+
+# -- schedules
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        "* * * * *", "*/5 * * * *", "* 9-17 * * 1-5", "*/15 */6 * * *", "0 2 13 * *", "0 2 * * 5", "0 0 1,15 * *",
+        "0 2 28 * *", "0 2 31 1 *", "0 2 31 1,3,5 *", "0 2 L * *", "0 */1 * * *", "30 2 * * 1-5",
+    ],
+)  # fmt: skip
+def test_a_schedule_that_is_meant_is_left_alone(schedule):
+    """No warning where a person who knows cron would see none."""
+    assert codes(f'{TASK}cron: {{c: {{task: a, schedule: "{schedule}"}}}}\n') == []
+
+
+@pytest.mark.parametrize(
+    ("schedule", "code"),
+    [
+        ("* * * *", "cron-fields"), ("* * * * * *", "cron-fields"), ("61 * * * *", "bad-schedule"),
+        ("@reboot", "bad-schedule"), ("@every 5m", "bad-schedule"), ("R * * * *", "bad-schedule"),
+        ("H * * * *", "bad-schedule"), ("H(0-5) * * * *", "bad-schedule"), ("0 0 * * X", "bad-schedule"),
+    ],
+)  # fmt: skip
+def test_what_is_no_cron_text_is_refused(schedule, code):
+    """And so is a random field, which would tick at another moment in each daemon."""
+    assert codes(f'{TASK}cron: {{c: {{task: a, schedule: "{schedule}"}}}}\n') == [code]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "code"),
+    [
+        ("* 0 * * *", "every-minute"), ("*/45 * * * *", "uneven-step"), ("0 */5 * * *", "uneven-step"),
+        ("0 0 1 * mon", "day-or-weekday"), ("0 0 29 2 *", "skipped-months"), ("0 0 29 feb *", "skipped-months"),
+        ("0 0 30 * *", "skipped-months"), ("0 0 31 4 *", "never-fires"),
+    ],
+)  # fmt: skip
+def test_a_trap_of_cron_is_told(schedule, code):
+    """Ticks that are others than they look."""
+    assert codes(f'{TASK}cron: {{c: {{task: a, schedule: "{schedule}"}}}}\n') == [code]
+
+
+def test_jitter_is_compared_with_the_shortest_gap_of_a_schedule():
+    """8 and 9 o'clock are an hour apart, though the next day's are more."""
+    text = TASK + 'cron: {c: {task: a, schedule: "0 8,9 * * *", jitter: %s}}\n'
+    assert codes(text % "59m") == []
+    assert codes(text % "60m") == ["jitter-above-interval"]
+
+
+@given(st.from_regex(schedules._SURE, fullmatch=True))
+def test_what_is_taken_without_asking_is_what_croniter_takes(text):
+    """The short way never lets through what the long one would refuse, nor a date that never comes."""
+    assert croniter(text, datetime(2026, 1, 1, tzinfo=UTC)).get_next(datetime)
+
+
+# -- retry policies
+
+
+@given(
+    st.builds(
+        RetryPolicy,
+        max_attempts=st.integers(1, 40),
+        backoff=st.sampled_from(["fixed", "linear", "exponential", "list"]),
+        delay=st.floats(0, 1000),
+        delays=st.lists(st.floats(0, 1000), min_size=1, max_size=5).map(tuple),
+        max_delay=st.floats(0, 5000),
+        jitter_share=st.just(0.0),
+    )
+)
+def test_the_last_retry_is_when_the_worker_would_make_it(policy):
+    """The sum of the delays that worker.retry gives, to its last µs."""
+    waits = [backoff(policy, attempt, Random(1)).total_seconds() for attempt in range(1, policy.max_attempts)]
+    assert policies.last_retry(policy) == pytest.approx(sum(waits), abs=1e-3)
+
+
+def test_the_standard_policy_ends_within_5_minutes():
+    """A task that expires after as long is warned of nothing; one that expires after 1 min is."""
+    text = "version: 1\ntasks: {a: {run: x.y, expires: %s}}\nworkers: {m: {}}\n"
+    assert codes(text % "5m") == []
+    assert codes(text % "1m") == ["late-retries"]
+    assert codes((text % "1m").replace("expires", "retry: none, expires")) == []
+
+
+# -- the unit
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds"),
+    [
+        ("90", 90), ("1min 30s", 90), ("1h", 3600), ("infinity", math.inf), ("0", math.inf), ("500ms", 0.5),
+        ("soon", None), ("5 parsecs", None), ("", None),
+    ],
+)  # fmt: skip
+def test_a_span_of_systemd_is_read(tmp_path, written, seconds):
+    """As systemd.time says; what cannot be read is compared with nothing."""
+    path = tmp_path / "fusiond.service"
+    path.write_text(f"[Service]\nTimeoutStopSec={written}\n")
+    assert unit.timeout_stop(path) == seconds
+
+
+def test_a_drop_in_of_the_unit_wins(tmp_path):
+    """The last one in alphabetical order; a unit without the key has systemd's 90 s."""
+    path = tmp_path / "fusiond.service"
+    path.write_text("[Service]\nType=notify\n")
+    assert unit.timeout_stop(path) == 90
+    (tmp_path / "fusiond.service.d").mkdir()
+    (tmp_path / "fusiond.service.d" / "10.conf").write_text("[Service]\nTimeoutStopSec=1h\n")
+    (tmp_path / "fusiond.service.d" / "20.conf").write_text("[Service]\nTimeoutStopSec=2h\n")
+    assert unit.timeout_stop(path) == 7200
+    assert unit.installed((tmp_path / "no", tmp_path)) == path
+
+
+@pytest.mark.parametrize(
+    ("broker", "drain", "fits"),
+    [("embedded", 45, True), ("embedded", 46, False), ("redis://h", 75, True), ("redis://h", 76, False)],
+)
+def test_a_drain_fits_into_the_shipped_unit(broker, drain, fits):
+    """15 s to settle, and 30 s for the embedded server, as the unit's own comment says."""
+    text = f"version: 1\nbroker: {{url: '{broker}'}}\nworkers: {{m: {{drain_timeout: {drain}s}}}}\n"
+    assert codes(text, unit_file=SHIPPED) == ([] if fits else ["drain-above-stop"])
+
+
+# -- memory
+
+
+def test_the_memory_of_all_groups_is_summed(monkeypatch):
+    """At the largest share, with the sum written out."""
+    monkeypatch.setattr(limits, "memory_limit", lambda: 2**30)
+    text = (
+        "version: 1\ndefaults: {workers: {isolation: process, max_memory: 256MiB}}\n"
+        "workers: {a: {processes: 2}, b: {max_memory: 600MiB}}\n"
+    )
+    found = [p for p in load("f.yaml", environ={}, data=text.encode()).problems if p.code == "memory-above-host"]
+    assert [(problem.line, problem.excerpt[problem.column - 1 :][: problem.width]) for problem in found] == [
+        (3, "600MiB")
+    ]
+    assert "1112MiB (2 × 256MiB + 1 × 600MiB), and this machine has 1GiB" in found[0].message
+    monkeypatch.setattr(limits, "memory_limit", lambda: 2 * 2**30)
+    assert "memory-above-host" not in [p.code for p in load("f.yaml", environ={}, data=text.encode()).problems]
+
+
+def test_the_limit_of_a_cgroup_counts(tmp_path):
+    """The least of the machine's memory and what the group and those around it may have."""
+    (tmp_path / "own").write_text("0::/a/b\n")
+    assert memory_limit(tmp_path, tmp_path / "own") > 2**27
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "b" / "memory.max").write_text("max\n")
+    (tmp_path / "a" / "memory.max").write_text("1000000\n")
+    assert memory_limit(tmp_path, tmp_path / "own") == 1_000_000
+
+
+@given(st.one_of(st.integers(0, 10**9 - 1), st.integers(0, 2**20).map(lambda n: n << 20)))
+def test_a_size_is_written_as_it_is_read(size):
+    """In the largest unit that gives a whole number."""
+    assert size_bytes(written_size(size)) == size
+
+
+# -- secrets
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "secret"),
+    [
+        ("DB_PASSWORD", "hunter2", True), ("password", "12345", True), ("API_KEY", "abc", True),
+        ("SECRET_KEY", "'x y'", True), ("apikey", "abc", True), ("TOKEN_2", "abc", True),
+        ("DATABASE_URL", "postgres://u:hunter2@h/db", True), ("X", "AKIAIOSFODNN7EXAMPLE", True),
+        ("X", "ghp_" + "a" * 36, True), ("X", "'-----BEGIN RSA PRIVATE KEY-----'", True),
+        ("DB_PASSWORD", "'${DB_PASSWORD:-}'", False), ("DB_PASSWORD", "''", False), ("DB_PASSWORD", "true", False),
+        ("PASSWORD_FILE", "/run/secret", False), ("TOKEN", "/run/token", False), ("TOKENIZER", "bert", False),
+        ("TOKEN_TTL", "60", False), ("URL", "https://h/a:b@c", False), ("MONKEY", "x", False),
+    ],
+)  # fmt: skip
+def test_a_secret_is_found_by_its_key_or_form_and_never_shown(key, value, secret):
+    """In variables and in arguments; whatever else is wrong in its line does not show it either."""
+    for text in (
+        f"version: 1\nworkers: {{m: {{environment: {{'a b': 1, {key}: {value}}}}}}}\n",
+        f"{TASK}cron: {{c: {{task: a, every: 1ms, kwargs: {{n: [{{{key}: {value}}}]}}}}}}\n",
+    ):
+        problems = load("f.yaml", environ={}, data=text.encode(), elsewhere=True).problems
+        assert ("secret-in-clear" in [problem.code for problem in problems]) == secret
+        assert len(problems) == 1 + secret
+        shown = as_text(problems) + as_json(problems)
+        assert (value.strip("'") in shown) != secret or not value.strip("'")
+
+
+def test_a_hidden_secret_still_reaches_the_group():
+    """What is hidden from reports is not taken from the children."""
+    text = "version: 1\nworkers: {m: {environment: {DB_PASSWORD: hunter2}}}\n"
+    loaded = load("f.yaml", environ={}, data=text.encode(), elsewhere=True)
+    assert loaded.config.workers["m"].environment == {"DB_PASSWORD": "hunter2"}
+
+
+# -- bounds
+
+
+@pytest.mark.parametrize("files", [4, 5])
+def test_all_files_together_are_bounded(tmp_path, files):
+    """Each drop-in by itself may be small; of four the last is too much."""
+    for number in range(files):
+        values = ", ".join(f"t{number}_{n}: {{run: x.y}}" for n in range(MAX_NODES // 8))
+        (tmp_path / f"{number}.yaml").write_text(f"tasks: {{{values}}}\n")
+    path = tmp_path / "fusion.yaml"
+    path.write_text("version: 1\ninclude: ['[0-9].yaml']\n")
+    found = [problem for problem in load(path, environ={}).problems if problem.is_error]
+    assert [(problem.code, problem.line) for problem in found] == [("too-many-values", 2)]
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("logging: {file: logs}", "missing-file"),
+        ("workers: {m: {environment_file: [latin.env]}}", "unreadable-file"),
+        (f"runtime_directory: /{'x' * 86}", "socket-path-too-long"),
+        (f"runtime_directory: /{'x' * 85}", None),
+    ],
+)
+def test_what_a_start_cannot_take_is_told_before(tmp_path, text, code):
+    """A log that is a directory, an environment that is no text, a place for sockets that is one byte too long."""
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "latin.env").write_bytes(b"NAME=caf\xe9\n")
+    (tmp_path / "fusion.yaml").write_text(f"version: 1\n{text}\n")
+    loaded = load(tmp_path / "fusion.yaml", environ={}, to_run=True)
+    assert [problem.code for problem in loaded.problems if problem.is_error] == ([code] if code else [])
+
+
+def test_suggestions_are_bounded_and_errors_outlast_warnings():
+    """The hundred-and-first mistake is told without a guess, and no number of warnings hides an error."""
+    suggest = Suggestions(["email"])
+    assert [bool(suggest("emial")) for _ in range(101)] == [True] * 100 + [False]
+    names = ", ".join(f"Unknown{n}" for n in range(MAX_WARNINGS + 100))
+    text = f"version: 1\nretry_policies: {{p: {{retry_on: [{names}]}}}}\nruntime_directory: /{'x' * 120}\n"
+    assert "socket-path-too-long" in codes(text)
+
+
+def test_a_value_that_cannot_be_read_is_one_problem():
+    """An unset variable is not told again as a bad duration."""
+    assert codes("version: 1\ntasks: {a: {run: x.y, timeout: '${NO}'}}\nworkers: {m: {}}\n") == ["unset-variable"]
+
+
+# -- one mistake does not hide the next
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        "queus: {}", "control: {grop: x}", "queues: {q: {max_length: 0}}", "logging: 5",
+        "retry_policies: {p: {delay: 5}}", "priorities: {urgent: 5, moderate: 3}",
+    ],
+)  # fmt: skip
+def test_a_mistake_elsewhere_does_not_hide_what_values_say(mistake):
+    """Contradictions are told in the same go as typing mistakes, of the entries that have none."""
+    text = f"""\
+version: 1
+tasks:
+  a: {{run: x.y, timeout: {{soft: 10s, hard: 5s}}}}
+  b: {{run: x.y, timeuot: 5s}}
+  c: {{run: x.y, queue: nowhere}}
+cron:
+  d: {{task: a, schedule: "* 2 * * *"}}
+  e: {{task: b, schedule: "* 3 * * *"}}
+workers: {{m: {{}}, n: {{queues: [q]}}}}
+{mistake}
+"""
+    found = set(codes(text))
+    assert {"timeout-order", "unknown-key", "unknown-queue", "every-minute"} <= found
+    assert not found & {"unused-queue", "unserved-queue", "idle-group", "unused-policy"}
+
+
+def test_what_refers_to_a_wrong_entry_is_left_out_and_not_complained_about():
+    """A wrong queue takes its tasks along, and these their cron entries: nothing is said of them but the cause."""
+    text = (
+        "version: 1\nqueues: {q: {max_length: 0}}\ntasks: {a: {run: x.y, queue: q, expires: 0s}}\n"
+        "cron: {c: {task: a, every: 5m, jitter: 1h}}\nworkers: {m: {queues: [q]}}\n"
+    )
+    assert codes(text) == ["out-of-range"]
+
+
+@pytest.mark.parametrize("mistake", ["defaults: {tasks: {timeout: 5}}", "priorities: {high: 999}", "tasks: 5"])
+def test_nothing_is_guessed_where_what_is_shared_is_wrong(mistake):
+    """With a wrong default, what an entry comes to is not known."""
+    text = f"version: 1\n{mistake}\nretry_policies: {{p: {{max_attempts: 1, delay: 5s}}}}\n"
+    assert len(codes(text)) == 1

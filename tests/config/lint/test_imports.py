@@ -1,0 +1,241 @@
+"""`fusiond validate --imports`: what the group's own interpreter says of the tasks."""
+
+import os
+import pwd
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.fusiond_command import fusiond
+
+HEAD = "version: 1\nworkers: {m: {directory: .}}\n"
+
+
+@pytest.fixture
+def app(tmp_path):
+    """Writes modules and a file; answers with the problems as path → (code, what the caret underlines, problem)."""
+
+    def validate(text, *words, status=None, **modules):
+        for name, content in modules.items():
+            path = tmp_path / f"{name.replace('__', '/') if '/' not in name else name}.py"
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(content)
+        (tmp_path / "fusion.yaml").write_text(text)
+        done = fusiond("validate", "--imports", "--json", "--import-timeout", "3s", *words, cwd=tmp_path)
+        assert status in (None, done.status)
+        return [problem for problem in done.json if problem["code"] != "runs-as-root"]
+
+    return validate
+
+
+def underlined(problem):
+    start = problem["column"] - 1
+    return problem["code"], problem["excerpt"][start : start + problem["width"]]
+
+
+def test_the_four_ways_in_which_a_path_leads_nowhere_are_told_apart(app):
+    """Module missing, name missing, no function, and a module that fails: each at its `run:`, all in one go."""
+    found = app(
+        HEAD + "tasks:\n  a: {run: shpo.send}\n  b: {run: shop.sned}\n  c: {run: shop.N}\n  d: {run: bad.f}\n"
+        "  ok: {run: shop.send}\n",
+        status=1,
+        shop="N = 1\ndef send(): ...\n",
+        bad="def f(): ...\n\ndef inner():\n    return {}['missing']\n\ninner()\n",
+    )
+    assert list(map(underlined, found)) == [
+        ("missing-module", "shpo.send"),
+        ("missing-attribute", "shop.sned"),
+        ("not-callable", "shop.N"),
+        ("broken-module", "bad.f"),
+    ]
+    assert [problem["remedy"] for problem in found[:2]] == ["did you mean 'shop.send'?"] * 2
+
+
+def test_a_failing_import_shows_the_users_traceback_and_nothing_of_ours(app):
+    """Its own frames, innermost last, once for all tasks of the module; a missing need is no missing module."""
+    found = app(
+        HEAD + "tasks: {a: {run: shop.f}, b: {run: shop.g}}\n",
+        shop="import helper\n",
+        helper="import no_such_need\n",
+    )
+    assert [problem["code"] for problem in found] == ["broken-module"] * 2
+    first, second = (problem["detail"] for problem in found)
+    assert second == ""
+    frames = [line for line in first.splitlines() if line.startswith("  File")]
+    assert [Path(line.split('"')[1]).name for line in frames] == ["shop.py", "helper.py"]
+    assert first.splitlines()[-1] == "ModuleNotFoundError: No module named 'no_such_need'"
+
+
+def test_a_package_and_what_is_in_it_are_told_apart(app):
+    """A wrong module of a right package is answered with the module that was meant."""
+    found = app(
+        HEAD + "tasks: {a: {run: pkg.mial.go}, b: {run: pkg.mail.Mail.snd}}\n",
+        **{"pkg/__init__": ""},
+        pkg__mail="class Mail:\n    def send(self): ...\n",
+    )
+    assert [(problem["code"], problem["remedy"]) for problem in found] == [
+        ("missing-attribute", "did you mean 'pkg.mail.go'?"),
+        ("missing-attribute", "did you mean 'pkg.mail.Mail.send'?"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("entry", "underlines"),
+    [
+        ("args: [x], kwargs: {cod: 1}", "cod"),
+        ("args: [x, y, z]", "y"),
+        ("args: [x], kwargs: {to: x}", "kwargs"),
+        ("kwargs: {code: 1}", "kwargs"),
+        ("args: []", "args"),
+        ("suspended: false", "task"),
+    ],
+)
+def test_arguments_of_cron_bind_to_the_signature(app, entry, underlines):
+    """Too many, too few, a strange name: at the argument itself where there is one."""
+    (problem,) = app(
+        HEAD + f"tasks: {{a: {{run: shop.send}}}}\ncron: {{c: {{task: a, every: 1h, {entry}}}}}\n",
+        shop="def send(to, *, code=0): ...\n",
+    )
+    assert underlined(problem) == ("bad-arguments", underlines)
+    assert "send(to, *, code=…)" in problem["message"]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        "def f(to, code=0): ...",
+        "def f(*args, **kwargs): ...",
+        "async def f(to, *, code): ...",
+        "class f:\n    def __init__(self, to, code): ...",
+        "import functools\nf = functools.partial(lambda a, to, code: 0, 1)",
+        "class C:\n    def __call__(self, to, code): ...\nf = C()",
+        "import functools as t\nd = lambda g: t.wraps(g)(lambda *a, **k: g(*a, **k))\nf = d(lambda to, code: 0)",
+        "f = dict.fromkeys",
+    ],
+)
+def test_whatever_can_be_called_is_taken(app, function):
+    """Coroutines, classes, partials, objects, decorated functions, built-ins that tell no signature."""
+    text = "tasks: {a: {run: shop.f}}\ncron: {c: {task: a, every: 1h, args: [x], kwargs: {code: 1}}}\n"
+    found = app(HEAD + text, shop=function + "\n")
+    assert found == [] or ("dict.fromkeys" in function and found[0]["code"] == "bad-arguments")
+
+
+def test_pass_job_must_be_a_parameter(app):
+    """The keyword of the job binds as well, and fills what would be missing."""
+    text = "tasks: {a: {run: shop.f, pass_job: %s}}\ncron: {c: {task: a, every: 1h}}\n"
+    shop = "def f(job): ...\n"
+    assert app(HEAD + text % "job", shop=shop) == []
+    found = app(HEAD + text % "jb", shop=shop)
+    assert underlined(found[0]) == ("bad-arguments", "jb")
+    assert found[0]["remedy"] == "did you mean 'job'?"
+
+
+def test_exceptions_of_policies_resolve(app):
+    """A module that is not there is a warning, a name that is no exception an error; re-exported names are right."""
+    found = app(
+        HEAD
+        + "retry_policies:\n  p: {retry_on: [shop.Late, shop.Lat, no_such.Error], give_up_on: [json.JSONDecodeError]}\n"
+        "tasks: {a: {run: shop.f, retry: p}}\n",
+        shop="from other import Late\ndef f(): ...\n",
+        other="class Late(Exception): ...\n",
+    )
+    assert [(*underlined(problem), problem["severity"]) for problem in found] == [
+        ("not-an-exception", "shop.Lat", "error"),
+        ("unknown-exception", "no_such.Error", "warning"),
+    ]
+
+
+def test_what_hangs_dies_or_prints_costs_the_others_nothing(app):
+    """A hang ends after the deadline and says where; a crash says how; the tasks behind them are still checked."""
+    began = time.monotonic()
+    found = app(
+        HEAD + "tasks: {a: {run: hang.f}, b: {run: hang.g}, c: {run: dies.f}, d: {run: loud.f}, e: {run: loud.nope}}\n",
+        hang="import time\nprint('so far')\ntime.sleep(600)\n",
+        dies="import os\nprint('bye', flush=True)\nos.abort()\n",
+        loud="print('x' * 300_000)\ndef f(): ...\n",
+    )
+    assert time.monotonic() - began < 30
+    assert [problem["code"] for problem in found] == [
+        "import-timeout", "import-timeout", "import-crash", "missing-attribute",
+    ]  # fmt: skip
+    assert 'hang.py", line 3' in found[0]["detail"]
+    assert "SIGABRT" in found[2]["message"]
+    assert "bye" in found[2]["detail"]
+
+
+def test_what_an_import_leaves_behind_is_killed(app, tmp_path):
+    """Threads do not keep the probe, and a process in a session of its own does not outlive the command."""
+    found = app(
+        HEAD + "tasks: {a: {run: shop.f}}\n",
+        shop="import subprocess, threading, time\n"
+        "child = subprocess.Popen(['sleep', '600'], start_new_session=True)\n"
+        "open('pid', 'w').write(str(child.pid))\n"
+        "threading.Thread(target=time.sleep, args=(600,)).start()\ndef f(): ...\n",
+    )
+    assert found == []
+    assert not Path(f"/proc/{(tmp_path / 'pid').read_text()}").exists()
+
+
+def test_each_group_is_asked_with_its_own_interpreter_and_environment(app, tmp_path):
+    """A task of two groups that only one can load is told with the group; one that starts nothing is told as such."""
+    found = app(
+        "version: 1\nqueues: {q: {}}\ntasks: {a: {run: shop.f}, b: {run: shop.f, queue: q}}\nworkers:\n"
+        "  good: {directory: ., queues: [default, q], environment: {NEEDED: x}}\n"
+        "  bare: {directory: ., queues: [q]}\n  none: {directory: ., python: /bin/false}\n",
+        shop="import os\nos.environ['NEEDED']\ndef f(): ...\n",
+    )
+    assert [underlined(problem) for problem in found] == [
+        ("broken-module", "shop.f"),
+        ("imports-unchecked", "/bin/false"),
+    ]
+    assert "(group 'bare')" in found[0]["message"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.skipif(not os.access("/usr/bin/python3", os.X_OK), reason="no interpreter that everyone may run")
+def test_the_code_is_loaded_as_the_groups_user():
+    """Never as root: what an import may do is what the group's user may do."""
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        directory.chmod(0o755)
+        (directory / "shop.py").write_text("import os\nraise OSError(os.popen('id -un; id -G').read())\n")
+        (directory / "fusion.yaml").write_text(
+            "version: 1\ntasks: {a: {run: shop.f}}\n"
+            "workers: {m: {directory: ., user: nobody, python: /usr/bin/python3}}\n"
+        )
+        found = fusiond("validate", "--imports", "--json", cwd=directory).json
+    nobody = pwd.getpwnam("nobody")
+    assert [problem["code"] for problem in found] == ["broken-module"]
+    assert f"OSError: nobody\\n{nobody.pw_gid}\n" in found[0]["message"].replace("\n", "\\n", 1)
+
+
+def test_a_file_with_errors_loads_nothing(app, tmp_path):
+    """Code is run only for a file that says clearly what it wants."""
+    found = app(HEAD + "tasks: {a: {run: shop.f, timeout: 5}}\n", shop="open('ran', 'w')\n")
+    assert [problem["code"] for problem in found] == ["missing-unit"]
+    assert not (tmp_path / "ran").exists()
+
+
+def test_an_interrupted_check_leaves_no_probe(tmp_path):
+    """Ctrl-C ends the command and the import that hangs."""
+    (tmp_path / "shop.py").write_text("import os, time\nopen('pid', 'w').write(str(os.getpid()))\ntime.sleep(600)\n")
+    (tmp_path / "fusion.yaml").write_text(HEAD + "tasks: {a: {run: shop.f}}\n")
+    command = [sys.executable, "-P", "-m", "fusiond.cli", "validate", "--imports"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        pid = tmp_path / "pid"
+        wait_for(lambda: pid.exists() and pid.read_text())
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=20) == 130
+        assert not Path(f"/proc/{pid.read_text()}").exists()
+
+
+def wait_for(condition, within=20):
+    deadline = time.monotonic() + within
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

@@ -1,0 +1,417 @@
+"""Reload by a real daemon whose programs are stand-ins: what runs, what is told, what is refused."""
+
+import json
+import os
+import resource
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from fusiond.errors import ControlError
+from fusiond.supervise.control import ask
+from tests.failpoints import HOOK, LOG, VARIABLE
+from tests.support.running import STANDINS, Running, alive, until
+
+
+@pytest.fixture
+def daemon():
+    running = Running((sys.executable, str(STANDINS / "standin_daemon.py")))
+    yield running
+    running.close()
+
+
+def file(workers="main: {processes: 2}", *, tasks="hello: {run: fusiond.tasks.echo}", more=""):
+    return (
+        'broker: {url: "redis://localhost:1/"}\n'
+        "defaults: {workers: {directory: /}}\n"
+        f"tasks: {{{tasks}}}\nworkers: {{{workers}}}\n{more}"
+    )
+
+
+def test_start_runs_the_scheduler_and_each_group(daemon):
+    """`fusiond run` starts what the file says, and each is ready."""
+    daemon.start(file("main: {processes: 2}, other: {processes: 1}"))
+    assert daemon.names() == {"scheduler", "worker:main@1", "worker:other@1"}
+    assert daemon.stop() == 0
+
+
+def test_only_runs_the_parts_that_are_named(daemon):
+    """`--only` leaves everything else out; producers learn of its tasks by a program that only publishes."""
+    daemon.start(file("main: {}, other: {}"), "--only", "other")
+    assert daemon.names() == {"publisher", "worker:other@1"}
+
+
+def test_unchanged_content_is_nothing_to_do(daemon):
+    """A file that says the same in other words is not applied again."""
+    daemon.start(file())
+    before = daemon.pid("worker:main@1")
+    outcome = daemon.reload(file() + "# a comment\n")
+    assert outcome["result"] == "unchanged"
+    assert (daemon.status()["generation"], daemon.pid("worker:main@1")) == (1, before)
+
+
+def test_a_changed_in_place_key_is_told_and_keeps_the_pid(daemon):
+    """More processes: the running dispatcher is told, acknowledges, and stays."""
+    daemon.start(file())
+    before = daemon.pid("worker:main@1")
+    outcome = daemon.reload(file("main: {processes: 5}"))
+    assert (outcome["result"], outcome["generation"], outcome["warnings"]) == ("applied", 2, [])
+    assert daemon.pid("worker:main@1") == before
+    current = str(daemon.state / "current.json")
+    assert {"do": "apply", "snapshot": current, "generation": 2, "pid": before} in daemon.heard("worker:main@1")
+    assert {p["generation"] for p in daemon.status()["programs"]} == {2}
+
+
+def test_added_and_removed_groups_come_and_go_and_others_stay(daemon):
+    """A group that the file gains is started, one that it loses ends, the rest keep their pids."""
+    daemon.start(file("main: {}, old: {}"))
+    before = daemon.pid("worker:main@1")
+    assert daemon.reload(file("main: {}, new: {}"))["result"] == "applied"
+    until(lambda: daemon.names() == {"scheduler", "worker:main@1", "worker:new@2"}, daemon.names)
+    assert daemon.pid("worker:main@1") == before
+
+
+def test_a_replaced_group_is_started_before_the_old_one_drains(daemon):
+    """The new one is ready, held, before the old one drains; then it is let go, leaving the old one's slots."""
+    daemon.start(file("main: {processes: 3, environment: {BUSY: '2'}}"))
+    assert daemon.reload(file("main: {processes: 3, environment: {BUSY: '1'}}"))["result"] == "applied"
+    start, *_ = daemon.heard("worker:main@2")
+    assert "--held" in start["argv"]
+    until(lambda: daemon.programs()["worker:main@1"]["busy"] == 2)
+    until(lambda: [one["slots"] for one in daemon.heard("worker:main@2") if one["do"] == "leave"][-1:] == [2])
+    assert [one["do"] for one in daemon.heard("worker:main@2")][:3] == ["start", "leave", "go"]
+    assert [one["do"] for one in daemon.heard("worker:main@1")] == ["start", "drain"]
+    (daemon.state / "done-main").touch()
+    until(lambda: daemon.names() == {"scheduler", "worker:main@2"}, daemon.names)
+    until(lambda: daemon.heard("worker:main@2")[-1]["slots"] == 0)
+
+
+def test_there_and_back_while_draining_keeps_workers(daemon):
+    """A group changed and changed back during its drain is served all along, and ends with one process."""
+    a, b = file("main: {environment: {BUSY: '1'}}"), file("main: {environment: {BUSY: '2'}}")
+    daemon.start(a)
+    for body in (b, a, b, a):
+        assert daemon.reload(body)["result"] == "applied"
+        serving = [p for p in daemon.programs().values() if p["part"] == "worker:main" and p["wanted"]]
+        assert [p["ready"] for p in serving] == [True]
+    assert {name for name in daemon.names() if "main" in name} == {f"worker:main@{n}" for n in range(1, 6)}
+    until(lambda: daemon.heard("worker:main@5")[-1] | {"pid": 0} == {"do": "leave", "slots": 6, "pid": 0})
+    (daemon.state / "done-main").touch()
+    until(lambda: daemon.names() == {"scheduler", "worker:main@5"}, daemon.names)
+
+
+@pytest.mark.parametrize(
+    ("act", "reason"),
+    [("fail", "shop.missing: no module named 'shop'"), ("crash", "ended with status 3")],
+)
+def test_a_candidate_that_does_not_become_ready_is_refused(daemon, act, reason):
+    """A failure on trial costs only the new processes: the old generation runs on, untouched and told nothing."""
+    daemon.start(file("main: {}, other: {}"))
+    before = {name: program["pid"] for name, program in daemon.programs().items()}
+    outcome = daemon.reload(file(f"main: {{environment: {{ACT: {act}}}}}, other: {{processes: 4}}"))
+    assert (outcome["result"], outcome["generation"]) == ("refused", 1)
+    assert reason in outcome["reason"]
+    until(lambda: {name: program["pid"] for name, program in daemon.programs().items()} == before)
+    assert [one["do"] for one in daemon.heard("worker:other@1")] == ["start"]
+    until(lambda: daemon.names() == {"scheduler", "worker:main@1", "worker:other@1"}, daemon.names)
+    assert json.loads((daemon.state / "current.json").read_text())["generation"] == 1
+    assert not list(daemon.state.glob("candidate*"))
+
+
+def test_a_commit_that_fails_leaves_nothing_on_trial(daemon):
+    """The disk is full: what was started for the candidate goes, what ran stays, and the next reload is like any."""
+    log = daemon.directory / "fired"
+    log.touch()
+    failing = {**HOOK, VARIABLE: "promote.before:raise", LOG: str(log)}
+    daemon.start(file("main: {environment: {A: '1'}}"), environment=failing)
+    outcome = daemon.reload(file("main: {environment: {A: '2'}}"))
+    assert (outcome["result"], outcome["generation"]) == ("refused", 1)
+    until(lambda: daemon.names() == {"scheduler", "worker:main@1"}, daemon.text)
+    log.unlink()
+    assert daemon.reload()["result"] == "applied"
+    until(lambda: daemon.names() == {"scheduler", "worker:main@2"}, daemon.text)
+
+
+def test_an_invalid_file_is_refused_with_its_problems(daemon):
+    """What is wrong, where; and the running configuration stays."""
+    daemon.start(file())
+    outcome = daemon.reload(file("main: {procesess: 2}"))
+    assert outcome["result"] == "refused"
+    assert "did you mean" in outcome["reason"]
+    assert [problem["line"] for problem in outcome["problems"]] == [7]
+    assert daemon.status()["generation"] == 1
+
+
+def test_a_deleted_file_is_refused_and_its_return_is_taken_in(daemon):
+    """No file is no reason to stop; when it is back, with a change, the watcher sees it."""
+    daemon.start(file())
+    daemon.file.unlink()
+    assert daemon.reload()["result"] == "refused"
+    daemon.write(file("main: {processes: 3}"))
+    until(lambda: daemon.status()["generation"] == 2, daemon.text)
+
+
+def test_the_broker_cannot_change_while_running(daemon):
+    """Refused, with the remedy and with the place of the key in the file; of one that is gone, that of its section."""
+    daemon.start(file())
+    outcome = daemon.reload(file().replace("localhost:1", "localhost:2"))
+    assert outcome["result"] == "refused"
+    assert "restart" in outcome["reason"]
+    lines = daemon.file.read_text().splitlines()
+    number = next(at for at, line in enumerate(lines, 1) if "localhost:2" in line)
+    column = lines[number - 1].index('"redis:') + 1
+    assert f"{daemon.file}:{number}:{column}: broker.url cannot change" in outcome["reason"]
+    [problem] = outcome["problems"]
+    assert (problem["code"], problem["line"], problem["column"]) == ("needs-restart", number, column)
+    outcome = daemon.reload(file().replace('broker: {url: "redis://localhost:1/"}', "broker: {namespace: fusion}"))
+    assert f"{daemon.file}:{number}:1: broker.url cannot change" in outcome["reason"]
+
+
+def test_warnings_of_a_refused_file_are_logged_as_warnings(daemon):
+    """Its errors are errors; each with the lines of its excerpt."""
+    daemon.start(file())
+    (daemon.directory / "open").mkdir()
+    (daemon.directory / "open").chmod(0o777)
+    text = file(f"main: {{directory: {daemon.directory}/open}}", more="cron: {c: {task: gone, every: 5s}}\n")
+    assert daemon.reload(text)["result"] == "refused"
+    until(lambda: "[unsafe-directory]" in daemon.text() and "[unknown-task]" in daemon.text(), daemon.text)
+    words = ("[unknown-task]", "task: gone", "[unsafe-directory]", "/open}")
+    levels = {word: line.split()[1] for line in daemon.text().splitlines() for word in words if word in line}
+    assert [levels[word] for word in words] == ["ERROR", "ERROR", "WARNING", "WARNING"]
+
+
+def test_a_half_written_file_is_read_again(daemon):
+    """A file caught in the middle of being written is not reported as an error."""
+    daemon.start(file())
+    whole = daemon.head() + file("main: {processes: 7}")
+    with daemon.file.open("w") as out:
+        out.write(whole[: len(whole) // 2])
+        out.flush()
+        daemon.signal(signal.SIGHUP)
+        time.sleep(0.15)  # the pause is the subject
+        out.write(whole[len(whole) // 2 :])
+    until(lambda: daemon.status()["generation"] == 2, daemon.text)
+    assert daemon.status()["reloads"].get("refused", 0) == 0
+
+
+def test_saving_the_file_is_enough(daemon):
+    """The watcher sees a rename over the file, and a write into it."""
+    daemon.start(file())
+    daemon.write(file("main: {processes: 3}"))
+    until(lambda: daemon.status()["generation"] == 2, daemon.text)
+    daemon.file.write_text(daemon.head() + file("main: {processes: 4}"))
+    until(lambda: daemon.status()["generation"] == 3, daemon.text)
+
+
+def test_a_swapped_symlink_is_a_change(daemon):
+    """A Kubernetes ConfigMap: file -> ..data/fusion.yaml, ..data -> a directory, swapped by rename."""
+    for number in (1, 2):
+        (daemon.directory / f"..v{number}").mkdir()
+        text = daemon.head() + file(f"main: {{processes: {number}}}")
+        (daemon.directory / f"..v{number}" / "fusion.yaml").write_text(text)
+    (daemon.directory / "..data").symlink_to("..v1")
+    daemon.file.symlink_to("..data/fusion.yaml")
+    daemon.start()
+    (daemon.directory / "..new").symlink_to("..v2")
+    (daemon.directory / "..new").replace(daemon.directory / "..data")
+    until(lambda: daemon.status()["generation"] == 2, daemon.text)
+
+
+def test_an_include_is_watched(daemon):
+    """A drop-in that changes, and one that comes, are taken in."""
+    drop = daemon.directory / "d"
+    drop.mkdir()
+    (drop / "a.yaml").write_text("workers: {a: {processes: 1}}\n")
+    daemon.start(file(more=f"include: ['{drop}/*.yaml']\n"))
+    (drop / "a.yaml").write_text("workers: {a: {processes: 2}}\n")
+    until(lambda: daemon.status()["generation"] == 2, daemon.text)
+    (drop / "b.yaml").write_text("workers: {b: {processes: 2}}\n")
+    until(lambda: "worker:b@3" in daemon.names(), daemon.text)
+
+
+def test_a_new_include_that_is_refused_is_watched_until_it_is_mended(daemon):
+    """The mistake is in the drop-in: saving that one is enough."""
+    drop = daemon.directory / "d"
+    drop.mkdir()
+    daemon.start(file())
+    (drop / "a.yaml").write_text("workers: {a: {procesess: 1}}\n")
+    assert daemon.reload(file(more=f"include: ['{drop}/a.yaml']\n"))["result"] == "refused"
+    (drop / "a.yaml").write_text("workers: {a: {processes: 1}}\n")
+    until(lambda: "worker:a@2" in daemon.names(), daemon.text)
+
+
+def test_a_storm_of_signals_is_one_or_two_reloads(daemon):
+    """Requests that overlap coalesce."""
+    daemon.start(file())
+    daemon.write(file("main: {processes: 9}"))
+    for _ in range(100):
+        daemon.signal(signal.SIGHUP)
+    until(lambda: daemon.status()["generation"] == 2, daemon.text)
+    assert daemon.reload()["generation"] == 2
+    # The signals that came before the helper began to read, and those after; the reload above.
+    assert sum(daemon.status()["reloads"].values()) <= 3
+
+
+def test_a_program_that_acknowledges_nothing_is_a_warning(daemon):
+    """The file was taken; the outcome names who did not answer."""
+    daemon.start(file("main: {environment: {ACT: deaf}}"))
+    outcome = daemon.reload(file("main: {processes: 4, environment: {ACT: deaf}}"))
+    assert outcome["result"] == "applied"
+    assert "worker:main@1" in outcome["warnings"][0]
+
+
+def test_what_an_operator_stopped_stays_stopped(daemon):
+    """A replaced group that was stopped by hand is not started by the reload."""
+    daemon.start(file())
+    stopped = _supervisorctl(daemon, "stop", "worker:main@1")
+    assert "stopped" in stopped
+    assert daemon.reload(file("main: {environment: {A: b}}"))["result"] == "applied"
+    until(lambda: daemon.names() == {"scheduler", "worker:main@2"}, daemon.names)
+    assert daemon.programs()["worker:main@2"]["state"] == "STOPPED"
+    assert "started" in _supervisorctl(daemon, "start", "worker:main@2")
+    assert [one["do"] for one in daemon.heard("worker:main@2")] == ["start"]
+    assert "--held" not in daemon.heard("worker:main@2")[0]["argv"]
+
+
+def test_what_an_operator_stops_during_a_trial_stays_stopped(daemon):
+    """Its successor may have been ready before; it is not let go."""
+    daemon.start(file())
+    daemon.write(file("main: {environment: {A: b}}, late: {environment: {ACT: late}}"))
+    until(lambda: daemon.programs().get("worker:main@2", {}).get("ready"), daemon.text)
+    assert "stopped" in _supervisorctl(daemon, "stop", "worker:main@1")
+    (daemon.state / "go-late").touch()
+    until(lambda: daemon.names() == {"scheduler", "worker:main@2", "worker:late@2"}, daemon.names)
+    until(lambda: daemon.programs()["worker:main@2"]["state"] == "STOPPED", daemon.text)
+    assert "go" not in [one["do"] for one in daemon.heard("worker:main@2")]
+    assert "started" in _supervisorctl(daemon, "start", "worker:main@2")
+
+
+def test_a_trial_waits_for_the_end_of_the_one_before(daemon):
+    """What was refused is still being killed, under the number that the next one has: it is not forgotten."""
+    daemon.start(file())
+    daemon.write(file("main: {environment: {ACT: stuck}}, other: {environment: {ACT: never}}"))
+    until(lambda: daemon.heard("worker:main@2") and daemon.heard("worker:other@2"), daemon.text)
+    stuck = daemon.pid("worker:main@2")
+    daemon.kill(daemon.pid("worker:other@2"))
+    until(lambda: daemon.status()["reloads"] == {"refused": 1}, daemon.text)
+    outcome = daemon.reload(file("main: {environment: {A: b}}"))
+    assert (outcome["result"], alive(stuck)) == ("applied", False)
+    assert daemon.pid("worker:main@2") != stuck
+
+
+def test_what_was_never_ready_does_not_outlive_its_replacement(daemon):
+    """A group that hangs in an import has no job to wait for: it is killed, not drained."""
+    daemon.start(file("main: {environment: {ACT: stuck}}"), wait=False)
+    until(lambda: daemon.heard("worker:main@1"), daemon.text)
+    assert daemon.reload(file())["result"] == "applied"
+    until(lambda: daemon.names() == {"scheduler", "worker:main@2"}, daemon.names, timeout=15)
+
+
+def test_a_reload_gives_what_had_given_up_another_try(daemon):
+    """A group whose code was mended, the file unchanged, is started again by a reload."""
+    daemon.start(file("main: {environment: {ACT: fail}}"))
+    assert daemon.programs()["worker:main@1"]["state"] == "FATAL"
+    assert daemon.reload()["result"] == "unchanged"
+    until(lambda: len(daemon.heard("worker:main@1")) == 2)
+
+
+def test_who_waits_is_told_when_the_daemon_ends(daemon):
+    """A reload that is under way when the daemon is stopped is refused, and its processes end."""
+    daemon.start(file())
+    daemon.write(file("main: {environment: {ACT: never}}"))
+    until(lambda: "worker:main@2" in daemon.names())
+    assert daemon.stop() == 0
+    assert "the daemon is ending" in daemon.text()
+
+
+@pytest.mark.parametrize("verb", ["reload", "plan", "rollback"])
+def test_who_asks_while_the_daemon_ends_is_told_at_once(daemon, verb):
+    """Its running jobs may take an hour."""
+    daemon.start(file("main: {environment: {BUSY: '1', ACT: stubborn}, drain_timeout: 1h}"))
+    daemon.signal(signal.SIGTERM)
+    until(lambda: daemon.status()["ending"], daemon.text)
+    with pytest.raises(ControlError, match="it is ending"):
+        ask(daemon.control, verb, timeout=20)
+    daemon.kill(daemon.process.pid)
+
+
+def test_a_plan_for_which_there_are_too_few_descriptors_is_refused(daemon):
+    """It says so, and the daemon goes on."""
+    daemon.start(file())
+    # One is for the connection of who asks.
+    pid = daemon.process.pid
+    taken = len(list(Path(f"/proc/{pid}/fd").iterdir()))
+    limits = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (taken + 1, limits[1]))
+    assert "Too many open files" in ask(daemon.control, "plan", timeout=20)["reason"]
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
+    assert ask(daemon.control, "plan", timeout=20)["reason"] == ""
+
+
+def test_last_good_starts_in_spite_of_a_broken_file(daemon):
+    """`--last-good` takes what was accepted last; without it a broken file is refused with 78."""
+    daemon.start(file("main: {processes: 6}"))
+    daemon.stop()
+    daemon.file.write_text("nonsense: [\n")
+    daemon.start(wait=False)
+    assert daemon.process.wait(30) == 78
+    assert "error" in daemon.text()
+    environment = {"STATE_DIRECTORY": str(daemon.state)}
+    daemon.start(None, "--last-good", environment=environment)
+    assert daemon.status()["generation"] == 1
+
+
+def test_last_good_looks_where_the_broken_file_says(daemon):
+    """What is wrong elsewhere in the file does not hide its state_directory."""
+    daemon.start(file())
+    daemon.stop()
+    daemon.write(file("main: {procesess: 6}"))
+    daemon.start(None, "--last-good")
+    assert daemon.status()["generation"] == 1
+
+
+def test_a_second_daemon_is_refused(daemon):
+    """One state directory, one runtime directory, one daemon; the second says whose it is."""
+    daemon.start(file())
+    second = Running(daemon.command)
+    second.file.write_text(daemon.file.read_text())
+    second.start(wait=False)
+    assert second.process.wait(30) == 1
+    assert f"in use by another daemon (pid {daemon.process.pid}, which runs {daemon.file})" in second.text()
+    second.file.write_text(daemon.file.read_text().replace(str(daemon.state), str(second.state)))
+    second.start(wait=False)
+    assert second.process.wait(30) == 1
+    assert f"another daemon listens on {daemon.control}" in second.text()
+    second.close()
+
+
+def test_the_reload_reaches_its_caller_by_the_command(daemon):
+    """`fusiond reload` prints the outcome and its status tells."""
+    import subprocess
+
+    daemon.start(file())
+    command = [sys.executable, "-m", "fusiond.cli", "reload", "-c", str(daemon.file)]
+    daemon.write(file("main: {processes: 8}"))
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done
+    assert "generation 2" in done.stdout or "nothing changed" in done.stdout
+    daemon.write("workers: 3\n")
+    ask(daemon.control, "reload")
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "RUNTIME_DIRECTORY": str(daemon.runtime)},
+    )
+    assert done.returncode == 1, done
+
+
+def _supervisorctl(daemon, *arguments):
+    import subprocess
+
+    command = [sys.executable, "-m", "supervisor.supervisorctl", "-s", f"unix://{daemon.control}", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout

@@ -1,0 +1,236 @@
+"""Programs that hang, fail for a while or cannot serve, under a real daemon whose programs are stand-ins."""
+
+import inspect
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from fusiond.supervise import liveness, tree
+from fusiond.supervise.programs import Program
+from fusiond.supervise.supervisord.daemon_options import DaemonOptions
+from fusiond.supervise.supervisord.process import GroupConfig, Process, ProgramConfig
+from fusiond.worker.dispatcher.leases import LEASE
+from tests.support.fusiond_command import fusiond, samples
+from tests.support.running import STANDINS, Running, alive, until
+
+BODY = 'broker: {url: "redis://localhost:1/"}\ndefaults: {workers: {directory: /}}\n'
+#: s; long enough for a healthy program on a busy machine
+SILENT = 3.0
+
+
+def file(workers):
+    return f"{BODY}workers: {{{workers}}}\n"
+
+
+@pytest.fixture
+def daemon():
+    running = Running((sys.executable, str(STANDINS / "standin_daemon.py")))
+    yield running
+    for pid in running.children():
+        os.kill(pid, signal.SIGCONT)
+    running.close()
+
+
+def start(daemon, workers):
+    daemon.start(file(workers), environment={"SILENT": str(SILENT)})
+
+
+def program(daemon, name):
+    return daemon.programs()[name]
+
+
+def test_silence_lasts_a_lease():
+    """A program that is silent for longer has lost its jobs; the supervisor imports nothing that knows the lease."""
+    assert liveness.SILENT == LEASE
+
+
+def test_a_frozen_program_is_killed_with_its_tree_and_started_again(daemon):
+    """Also what has left its session: nothing of the old tree lives on beside the new program."""
+    start(daemon, "main: {environment: {ACT: parent}}")
+    before = daemon.pid("worker:main@1")
+    child = int((daemon.state / "child-main").read_text())
+    os.kill(before, signal.SIGSTOP)
+    until(lambda: not alive(before))
+    until(lambda: not alive(child))
+    until(lambda: program(daemon, "worker:main@1")["ready"])
+    assert program(daemon, "worker:main@1")["pid"] != before
+    assert "gave no sign of life for" in daemon.text()
+    os.kill(int((daemon.state / "child-main").read_text()), signal.SIGKILL)
+
+
+def test_a_frozen_program_gives_up_its_slots_to_the_next_generation(daemon):
+    """It was told to drain and never hears it; the new one leaves it no slot once it is killed."""
+    start(daemon, "main: {processes: 3, environment: {BUSY: '2'}}")
+    before = daemon.pid("worker:main@1")
+    os.kill(before, signal.SIGSTOP)
+    assert daemon.reload(file("main: {processes: 3, environment: {BUSY: '1'}}"))["result"] == "applied"
+    until(lambda: daemon.names() == {"scheduler", "worker:main@2"}, daemon.names)
+    # The program is also asked whether it lives: only what it was told of slots counts.
+    until(lambda: [said["slots"] for said in daemon.heard("worker:main@2") if "slots" in said][-1:] == [0])
+    assert not alive(before)
+
+
+def test_any_bytes_may_be_the_name_of_a_process():
+    """A job chooses the names of its processes; the supervisor that looks for them goes on."""
+    leaf = r"import ctypes, time; ctypes.CDLL(None).prctl(15, b'a) \xff'); print(flush=True); time.sleep(60)"
+    parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {leaf!r}])"
+    with subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE) as process:
+        try:
+            process.stdout.readline()
+            (member,) = tree.below(process.pid)
+            tree.kill(tree.living(frozenset({member})))
+            until(lambda: not tree.living(frozenset({member})))
+        finally:
+            process.kill()
+
+
+def test_a_long_line_of_processes_is_found_whole():
+    """Longer than Python recurses."""
+    depth, limit = 60, sys.getrecursionlimit()
+    line = "exec 3>&1; f() { if [ $1 -gt 0 ]; then (f $(($1 - 1))); else echo >&3; sleep 60; fi; :; }; f " + str(depth)
+    with subprocess.Popen(["sh", "-c", line], stdout=subprocess.PIPE) as process:
+        try:
+            process.stdout.readline()
+            sys.setrecursionlimit(len(inspect.stack(0)) + depth // 2)
+            members = tree.below(process.pid)
+        finally:
+            sys.setrecursionlimit(limit)
+            tree.kill(tree.below(process.pid))
+            process.kill()
+    assert len(members) >= depth
+
+
+def test_a_host_that_stood_still_judges_nobody(daemon):
+    """All processes were stopped and the supervisor goes on first: it asks anew, and nothing is killed."""
+    start(daemon, "main: {}")
+    before = {name: one["pid"] for name, one in daemon.programs().items()}
+    for pid in before.values():
+        os.kill(pid, signal.SIGSTOP)
+    time.sleep(SILENT / 5 + 0.3)  # a question is open
+    daemon.signal(signal.SIGSTOP)
+    time.sleep(SILENT)  # how long the host stands still is the subject
+    daemon.signal(signal.SIGCONT)
+    time.sleep(SILENT / 3)  # it has had its chance to judge
+    for pid in before.values():
+        os.kill(pid, signal.SIGCONT)
+    until(lambda: daemon.status()["ready"])
+    assert {name: one["pid"] for name, one in daemon.programs().items()} == before
+    assert "each program is asked anew" in daemon.text()
+
+
+def test_status_78_is_final_only_before_the_first_readiness(daemon):
+    """What was ready once is tried again for ever, and said; a reload tries at once."""
+    start(daemon, "main: {}, bad: {environment: {ACT: fail}}")
+    assert program(daemon, "worker:bad@1")["state"] == "FATAL"
+    (daemon.state / "broken-main").touch()
+    daemon.kill(daemon.pid("worker:main@1"))
+    until(lambda: program(daemon, "worker:main@1")["deaths"] >= 3)
+    shown = until(lambda: (one := program(daemon, "worker:main@1"))["state"] == "BACKOFF" and one)
+    assert shown["reason"] == "shop.missing: no module named 'shop'"
+    assert shown["retry_in"] is not None
+    assert "shop.missing: no module named 'shop'; it is started again in" in daemon.text()
+    (daemon.state / "broken-main").unlink()
+    daemon.reload()
+    until(lambda: program(daemon, "worker:main@1")["ready"])
+
+
+def test_a_program_that_cannot_serve_is_not_called_ready(daemon):
+    """None of its tasks loads when it starts, for one: it has started, and the log says why it does not serve."""
+    start(daemon, "main: {}")
+    (daemon.state / "trouble-main").touch()
+    daemon.kill(daemon.pid("worker:main@1"))
+    until(lambda: "worker:main@1 started after" in daemon.text(), daemon.text)
+    assert " s and cannot serve: no child can be forked" in daemon.text()
+    assert daemon.text().count("worker:main@1 is ready after") == 1
+
+
+def test_ready_means_that_every_program_serves_now(daemon):
+    """Not while one is down, cannot serve, is frozen or stopped; and it says which one and why."""
+    start(daemon, "main: {}, other: {}")
+    assert daemon.status()["ready"]
+    trouble = daemon.state / "trouble-main"
+    trouble.touch()
+    status = daemon.status()
+    assert (status["ready"], status["settled"]) == (False, True)
+    shown = {one["name"]: one for one in status["programs"]}
+    assert shown["worker:main@1"]["reason"] == "no child can be forked"
+    assert (shown["worker:main@1"]["serves"], shown["worker:other@1"]["serves"]) == (False, True)
+    trouble.unlink()
+    assert daemon.status()["ready"]
+    os.kill(daemon.pid("worker:other@1"), signal.SIGSTOP)
+    assert not daemon.status()["ready"]
+    until(lambda: daemon.status()["ready"])
+    (daemon.state / "broken-main").touch()
+    daemon.kill(daemon.pid("worker:main@1"))
+    until(lambda: not daemon.status()["ready"])
+
+
+def test_a_drain_that_did_not_go_is_told_again(tmp_path):
+    """The link takes no more just now: the program counts as draining, and is told at a later turn."""
+    options = DaemonOptions(tmp_path / "socket")
+    group = GroupConfig(options, "worker").make_group()
+    process = Process(
+        ProgramConfig(options, Program("worker:main@1", "worker:main", ("/bin/true",), 1, slots=2)), group
+    )
+    process.dispatchers, process.pipes = process.config.make_dispatchers(process)
+    theirs = process.pipes["link"].theirs
+    theirs.setblocking(False)
+    while process.say(do="go"):
+        pass
+    process.tell_drain()
+    assert process.draining
+    process.tell_drain()
+    assert b"drain" not in b"".join(packets(theirs))
+    process.tell_drain()
+    process.tell_drain()
+    assert packets(theirs) == [b'{"do": "drain"}']
+    process.pipes["link"].close()
+    theirs.close()
+
+
+def packets(sock):
+    found = []
+    while True:
+        try:
+            found.append(sock.recv(4096))
+        except BlockingIOError:
+            return found
+
+
+def test_a_process_whose_number_is_another_ones_now_is_not_killed():
+    """A member is a pid and when it began."""
+    (own,) = (one for one in tree.below(os.getppid()) if one.pid == os.getpid())
+    tree.kill(frozenset({own._replace(began=own.began - 1)}))
+    assert tree.living(frozenset({own._replace(began=own.began - 1)})) == frozenset()
+    assert own in tree.living(frozenset({own}))
+
+
+def test_health_status_and_metrics_agree(daemon):
+    """All three ask the daemon: status 0 and 1, and the reason; `--live` does not care."""
+    start(daemon, "main: {}")
+
+    def probe(*words):
+        return fusiond(*words, "-c", daemon.file, cwd=daemon.directory)
+
+    def ready():
+        done, shown = probe("health", "--ready"), probe("status").out
+        assert (done.status == 0) == (" ready, pid" in shown and "not ready" not in shown)
+        assert samples(probe("status", "--metrics").out)["fusiond_ready"][()] == (done.status == 0)
+        return done.status == 0, done.out, shown
+
+    assert ready()[:2] == (True, "ready\n")
+    (daemon.state / "broken-main").touch()
+    daemon.kill(daemon.pid("worker:main@1"))
+    until(lambda: program(daemon, "worker:main@1")["deaths"] >= 3)
+    is_ready, said, shown = ready()
+    assert (is_ready, said) == (False, "not ready: worker:main@1: shop.missing: no module named 'shop'\n")
+    assert "last words of worker:main@1:\n" in shown
+    assert "here are the last words" in shown
+    until(lambda: "started again in" in probe("status").out)
+    assert probe("health", "--live").status == 0
+    daemon.stop()
+    assert (probe("health", "--live").status, probe("health", "--ready").status) == (3, 3)

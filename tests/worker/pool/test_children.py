@@ -1,0 +1,62 @@
+"""The end of a fork server, while others live or end beside it: who reaps it, and what is said of it."""
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from fusiond.worker.pool import orphans, server_handle
+from fusiond.worker.pool.launch import Launched
+from fusiond.worker.pool.reports import Lost, ServerDied
+from tests.support.worker_program import children_of
+
+#: closes its socket, and ends some time later
+SLOW_END = "import os, sys, time; os.close(int(sys.argv[1])); time.sleep(0.3); sys.exit(7)"
+
+
+@pytest.fixture
+def _alone(monkeypatch):
+    """Processes of other tests are neither killed nor reaped, and a slow machine is no reason to kill either."""
+    own = set(children_of(os.getpid()))
+    orphans.spared.update(own)
+    monkeypatch.setattr(server_handle, "_BY_ITSELF", 30.0)
+    yield
+    orphans.spared.difference_update(own)
+
+
+def launched(program):
+    """A fork server of which nothing is asked."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    output, printed = os.pipe()
+    command = [sys.executable, "-S", "-c", program, str(theirs.fileno())]
+    with theirs, open(printed, "wb") as file:  # noqa: PTH123
+        process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdout=file, stderr=file)
+    ours.setblocking(False)
+    os.set_blocking(output, False)
+    return Launched(process, ours, output, "")
+
+
+@pytest.mark.usefixtures("_alone")
+def test_the_status_of_a_lost_fork_server_is_its_own():
+    """Whoever else kills and reaps what a dead one has left."""
+
+    async def steps():
+        died = asyncio.get_running_loop().create_future()
+
+        def report(_server, what):
+            match what:
+                case Lost(hung):
+                    assert not hung
+                    orphans.kill_children()  # as the end of another fork server does
+                case ServerDied():
+                    died.set_result(what)
+
+        server = server_handle.ServerHandle(launched(SLOW_END), report)
+        async with asyncio.timeout(30):
+            assert await died == ("the fork server ended with status 7", False, set())
+        assert server.pid not in orphans.spared
+
+    asyncio.run(steps())

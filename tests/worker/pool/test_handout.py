@@ -1,0 +1,122 @@
+"""How many jobs a group claims ahead of its children, and what becomes of those that find none: work conservation."""
+
+import os
+import signal
+
+import pytest
+
+from fusiond.worker.pool.run_times import LATELY, MODEST, MOST_MODEST, Ahead
+from tests.chaos.package import SELDOM_RENEWALS
+from tests.support.worker_program import Place
+
+
+@pytest.fixture
+def place(broker_settings, broker, run):
+    place = Place(broker_settings, broker, run)
+    yield place
+    place.close()
+
+
+BOTH = pytest.mark.parametrize("isolation", ["fork", "process"])
+
+
+def make_busy(place, jobs=300):
+    """Let the group learn that jobs are quick and that many end: it claims ahead."""
+    ids = place.enqueue_many([("echo",)] * jobs)
+    place.result(ids[-1])
+
+
+# -- how many ---------------------------------------------------------------------------------------------------------
+
+
+def test_as_many_as_ended_lately():
+    """One that was idle claims nothing ahead."""
+    ahead = Ahead()
+    assert ahead.most(0.0) == 0
+    ahead.note(100)
+    assert ahead.most(0.0) == 100
+    assert 30 <= ahead.most(LATELY) <= 40
+    assert ahead.most(10 * LATELY) == 0
+
+
+def test_none_for_a_while_after_a_job_found_no_child():
+    """Though many end meanwhile."""
+    ahead = Ahead()
+    ahead.stop(1.0)
+    ahead.note(100)
+    assert ahead.most(1.0) == 0
+    ahead.note(100)
+    assert ahead.most(1.0 + MODEST) > 0
+
+
+def test_the_while_grows_where_that_happens_again_and_again():
+    """Up to a limit, and is short again after a good time."""
+    ahead, now = Ahead(), 1.0
+    for _ in range(20):
+        ahead.stop(now)
+        now += 0.001
+        ahead.stop(now)  # the same misjudgment, seen a moment later
+        now = next(at for n in range(100_000) if can(ahead, at := now + n / 1000))
+    before = now
+    ahead.stop(now)
+    now = next(at for n in range(100_000) if can(ahead, at := now + n / 1000))
+    assert now - before == pytest.approx(MOST_MODEST, abs=0.01)
+    now += 10 * MOST_MODEST
+    ahead.stop(now)
+    assert not can(ahead, now + MODEST - 0.01)
+    assert can(ahead, now + MODEST)
+
+
+def can(ahead, now):
+    """Whether something may be claimed ahead."""
+    ahead.note(1000)
+    return ahead.most(now) > 0
+
+
+# -- what found no child ----------------------------------------------------------------------------------------------
+
+
+@BOTH
+def test_long_jobs_after_quick_ones_do_not_wait_beside_an_idle_group(place, isolation):
+    """A full group gives back what it claimed ahead, and leaves it to those that have a child for it."""
+    place.start(isolation=isolation, processes=2)
+    make_busy(place)
+    path = place.path()
+    ids = place.enqueue_many([("echo",)] * 30 + [("work", path, 60, f"w{n}") for n in range(8)])
+    place.until_lines(path, 2)
+    place.start(isolation=isolation, processes=6)
+    place.until_lines(path, 8, timeout=20)
+    released = sum(int(worker.fields["released"]) for worker in place.run(place.broker.workers()))
+    assert released <= 30
+    for id_ in ids:
+        place.cancel(id_)
+    assert {place.until(id_).status for id_ in ids[30:]} == {"canceled"}
+
+
+def test_jobs_that_turn_out_to_be_slower_do_not_wait_in_one_child(place):
+    """None of them is long, but behind many of its kind each would be late, while others do nothing."""
+    place.start(processes=1)
+    place.start(processes=1)
+    path = place.path()
+    for _ in range(3):
+        make_busy(place)
+        place.enqueue_many([("work", path, 0.04)] * 100)
+        lines = place.until_lines(path, 100)
+        children = [line.split()[1] for line in lines]
+        assert min(children.count(child) for child in set(children)) >= 25
+        path = place.path()
+
+
+@BOTH
+def test_a_child_that_stands_still_holds_no_job(place, isolation):
+    """What it was handed and does not begin goes to who begins it, long before the lease is over."""
+    program = place.start(isolation=isolation, own=place.edited(SELDOM_RENEWALS))
+    stopped = program.until_children(1 if isolation == "process" else 2)
+    for pid in stopped:
+        os.kill(pid, signal.SIGSTOP)
+    path = place.path()
+    ids = place.enqueue_many([("work", path)] * len(stopped))
+    place.start(isolation="process")
+    for id_ in ids:
+        place.result(id_)
+    assert {place.job(id_).attempts for id_ in ids} == {1}

@@ -1,0 +1,259 @@
+"""Tasks that do not load: their jobs wait and lose nothing, the others run, and capacity returns by itself."""
+
+import asyncio
+import os
+import signal
+from unittest.mock import Mock
+
+import pytest
+
+from fusiond.broker.call import as_is, plain
+from fusiond.worker.pool import pool
+from fusiond.worker.pool.reports import Ready
+from tests.support.running import until
+from tests.support.worker_program import Place
+
+HOUR = 3_600_000
+#: fails to import for as long as the file is there
+FLAKY = """
+import os
+if os.path.exists({flag!r}):
+    raise ConnectionError("no route to the database")
+def echo(*args): return list(args)
+def pid(): return os.getppid()
+"""
+BOTH = pytest.mark.parametrize("isolation", ["fork", "process"])
+
+
+@pytest.fixture
+def place(broker_settings, broker, run):
+    place = Place(broker_settings, broker, run)
+    yield place
+    place.close()
+
+
+@pytest.fixture
+def flag(place):
+    """A file: while it is there the module `flaky` does not import, and nothing does that imports it."""
+    flag = place.directory / "flag"
+    flag.touch()
+    (place.app / "flaky.py").write_text(FLAKY.format(flag=str(flag)))
+    return flag
+
+
+#: tasks of a configuration whose only module is `flaky`
+def only_flaky(config):
+    from dataclasses import replace
+
+    tasks = {name: task for name, task in config.tasks.items() if task.run.startswith("flaky.")}
+    return replace(config, tasks=tasks)
+
+
+def flaky_tasks(*names, **keys):
+    return {f"flaky_{name}": {"run": f"flaky.{name}", **keys} for name in names}
+
+
+@BOTH
+def test_jobs_wait_while_nothing_loads(place, flag, isolation):
+    """A fork server that is started again while every import fails: no job fails, all run once the imports work."""
+    flag.unlink()
+    program = place.start(isolation=isolation, tasks=flaky_tasks("echo", "pid"), change=only_flaky)
+    server = place.result(place.enqueue("flaky_pid"))
+    flag.touch()
+    ids = [place.enqueue("flaky_echo", n) for n in range(2)]
+    os.kill(server, signal.SIGKILL)
+    program.until_said("no task loads: module 'flaky' failed to import at ")
+    program.until_said("flaky.py, line 4: ConnectionError: no route to the database")
+    ids += [place.enqueue("flaky_echo", n) for n in range(2, 100)]
+    assert {place.job(id_).attempts for id_ in ids[50:]} == {0}
+    flag.unlink()
+    assert [place.result(id_) for id_ in ids] == [[n] for n in range(100)]
+    assert {place.job(id_).attempts for id_ in ids[2:]} == {1}
+
+
+def test_group_of_which_nothing_loads_starts_when_it_can(place, flag):
+    """At the start as well: it is not ready, claims nothing, and serves as soon as a module imports."""
+    program = place.start(link=True, ready=False, tasks=flaky_tasks("echo"), change=only_flaky)
+    assert "line 4: ConnectionError" in program.heard("unloaded")["reason"]
+    program.heard("ready")
+    id_ = place.enqueue("flaky_echo", 1)
+    assert not program.said("is ready")
+    assert place.job(id_).last_outcome == ""
+    flag.unlink()
+    assert place.result(id_) == [1]
+    assert program.heard("unloaded")["reason"] == ""
+
+
+@BOTH
+def test_others_run_while_some_do_not_load(place, flag, isolation):
+    """Jobs of what does not load go back, with no attempt burnt; the module is imported anew in a fresh process."""
+    path = place.path()
+    program = place.start(link=True, isolation=isolation, processes=2, tasks=flaky_tasks("echo"))
+    assert "flaky.py, line 4" in program.heard("unloaded")["reason"]
+    long = place.enqueue("work", path, 6.0)
+    waits = place.enqueue("flaky_echo", 7)
+    assert place.result(place.enqueue("echo"))
+    record = place.until(waits, "scheduled")
+    assert (record.attempts, record.last_outcome) == (0, "not loaded")
+    place.until_lines(path)
+    flag.unlink()
+    assert place.result(waits) == [7]
+    assert program.heard("unloaded")["reason"] == ""
+    # what ran meanwhile ran to its end, in a child of the replaced fork server
+    assert place.until(long).attempts == 1
+    assert place.result(place.enqueue("flaky_echo", 8)) == [8]
+    until(lambda: len(program.fork_servers()) == 1, program.text)
+
+
+def test_replaced_fork_server_can_be_killed(place, flag):
+    """Its last job runs again as after any crash; the new one's children are left alone."""
+    path, other = place.path(), place.path()
+    program = place.start(isolation="process", processes=2, tasks=flaky_tasks("echo", "pid"))
+    former = program.fork_server()
+    long = place.enqueue("work", path, 60.0)
+    place.until_lines(path)
+    flag.unlink()
+    waits = place.enqueue("flaky_pid")
+    assert place.result(waits) != former
+    work = place.enqueue("work", other, 3.0)
+    place.until_lines(other)
+    os.kill(former, signal.SIGKILL)
+    assert place.until(work).status == "finished"
+    assert place.job(work).attempts == 1
+    assert "killed by SIGKILL" in until(lambda: place.job(long).error).decode()
+    place.cancel(long)
+
+
+def test_delays_double_and_end_after_an_hour(place, flag, run):
+    """5 s first, then as long again as it has waited, 5 minutes at the most; after an hour it fails with its reason."""
+    program = place.start(tasks=flaky_tasks("echo"))
+    id_ = place.enqueue("flaky_echo")
+    key = place.broker.keys.of("default", "job", id_)
+    delays = []
+    for waited in (0, 20_000, 100_000, HOUR // 2):
+        place.until(id_, "scheduled")
+        if waited:
+            run(plain(as_is, "HINCRBY", key, "unknown_since", -waited))
+            run(plain(as_is, "ZADD", place.broker.keys.of("default", "scheduled"), "XX", 1, id_))
+            program.signal(signal.SIGWINCH)
+            place.enqueue("echo")
+            until(lambda: place.job(id_).due_at not in (None, 1) and place.job(id_).status == "scheduled")
+        now = int(run(plain(as_is, "TIME"))[0]) * 1000
+        delays.append((place.job(id_).due_at - now) / 1000)
+    for delay, (least, most) in zip(delays, [(3, 6), (18, 28), (110, 150), (290, 301)], strict=True):
+        assert least <= delay <= most, delays
+    run(plain(as_is, "HINCRBY", key, "unknown_since", -HOUR))
+    run(plain(as_is, "ZADD", place.broker.keys.of("default", "scheduled"), "XX", 1, id_))
+    place.enqueue("echo")
+    error = place.error(id_)
+    assert (error["code"], "line 4" in error["message"]) == ("IMPORT_ERROR", True)
+
+
+@BOTH
+def test_import_error_inside_a_function_is_a_failure(place, isolation):
+    """It is the job's own: its policy says what follows, and its error has a type and a traceback."""
+    (place.app / "lazy.py").write_text("def late():\n    import no_such_module\n")
+    place.start(isolation=isolation, tasks={"late": {"run": "lazy.late"}})
+    error = place.error(place.enqueue("late"))
+    assert (error["code"], error["type"]) == ("EXCEPTION", "ModuleNotFoundError")
+    assert "lazy.py" in error["traceback"]
+
+
+@BOTH
+def test_task_of_another_queue_that_does_not_load(place, flag, isolation):
+    """One that the fork server was not told to load: the child's word counts, and it comes back like the others."""
+    tasks = flaky_tasks("echo", queue="other")
+    place.start(isolation=isolation, tasks=tasks, queues=("default", "other"), change=serve_default)
+    waits = place.enqueue("flaky_echo", 1)
+    assert place.until(waits, "scheduled").last_outcome == "not loaded"
+    flag.unlink()
+    assert place.result(waits) == [1]
+
+
+def serve_default(config):
+    from dataclasses import replace
+
+    return replace(config, workers={"main": replace(config.workers["main"], queues=("default",))})
+
+
+class Server:
+    """Stands in for a fork server."""
+
+    lost, environment = False, ""
+
+    def __init__(self):
+        self.forked, self.ended = [], False
+
+    def fork(self, slot, sock, _output, _page):
+        self.forked.append(slot)
+        sock.close()
+
+    def end(self):
+        self.ended = True
+
+    close = end
+
+    def set_table(self, table):
+        """Another one."""
+
+    def report_to(self, report):
+        """Nothing is reported."""
+
+
+def test_children_are_forked_though_a_trial_is_ready_before_the_serving_fork_server(place, monkeypatch):
+    """One that was started again and still loads is not replaced: it forks once it is ready, and says what loads."""
+    monkeypatch.setattr(pool, "end_children", lambda: None)
+    config = place.config(processes=2)
+
+    async def steps():
+        group = pool.Pool(config, config.workers["main"], Mock(), Mock(), Mock())
+        group._server, trial = Server(), Server()
+        group._adopt(trial, {})
+        serving = group._server
+        group._on_report(serving, Ready({}, 1))
+        assert len(serving.forked) == 2
+        assert trial is serving or trial.ended
+        group.close()
+
+    asyncio.run(steps())
+
+
+#: as FLAKY, and waits in the import while the second file is there
+SLOW = FLAKY.replace("def echo", "import time\nwhile os.path.exists({gate!r}):\n    time.sleep(0.02)\ndef echo", 1)
+
+
+def test_a_fork_server_that_is_replaced_while_it_is_silent_holds_up_nothing(place, flag):
+    """The new one's children get jobs at once, and after the silent one was killed."""
+    gate = place.directory / "gate"
+    (place.app / "flaky.py").write_text(SLOW.format(flag=str(flag), gate=str(gate)))
+    program = place.start(isolation="process", processes=2, tasks=flaky_tasks("echo"))
+    former = program.fork_server()
+    gate.touch()
+    flag.unlink()
+    until(lambda: len(program.fork_servers()) == 2, program.text)
+    os.kill(former, signal.SIGSTOP)
+    program.until_said("the fork server does not answer")
+    gate.unlink()
+    program.until_said("can run again")
+    assert place.result(place.enqueue("echo", 1))
+    program.until_said("a replaced fork server: the fork server has not answered for 10 s")
+    assert place.result(place.enqueue("echo", 2))
+
+
+def test_a_job_of_a_replaced_fork_server_can_be_canceled_while_no_other_can_be_started(place, flag):
+    """And so for a hard timeout and a lost lease: its own fork server kills it."""
+    path = place.path()
+    program = place.start(isolation="process", processes=2, tasks=flaky_tasks("echo"))
+    former = program.fork_server()
+    long = place.enqueue("work", path, 60.0)
+    place.until_lines(path)
+    flag.unlink()
+    program.until_said("can run again")
+    place.app.rename(place.directory / "away")
+    (new,) = set(program.fork_servers()) - {former}
+    os.kill(new, signal.SIGKILL)
+    program.until_said("its fork server cannot be started")
+    place.cancel(long)
+    place.until(long, "canceled")
+    (place.directory / "away").rename(place.app)
+    assert place.result(place.enqueue("echo", 1))

@@ -1,0 +1,103 @@
+"""Whatever an exception does in its own formatting, its job fails with its type's name, and no attempt is a crash."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from fusiond.config.model import RetryPolicy
+from fusiond.worker.runtime import errortext
+from tests.support.standins import hostile_exceptions
+from tests.support.worker_program import Place
+
+#: kind of `hostile_exceptions.fail` -> how the type that the job fails with ends
+NAMES = {
+    "syntax": "SyntaxError",
+    "notes": "ValueError",
+    "chain": "ValueError",
+    "exit": "hostile.EndsTheProcess",
+    "recursion": "hostile.EndlessWords",
+    "slow": "hostile.SlowWords",
+    "properties": "hostile.RaisingProperties",
+    "words": "hostile.OddWords",
+    "class": "hostile.OddlyMade",
+    "huge": "ValueError",
+    "surrogates": "ValueError",
+    "module": "OfNoModule",
+    "name": "N" * 100,
+    "nested": "ExceptionGroup",
+}
+TASKS = {name: {"run": f"hostile.{name}"} for name in ("fail", "give_result")}
+
+
+@pytest.fixture
+def place(broker_settings, broker, run):
+    place = Place(broker_settings, broker, run)
+    shutil.copy(hostile_exceptions.__file__, place.app / "hostile.py")
+    yield place
+    place.close()
+
+
+def test_every_kind_is_tried():
+    assert NAMES.keys() == hostile_exceptions.HOSTILE.keys()
+
+
+@pytest.mark.parametrize("isolation", ["fork", "process"])
+def test_hostile_exception_fails_its_job(place, isolation):
+    """At the first attempt of a policy of one, with no crash counted, and the child serves on."""
+    place.start(isolation=isolation, processes=2, tasks=TASKS)
+    jobs = {kind: place.enqueue("fail", kind) for kind in NAMES}
+    for kind, id_ in jobs.items():
+        error, record = place.error(id_), place.job(id_)
+        assert (error["code"], record.attempts, record.crashes) == ("EXCEPTION", 1, 0), (kind, error)
+        assert error["type"].endswith(NAMES[kind]), (kind, error)
+        assert "in fail" in error["traceback"], (kind, error)
+    assert place.result(place.enqueue("echo"))
+
+
+def test_hostile_exception_is_retried_by_its_class(place):
+    """Its policy's names match along the bases, whatever its class says of itself."""
+    again = RetryPolicy(max_attempts=2, delay=0.01, retry_on=("no.Such", "Exception"))
+    place.start(tasks={"fail": {"run": "hostile.fail", "retry": "again"}}, policies={"again": again})
+    for kind in ("properties", "class"):
+        id_ = place.enqueue("fail", kind)
+        assert place.error(id_)["code"] == "EXCEPTION"
+        assert place.job(id_).attempts == 2
+
+
+def test_huge_message_is_cut(place):
+    """Message, traceback and type stay within what a record may hold."""
+    place.start(tasks=TASKS)
+    for kind in ("huge", "surrogates", "name"):
+        error = place.error(place.enqueue("fail", kind))
+        assert len(error["message"]) <= errortext.MAX_MESSAGE
+        assert len(error["traceback"]) <= errortext.MAX_TRACEBACK
+        assert len(error["type"]) <= errortext.MAX_NAME
+
+
+def test_result_that_raises_leaves_no_circle(place):
+    """A result whose class raises something odd while it is encoded spoils no later result of the same child."""
+    place.start(processes=1, tasks=TASKS)
+    assert place.error(place.enqueue("give_result"))["type"].endswith("EndsTheProcess")
+    for _ in range(20):
+        assert place.result(place.enqueue("echo", [1], {"a": []}))
+
+
+@pytest.mark.parametrize("kind", sorted(NAMES.keys() - {"slow", "chain"}))
+def test_call_names_the_type(kind, tmp_path):
+    """`fusiond call` ends with status 1, the name of the exception and the line that raised it."""
+    shutil.copy(hostile_exceptions.__file__, tmp_path / "hostile.py")
+    file = tmp_path / "fusion.yaml"
+    file.write_text(
+        f"version: 1\ntasks: {{hostile: {{run: hostile.fail}}}}\nworkers: {{a: {{directory: {tmp_path}}}}}\n"
+    )
+    called = subprocess.run(
+        [sys.executable, "-P", "-m", "fusiond.cli", "call", "-c", str(file), "hostile", kind],
+        check=False, capture_output=True, text=True, errors="replace", timeout=60,
+        env={**os.environ, "PYTHONUTF8": "1"},
+    )  # fmt: skip
+    assert called.returncode == 1, called
+    assert NAMES[kind].rpartition(".")[2] in called.stderr
+    assert "in fail" in called.stderr

@@ -1,0 +1,142 @@
+"""What a task logs arrives with its level, its job and its tag; an application's own configuration of logging wins."""
+
+import json
+
+import pytest
+
+from tests.support.running import until
+from tests.support.worker_program import Place
+
+#: imports logging as it is loaded
+EAGER = """
+import logging
+log = logging.getLogger("shop.mail")
+def speak():
+    log.debug("a debug")
+    log.info("an info")
+    log.warning("a warning: %s", "late")
+    try:
+        1 / 0
+    except ZeroDivisionError:
+        log.exception("an error")
+def basic():
+    logging.basicConfig(format="own %(levelname)s %(message)s")
+    log.info("too low")
+    log.warning("mine")
+    return [type(h).__name__ for h in logging.getLogger().handlers], logging.getLogger().level
+def by_dict():
+    import logging.config
+    logging.config.dictConfig({"version": 1, "disable_existing_loggers": False,
+        "handlers": {"h": {"class": "logging.StreamHandler"}}, "root": {"level": "INFO", "handlers": ["h"]}})
+    log.info("by dict")
+    return [type(h).__name__ for h in logging.getLogger().handlers], logging.getLogger().level
+"""
+LAZY = "def speak():\n    import logging\n    logging.info('an info')\n    logging.warning('a warning')\n"
+OWN = "import logging, sys\nlogging.basicConfig(stream=sys.stdout, format='own %(message)s')\n" + EAGER
+BOTH = pytest.mark.parametrize("isolation", ["fork", "process"])
+
+
+@pytest.fixture
+def place(broker_settings, broker, run):
+    place = Place(broker_settings, broker, run)
+    yield place
+    place.close()
+
+
+def start(place, text, level="info", **keys):
+    from dataclasses import replace
+
+    (place.app / "shop.py").write_text(text)
+    tasks = {name: {"run": f"shop.{name}", "log_tag": "mail"} for name in ("speak", "basic", "by_dict") if name in text}
+    change = lambda config: replace(config, logging=replace(config.logging, level=level))  # noqa: E731
+    return place.start(tasks=tasks, change=change, **keys)
+
+
+def lines(program, job):
+    records = [record for record in program.records() if record["logger"] == "fusiond.job" and record.get("job") == job]
+    return [(record["level"], record["message"]) for record in records]
+
+
+@BOTH
+def test_levels_are_kept(place, isolation):
+    """Each line has the level that the task gave it, its job, its attempt as a number and its tag."""
+    program = start(place, EAGER, isolation=isolation)
+    for _ in range(2):
+        job = place.enqueue("speak")
+        place.result(job)
+        seen = until(lambda job=job: (found := lines(program, job)) and len(found) >= 6 and found, program.text)
+        assert seen[:3] == [("info", "an info"), ("warning", "a warning: late"), ("error", "an error")]
+        assert seen[-1] == ("error", "ZeroDivisionError: division by zero")
+    one = next(record for record in program.records() if record.get("job") == job)
+    assert (one["attempt"], one["log_tag"], one["task"]) == (1, "mail", "speak")
+
+
+@BOTH
+def test_fields_of_a_record_are_kept(place, isolation):
+    """What `extra=` gives stands under its name; a number is one; what is fusiond's own wins; a bad value is a text."""
+    extra = "{'order': 7, 'rate': float('nan'), 'what': object, 'task': 'mine', 'level': 'x', 'customer': 'Ann'}"
+    program = start(
+        place, f"import logging\ndef speak():\n    logging.warning('one\\ntwo', extra={extra})\n", isolation=isolation
+    )
+    job = place.enqueue("speak")
+    place.result(job)
+    until(lambda: lines(program, job) == [("warning", "one"), ("warning", "two")], program.text)
+    one = next(record for record in program.records() if record.get("job") == job)
+    assert (one["order"], one["rate"], one["what"], one["customer"]) == (7, "nan", "<class 'object'>", "Ann")
+    assert (one["task"], one["level"], one["attempt"]) == ("speak", "warning", 1)
+
+
+@BOTH
+def test_job_that_imports_logging_itself(place, isolation):
+    """Nothing has loaded it before: its first line counts as well."""
+    program = start(place, LAZY, isolation=isolation)
+    job = place.enqueue("speak")
+    place.result(job)
+    until(lambda: lines(program, job) == [("info", "an info"), ("warning", "a warning")], program.text)
+
+
+def test_level_of_the_group_decides(place):
+    """Also when it changes in place."""
+    program = start(place, EAGER, level="error", link=True, ready=False)
+    program.heard("ready")
+    job = place.enqueue("speak")
+    place.result(job)
+    until(lambda: lines(program, job), program.text)
+    assert {level for level, _ in lines(program, job)} == {"error"}
+    from dataclasses import replace
+
+    program.apply_config(replace(program.config, logging=replace(program.config.logging, level="debug")))
+    job = place.enqueue("speak")
+    place.result(job)
+    until(lambda: ("debug", "a debug") in lines(program, job), program.text)
+
+
+@BOTH
+@pytest.mark.parametrize(("task", "level", "said"), [("basic", 30, "own WARNING mine"), ("by_dict", 20, "by dict")])
+def test_application_that_configures_logging_in_a_job(place, isolation, task, level, said):
+    """Ours goes, and its level with it; there is one line, not two."""
+    program = start(place, EAGER, isolation=isolation)
+    job = place.enqueue(task)
+    assert place.result(job) == [["StreamHandler"], level]
+    assert until(lambda: lines(program, job), program.text) == [("info", said)]
+
+
+def test_application_that_has_configured_logging(place):
+    """Nothing of ours is put beside it."""
+    program = start(place, OWN)
+    job = place.enqueue("speak")
+    place.result(job)
+    seen = until(lambda: (found := lines(program, job)) and len(found) >= 4 and found, program.text)
+    assert seen[0] == ("info", "own a warning: late")
+
+
+def test_tag_of_the_producer_wins(place):
+    """It marks every line of the job, and what the dispatcher says of it."""
+    program = start(
+        place, EAGER.replace("def speak():", "def speak(fail=False):\n    if fail: print(1); raise OSError")
+    )
+    job = place.enqueue("speak", True, header={"log_tag": "urgent"})
+    place.error(job)
+    seen = until(lambda: [r for r in program.records() if r.get("job") == job and r["level"] == "error"], program.text)
+    assert [record["log_tag"] for record in seen] == ["urgent"]
+    assert json.loads(json.dumps(seen[0]["attempt"])) == 1

@@ -1,0 +1,120 @@
+"""A job that Redis itself takes back or ends leaves a line, as does one that ends in a child."""
+
+import os
+import signal
+import socket
+
+import pytest
+
+from fusiond.broker.call import as_is, plain
+from fusiond.config.model import RetryPolicy
+from tests.support.running import until
+from tests.support.worker_program import Place
+
+HOUR = 3_600_000
+#: a crash is forgiven, and the job waits for long
+PATIENT = RetryPolicy(max_attempts=5, delay=600.0)
+
+
+@pytest.fixture
+def place(broker_settings, broker, run):
+    place = Place(broker_settings, broker, run)
+    yield place
+    place.close()
+
+
+def lines_of(program, job, outcome):
+    """The lines of the job with that outcome, once there is one."""
+
+    def found():
+        return [line for line in program.records() if line.get("job") == job and line.get("outcome") == outcome]
+
+    return until(found, program.text)
+
+
+def words(line, *names):
+    return tuple(line.get(name) for name in names)
+
+
+def die(place, program, *jobs):
+    """The dispatcher is killed, and the leases of its jobs are over."""
+    os.kill(program.pid, signal.SIGKILL)
+    program.process.wait()
+    started = place.broker.keys.of("default", "started")
+    place.run(plain(as_is, "ZADD", started, "XX", *[word for job in jobs for word in (1, job)]))
+
+
+@pytest.mark.parametrize("seen", [True, False], ids=["known worker", "unknown worker"])
+def test_rescue_leaves_a_line(place, seen):
+    """A WARNING that says which job was taken back, from whom, and how many times by now."""
+    first = place.start(processes=1)
+    path = place.path()
+    job = place.enqueue("work", path, 60.0, header={"log_tag": "blue"})
+    place.until_lines(path)
+    die(place, first, job)
+    if not seen:
+        place.run(plain(as_is, "DEL", place.broker.keys.workers))
+    second = place.start(processes=1, tasks={"work": {"run": "jobs.echo"}})
+    place.result(job)
+    [line] = lines_of(second, job, "rescued")
+    assert words(line, "level", "task", "queue", "attempt", "rescues") == ("warning", "work", "default", 1, 1)
+    assert words(line, "log_tag", "duration", "host") == ("blue", None, socket.gethostname())
+    holder = f"{socket.gethostname()}.{first.pid}" if seen else None
+    assert line.get("held_by") == holder
+    assert (holder or "unknown worker") in line["message"]
+    [end] = lines_of(second, job, "finished")
+    assert end["attempt"] == 2
+
+
+def test_jobs_that_a_claim_ends_have_their_lines(place):
+    """LEASE_LOST of what may begin once only, EXPIRED, and a cancel that a dead dispatcher did not obey."""
+    first = place.start(processes=2, tasks={"work": {"retry": "none"}, "defy": {"log_tag": "red"}})
+    path = place.path()
+    once, canceled = place.enqueue("work", path, 60.0), place.enqueue("defy", path)
+    place.until_lines(path, 2)
+    place.run(plain(as_is, "HSET", place.broker.keys.of("default", "job", canceled), "cancel", HOUR))
+    die(place, first, once, canceled)
+    late = place.enqueue("echo", header={"expires_ms": 1})
+    second = place.start(processes=1, tasks={"defy": {"log_tag": "red"}})
+    [lost] = lines_of(second, once, "failed")
+    assert words(lost, "level", "task", "attempt", "rescues") == ("error", "work", 1, 1)
+    assert lost["held_by"] == f"{socket.gethostname()}.{first.pid}"
+    assert "LEASE_LOST" in lost["message"]
+    [stopped] = lines_of(second, canceled, "canceled")
+    assert words(stopped, "level", "task", "log_tag") == ("info", "defy", "red")
+    [expired] = lines_of(second, late, "failed")
+    assert words(expired, "level", "task", "attempt", "duration") == ("error", "echo", 0, None)
+    assert "EXPIRED" in expired["message"]
+    assert expired["wait"] >= 0
+    assert place.error(late)["code"] == "EXPIRED"
+
+
+@pytest.mark.parametrize(("task", "code"), [("of_no_file", "TASK_NOT_FOUND"), ("absent", "IMPORT_ERROR")])
+def test_job_that_no_host_could_run_for_an_hour_has_its_line(place, task, code):
+    """Redis decides on it when the job is given back, and tells the dispatcher."""
+    job = place.enqueue(task)
+    tasks = {"absent": {"run": "no_such_module.function"}}
+    first = place.start(tasks=tasks)
+    place.until(job, "scheduled")
+    first.signal(signal.SIGTERM)
+    first.wait()
+    place.run(plain(as_is, "HINCRBY", place.broker.keys.of("default", "job", job), "unknown_since", -HOUR))
+    place.run(plain(as_is, "ZADD", place.broker.keys.of("default", "scheduled"), "XX", 1, job))
+    second = place.start(tasks=tasks)
+    assert place.error(job)["code"] == code
+    [line] = lines_of(second, job, "failed")
+    assert words(line, "level", "task", "attempt", "host") == ("error", task, 1, socket.gethostname())
+    assert not [line for line in first.records() if line.get("job") == job and "outcome" in line]
+
+
+def test_job_that_was_to_be_tried_again_and_is_canceled_has_its_line(place):
+    """A cancel that had not reached the dispatcher when the job's child died."""
+    program = place.start(processes=1, policies={"single": PATIENT})
+    path = place.path()
+    job = place.enqueue("work", path, 60.0)
+    child = int(place.until_lines(path)[0].split()[1])
+    place.run(plain(as_is, "HSET", place.broker.keys.of("default", "job", job), "cancel", HOUR))
+    os.kill(child, signal.SIGKILL)
+    place.until(job, "canceled")
+    [line] = lines_of(program, job, "canceled")
+    assert words(line, "level", "task", "attempt") == ("info", "work", 1)

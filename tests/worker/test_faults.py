@@ -1,0 +1,604 @@
+"""A group's program against a real Redis: deaths, strays, hostile jobs, a Redis that goes away."""
+
+import asyncio
+import os
+import pwd
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from redis.crc import key_slot
+
+from fusiond.broker.broker import Broker
+from fusiond.broker.call import as_is, plain
+from fusiond.broker.redis.connection import connect
+from fusiond.config import model
+from fusiond.config.model import RetryPolicy, Timeout
+from fusiond.worker.pool.attempt import Attempt, KillReason
+from fusiond.worker.pool.slots import Slot
+from fusiond.worker.pool.watchdog import LINGER, Watchdog
+from tests.support.replicas import SLOTS, Servers
+from tests.support.running import alive, until
+from tests.support.worker_program import STRICT, Place, children_of
+
+
+@pytest.fixture
+def place(broker_settings, broker, run):
+    place = Place(broker_settings, broker, run)
+    yield place
+    place.close()
+
+
+BOTH = pytest.mark.parametrize("isolation", ["fork", "process"])
+NO_CRASH = {"single": STRICT}
+
+# -- strays -----------------------------------------------------------------------------------------------------------
+
+
+def test_grandchildren_end_with_their_job(place):
+    """In its group, in a session of their own, orphaned: with the job's child all that it started is gone."""
+    place.start(isolation="fork")
+    path = place.path()
+    place.result(place.enqueue("spawn", path))
+    until(lambda: not any(alive(int(pid)) for pid in place.until_lines(path, 3)))
+
+
+@BOTH
+def test_grandchildren_end_with_a_killed_job(place, isolation):
+    """The same where the child was killed at the hard timeout."""
+    place.start(isolation=isolation, policies=NO_CRASH, tasks={"spawn": {"timeout": Timeout(30, 4)}})
+    path = place.path()
+    place.error(place.enqueue("spawn", path, 60))
+    assert len(place.until_lines(path, 3)) == 3
+    until(lambda: not any(alive(int(pid)) for pid in place.lines(path)))
+
+
+def test_orphans_of_orphans_end_too(place):
+    """A stray whose own child has a session of its own leaves nothing either, on a group with nothing else to do."""
+    place.start(isolation="fork")
+    path = place.path()
+    place.result(place.enqueue("spawn_chain", path))
+    until(lambda: not alive(int(place.lines(path)[0])), lambda: f"{place.lines(path)} {place.processes()}")
+
+
+def test_orphans_of_a_job_that_runs_are_left_alone(place):
+    """What a job has started, and what was orphaned, lives as long as the job, whichever siblings end meanwhile."""
+    place.start(isolation="fork", processes=2)
+    path = place.path()
+    id_ = place.enqueue("orphan", path, 1.0)
+    pid = int(place.until_lines(path)[0])
+    for n in range(20):
+        place.result(place.enqueue("echo", n))
+    assert place.result(id_) == "lives"
+    until(lambda: not alive(pid))
+
+
+@BOTH
+def test_killed_dispatcher_leaves_nothing_and_loses_nothing(place, isolation):
+    """After kill -9 of the dispatcher no process of its group is left, and its jobs run elsewhere after their lease."""
+    first = place.start(isolation=isolation, processes=3)
+    path = place.path()
+    ids = place.enqueue_many([("work", path, 60, f"w{n}") for n in range(3)])
+    place.until_lines(path, 3)
+    os.kill(first.pid, signal.SIGKILL)
+    first.process.wait()
+    until(lambda: not place.processes(), lambda: str(place.processes()))
+    place.start(processes=3, tasks={"work": {"run": "jobs.echo"}})
+    for id_ in ids:
+        record = place.until(id_, timeout=40)
+        assert (record.status, record.attempts, record.rescues, record.crashes) == ("finished", 2, 1, 0)
+
+
+def test_killed_dispatcher_takes_strays_along(place):
+    """Also where a job has left programs in sessions of their own, and no child is left to end."""
+    program = place.start(isolation="process", max_jobs=1)
+    path = place.path()
+    place.enqueue("spawn", path, 60)
+    place.until_lines(path, 3)
+    os.kill(program.pid, signal.SIGKILL)
+    program.process.wait()
+    until(lambda: not place.processes(), lambda: str(place.processes()))
+
+
+@BOTH
+def test_killed_fork_server(place, isolation):
+    """After kill -9 of the fork server a new one comes, nothing of the old is left, and its jobs run again."""
+    program = place.start(isolation=isolation, processes=2)
+    path = place.path()
+    ids = place.enqueue_many([("work", path, 60, f"w{n}") for n in range(2)])
+    place.until_lines(path, 2)
+    old = [int(line.split()[1]) for line in place.lines(path)]
+    os.kill(program.fork_server(), signal.SIGKILL)
+    lines = place.until_lines(path, 4)
+    assert not any(alive(pid) for pid in old)
+    assert sorted(line.split()[0] for line in lines[2:]) == ["w0", "w1"]
+    for id_ in ids:
+        place.cancel(id_)
+        record = place.until(id_)
+        assert (record.status, record.attempts) == ("canceled", 2)
+    assert place.result(place.enqueue("echo"))
+
+
+def test_fork_server_that_cannot_start_again_is_tried_again(place):
+    """A directory that is away for a moment, as while a release is put in its place, costs no group for ever."""
+    program = place.start(isolation="fork")
+    away = place.app.with_name("away")
+    place.app.rename(away)
+    os.kill(program.fork_server(), signal.SIGKILL)
+    program.until_said("cannot be started")
+    assert program.text().count("cannot be started") < 20
+    away.rename(place.app)
+    assert place.result(place.enqueue("echo"))
+
+
+def test_fork_server_that_dies_again_and_again_is_not_started_without_a_pause(place):
+    """A crash loop is slowed down."""
+    program = place.start(isolation="process")
+    started = time.monotonic()
+    pids = set()
+    while time.monotonic() - started < 3:
+        found = [pid for pid in children_of(program.pid) if pid not in pids]
+        for pid in found:
+            pids.add(pid)
+            os.kill(pid, signal.SIGKILL)
+        time.sleep(0.005)
+    assert 2 <= len(pids) < 10
+
+
+def test_more_processes_than_the_socket_holds_commands(place):
+    """A large group starts."""
+    program = place.start(isolation="process", processes=250)
+    program.until_children(250)
+    assert place.result(place.enqueue("echo"))
+
+
+def test_a_killed_idle_child_is_replaced(place):
+    """Kill -9 of a child without a job costs nothing but the child."""
+    program = place.start(isolation="process", processes=2)
+    before = program.until_children(2)
+    os.kill(min(before), signal.SIGKILL)
+    program.until_children(1, other_than=before)
+    ids = place.enqueue_many([("echo", n) for n in range(20)])
+    assert {place.until(id_).status for id_ in ids} == {"finished"}
+    assert {place.job(id_).crashes for id_ in ids} == {0}
+
+
+def test_child_that_stands_still_is_replaced(place):
+    """A child that does not begin what it was handed before its lease is over loses its place, and the job none."""
+    program = place.start(isolation="process")
+    child = program.until_children(1).pop()
+    os.kill(child, signal.SIGSTOP)
+    path = place.path()
+    id_ = place.enqueue("work", path)
+    assert place.result(id_) == "work"
+    assert place.job(id_).attempts == 1
+    assert not alive(child)
+
+
+def test_a_finished_job_is_not_run_again_for_an_outcome_that_is_on_its_way(place):
+    """Past its first lease, at the head of a batch whose rest was taken back: its child has a moment to tell."""
+    place.start()
+    path = place.path()
+    for task in ["tell_late", "work"] * 3:
+        place.result(place.enqueue(task, place.path()))
+    long, behind = place.enqueue_many([("tell_late", path, 14, 0.4), ("work", place.path())])
+    assert place.until(long, timeout=40).status == "finished"
+    assert len(place.lines(path)) == 1
+    assert place.result(behind) == "work"
+
+
+@pytest.fixture
+def passed():
+    """A slot whose child is past a job of which it has told nothing, and which has a lease no more."""
+    slot = Slot.make(1, lambda *_: None)
+    slot.connect().close()
+    slot.outstanding[1] = Attempt("q", b"1", "t", b"work", b"", b"", 1, 0, 0, 1 << 62, 0)
+    slot._serial, slot.handed = 2, 1
+    slot.page.begin(2, 1)
+    yield slot
+    slot.hang_up()
+    slot.close()
+
+
+def test_an_outcome_that_does_not_come_is_not_waited_for_without_end(passed):
+    """A job that writes another's mark and hangs cannot hide behind it."""
+
+    async def looks():
+        hostile = []
+        watch = Watchdog({1: passed}, None, hostile.append, None, None)
+        watch.look()
+        assert not hostile
+        passed.seen -= LINGER
+        watch.look()
+        assert hostile == [passed]
+
+    asyncio.run(looks())
+
+
+def test_stopped_dispatcher_does_not_start_a_job_late(place):
+    """What waits in a child when its lease ends, because the dispatcher was stopped, never begins there."""
+    first = place.start(isolation="process")
+    child = first.until_children(1).pop()
+    os.kill(child, signal.SIGSTOP)
+    path = place.path()
+    id_ = place.enqueue("work", path)
+    place.until(id_, "started")
+    first.signal(signal.SIGSTOP)
+    second = place.start(isolation="process")
+    assert place.result(id_) == "work"
+    os.kill(child, signal.SIGCONT)
+    first.signal(signal.SIGCONT)
+    more = [place.enqueue("work", place.path()) for _ in range(20)]
+    for other in more:
+        place.result(other)
+    second.signal(signal.SIGTERM)
+    second.wait()
+    place.result(place.enqueue("echo"))
+    assert len(place.lines(path)) == 1
+    assert (place.job(id_).attempts, place.job(id_).rescues) == (2, 1)
+
+
+@pytest.mark.parametrize("reason", [KillReason.CANCELED, KillReason.TIMEOUT, KillReason.LOST, KillReason.SHUTDOWN])
+def test_a_death_is_held_against_the_job_that_it_was_meant_for(reason):
+    """One that its child has begun since is not to blame, and one that waits must not begin any more."""
+    slot = Slot.make(1, lambda *_: None)
+    slot.connect().close()
+    for serial in (1, 2, 3):
+        slot.outstanding[serial] = Attempt("q", b"%d" % serial, "t", b"work", b"", b"", 1, 0, 0, 1 << 62, 0)
+        slot.page.allow(serial, 1 << 62)
+    slot._serial = 3
+    assert slot.page.begin(1, 1)
+    assert slot.blamed == 1
+    begun, _ = slot.running()
+    assert slot.page.begin(2, 2)  # between the look at the first and the kill
+    slot.set_kill_reason(reason, begun)
+    assert not slot.page.begin(3, 3)
+    assert (slot.begun(), slot.blamed) == (3, 1)
+    slot.hang_up()
+    slot.close()
+
+
+def test_cancel_of_a_job_that_ends_before_the_kill(place):
+    """Where the kill takes its time the child goes on to the next job; that one is not canceled, and runs once."""
+    firsts = [f"first{n}" for n in range(4)]
+    program = place.start(tasks={name: {"run": "jobs.work"} for name in firsts})
+    for first in firsts:
+        path, other = place.path(), place.path()
+        for task in [first, "work"] * 3:
+            place.result(place.enqueue(task, place.path()))
+        canceled, innocent = place.enqueue_many([(first, path, 0.04), ("work", other, 0.2)])
+        place.until_lines(path)
+        server = program.fork_server()
+        os.kill(server, signal.SIGSTOP)
+        try:
+            place.cancel(canceled)
+            until(lambda: place.lines(other) or place.status(canceled).ended, program.text)  # noqa: B023
+        finally:
+            os.kill(server, signal.SIGCONT)
+        record = place.until(innocent)
+        assert (record.status, record.attempts, record.crashes) == ("finished", 1, 0)
+        assert len(place.lines(other)) == 1
+
+
+# -- hostile jobs -----------------------------------------------------------------------------------------------------
+
+FRAMES = {
+    "noise": "no frame at all",
+    "huge": "O\xff\xff\xff\xff",
+    "kind": "J\x00\x00\x00\x00",
+    "cut": "O\x03\x00\x00\x00abc",
+    "endless": "O\x20\x00\x00\x00" + "\x01" * 32,
+}
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_garbage_on_the_socket(place, name):
+    """It costs the job that sent it, as a crash, and nobody else."""
+    program = place.start(isolation="process", processes=2, policies=NO_CRASH)
+    id_ = place.enqueue("send", FRAMES[name], 60.0)
+    quick = place.enqueue_many([("echo", n) for n in range(20)])
+    assert place.error(id_)["code"] == "WORKER_CRASHED"
+    assert {place.until(other).status for other in quick} == {"finished"}
+    assert program.process.poll() is None
+
+
+def test_error_that_is_none(place):
+    """What claims to be an error and is not is replaced by one that says so; the dispatcher goes on."""
+    program = place.start(isolation="process", policies=NO_CRASH, processes=5)
+    for body in ("7", "{", '{"code": 1}', "\xff"):
+        assert place.error(place.enqueue("fail_as", body))["code"] == "EXCEPTION"
+    assert place.result(place.enqueue("echo"))
+    assert "Traceback" not in program.text()
+
+
+def test_flood_on_the_socket(place):
+    """Frames without end keep the dispatcher from nothing, and are ended."""
+    place.start(isolation="process", processes=2)
+    id_ = place.enqueue("flood", 120)
+    for n in range(3):
+        place.result(place.enqueue("echo", n))
+    assert "broken protocol" in place.error(id_)["message"]
+
+
+def test_no_job_speaks_for_another(place):
+    """With isolation `fork` a job that has ended and lives on is handed none, and its child is killed, not kept."""
+    place.start(isolation="fork", processes=2, policies=NO_CRASH)
+    echoed = [{"args": [k], "kwargs": {}} for k in range(5)]
+    for n in range(6):
+        assert place.result(place.enqueue("speak_for", 40)) == "forged"
+        assert [place.result(id_) for id_ in place.enqueue_many([("echo", k) for k in range(5)])] == echoed, n
+
+
+@pytest.mark.parametrize("serial", [0, 1 << 50])
+def test_an_outcome_of_no_job(place, serial):
+    """A child that tells how some other job ended is killed; a frame may hold three million of them."""
+    from fusiond.worker.runtime import wire
+
+    outcomes = wire.outcomes_frame([wire.OutcomeMessage(serial, wire.FINISHED, False, 0.0, b"")] * 3)
+    place.start(isolation="process", policies=NO_CRASH)
+    assert "broken protocol" in place.error(place.enqueue("send", outcomes.decode("latin-1"), 60.0))["message"]
+    assert place.result(place.enqueue("echo"))
+
+
+@BOTH
+@pytest.mark.parametrize("how", ["truncate", "enlarge", "close", "garbage", "fill", "shutdown", "descriptors", "flags"])
+def test_no_inherited_descriptor_ends_the_dispatcher(place, isolation, how):
+    """Whatever a job does to each of them costs that job alone: dispatcher and fork server live, siblings run."""
+    program = place.start(
+        isolation=isolation, processes=2, policies=NO_CRASH, tasks={"abuse": {"timeout": Timeout(30, 1)}}
+    )
+    server = program.fork_server()
+    for _ in range(2):
+        path = place.path()
+        id_ = place.enqueue("abuse", how, path, 60.0)
+        place.until_lines(path)
+        siblings = place.enqueue_many([("echo", n) for n in range(8)])
+        assert {place.until(other).status for other in siblings} == {"finished"}
+        assert place.error(id_)["code"] in ("TIMEOUT", "WORKER_CRASHED")
+    ids = place.enqueue_many([("speak", f"w{n}") for n in range(4)])
+    assert {place.until(id_).status for id_ in ids} == {"finished"}
+    until(lambda: all(len(program.printed(id_)) == 4 for id_ in ids), lambda: str([program.printed(i) for i in ids]))
+    assert (program.process.poll(), program.fork_server()) == (None, server)
+
+
+@BOTH
+@pytest.mark.parametrize("value", [0, 1 << 60])
+def test_garbage_on_the_page_does_not_hide_a_death(place, isolation, value):
+    """A job that writes any mark and dies is charged with its crash, and cannot go round for ever."""
+    place.start(isolation=isolation, policies={"single": RetryPolicy(1, max_crashes=1)})
+    path = place.path()
+    for _ in range(3):
+        place.result(place.enqueue("echo"))
+    id_ = place.enqueue("scribble", 0, value, path)
+    assert place.error(id_)["code"] == "WORKER_CRASHED"
+    assert len(place.lines(path)) == 2
+    assert place.result(place.enqueue("echo"))
+
+
+@pytest.mark.parametrize(("word", "value"), [(0, 0), (0, 1 << 60), (1, (1 << 63) - 1)])
+def test_garbage_on_the_page_does_not_put_off_the_hard_timeout(place, word, value):
+    """A job that says it has not begun, or begins in the future, is killed all the same."""
+    place.start(isolation="process", policies=NO_CRASH, tasks={"scribble": {"timeout": Timeout(30, 0.5)}})
+    for _ in range(3):
+        place.result(place.enqueue("echo"))
+    id_ = place.enqueue("scribble", word, value, place.path(), 60.0)
+    assert place.error(id_)["code"] in ("TIMEOUT", "WORKER_CRASHED")
+    assert place.result(place.enqueue("echo"))
+
+
+# -- Redis ------------------------------------------------------------------------------------------------------------
+
+
+def test_spoilt_queue_costs_no_other_its_leases(place, run):
+    """A key of the wrong type in one queue: jobs of another keep running past their lease."""
+    place.start(isolation="process", processes=2, queues=("bad", "good"))
+    path = place.path()
+    id_ = place.enqueue("work", path, 17, queue="good")
+    place.enqueue("work", path, 60, queue="bad")
+    place.until_lines(path, 2)
+    run(plain(as_is, "DEL", place.broker.keys.of("bad", "started")))
+    run(plain(as_is, "SET", place.broker.keys.of("bad", "started"), "x"))
+    record = place.until(id_, queue="good", timeout=40)
+    assert (record.status, record.attempts, record.rescues) == ("finished", 1, 0)
+
+
+def test_spoilt_queue_does_not_hold_up_those_below_it(place, run):
+    """In strict order the first is asked alone; where Redis refuses it, the next one is."""
+    run(plain(as_is, "SET", place.broker.keys.of("bad", "queue"), "by hand"))
+    id_ = place.enqueue("echo", queue="good")
+    program = place.start(isolation="process", queues=("bad", "good"), order="strict")
+    place.until(id_, "finished", queue="good", timeout=10)
+    assert program.said("queue 'bad': no jobs can be claimed")
+
+
+def test_redis_goes_and_comes_back(place, redis_server):
+    """Jobs that ran meanwhile are settled once, new ones run, and no restart is needed."""
+    program = place.start(isolation="process", processes=2)
+    path = place.path()
+    redis_server.kill()
+    program.until_said("Trying again")
+    redis_server.start()
+    program.until_said("Redis is back")
+    id_ = place.enqueue("work", path)
+    assert place.result(id_) == "work"
+
+
+def test_stop_while_redis_is_away(place, redis_server):
+    """A stop does not wait for the back-off to end."""
+    program = place.start(isolation="process", drain_timeout=60)
+    redis_server.kill()
+    program.until_said("Trying again")
+    program.signal(signal.SIGTERM)
+    assert program.wait(25) == 0
+
+
+@pytest.fixture
+def refusing(run):
+    """Has Redis answer, and refuse each write, as it does without the replicas that it must have."""
+    yield lambda: run(plain(as_is, "CONFIG", "SET", "min-replicas-to-write", 1))
+    run(plain(as_is, "CONFIG", "SET", "min-replicas-to-write", 0))
+
+
+@pytest.mark.parametrize("times", [1, 2], ids=["warm", "cold"])
+def test_stop_while_redis_refuses(place, refusing, times):
+    """An outcome that Redis does not take holds the end up for drain_timeout and some seconds, not for longer."""
+    program = place.start(isolation="process", drain_timeout=3 if times == 1 else 60)
+    path = place.path()
+    place.enqueue("work", path, 0.5 if times == 1 else 60)
+    place.until_lines(path)
+    refusing()
+    for _ in range(times):
+        program.signal(signal.SIGTERM)
+        program.until_said("stopping: running jobs")  # two at once would be one
+    assert program.wait(25) == 0
+    assert program.said("outcomes could not be settled")
+
+
+def test_a_drain_keeps_its_outcomes_while_redis_refuses(place, refusing, run):
+    """For longer than a lease: the job has run, and its lease is kept until that is stored."""
+    program = place.start(isolation="process", drain_timeout=60)
+    path = place.path()
+    id_ = place.enqueue("work", path, 0.5)
+    place.until_lines(path)
+    refusing()
+    program.signal(signal.SIGTERM)
+    with pytest.raises(subprocess.TimeoutExpired):
+        program.process.wait(10)
+    run(plain(as_is, "CONFIG", "SET", "min-replicas-to-write", 0))
+    assert program.wait() == 0
+    assert (place.status(id_), place.job(id_).attempts, len(place.lines(path))) == ("finished", 1, 1)
+
+
+def test_what_a_dead_dispatcher_held_is_judged_though_every_group_is_full(place, run):
+    """A cancel is carried out, and what was not canceled is there for whoever has a child for it."""
+    place.start(isolation="process")
+    path = place.path()
+    long = place.enqueue("work", path, 60)
+    place.until_lines(path)
+    canceled, lost = place.enqueue("echo"), place.enqueue("echo")
+    dead = {"dispatcher": "dead.1", "nonce": "dead", "lease_ms": 1000, "max_rescues": 25}
+    assert len(run(place.broker.claim("default", 2, **dead)).jobs) == 2
+    assert place.cancel(canceled) == "asked"
+    place.until(canceled, "canceled", timeout=20)
+    assert place.until(lost, "queued", timeout=20).rescues == 1
+    assert place.status(long) == "started"
+
+
+def test_stop_before_redis_was_reached(place, redis_server):
+    """A program that waits for its first answer ends at once when told to."""
+    redis_server.kill()
+    program = place.start(drain_timeout=60, ready=False)
+    program.until_said("Redis")
+    until(program.children, program.text)
+    program.signal(signal.SIGTERM)
+    program.wait(20)
+
+
+def test_redis_comes_later(place, redis_server):
+    """It waits until there is a Redis."""
+    redis_server.kill()
+    program = place.start(ready=False)
+    program.until_said("Redis")
+    redis_server.start()
+    program.ready()
+    assert place.result(place.enqueue("echo"))
+
+
+@pytest.fixture
+def halves(tmp_path):
+    """A Cluster of two nodes without replicas, a Place on it, and for each node, that of `ns:meta` first, its queue."""
+    with Servers() as servers:
+        # Once it takes the other for dead, which is no matter here, one alone is no majority and refuses everything.
+        nodes = [servers.add("--cluster-enabled", "yes", "--cluster-node-timeout", 120_000) for _ in range(2)]
+        nodes[0].do("CLUSTER", "ADDSLOTSRANGE", 0, SLOTS // 2 - 1)
+        nodes[1].do("CLUSTER", "ADDSLOTSRANGE", SLOTS // 2, SLOTS - 1)
+        nodes[0].do("CLUSTER", "MEET", "127.0.0.1", nodes[1].port)
+        until(lambda: all(b"cluster_slots_assigned:16384" in node.do("CLUSTER", "INFO") for node in nodes))
+        until(lambda: all(b"cluster_state:ok" in node.do("CLUSTER", "INFO") for node in nodes))
+        broker = Broker("test")
+        by_node = {key_slot(broker.keys.of(f"q{n}", "queue").encode()) * 2 // SLOTS: f"q{n}" for n in range(50)}
+        first = key_slot(broker.keys.meta.encode()) * 2 // SLOTS
+        settings = model.Broker(url=f"redis+cluster://{nodes[0].name},{nodes[1].name}", namespace="test")
+        with connect(settings, tmp_path, repeats=1) as connection:
+            place = Place(settings, broker, connection.run)
+            yield place, [(nodes[half], by_node[half]) for half in (first, 1 - first)]
+            place.close()
+
+
+def test_dead_node_of_a_cluster_holds_up_no_queue_of_another(halves):
+    """What runs is settled, what comes is claimed, and the dead one's queue is looked at again and again."""
+    place, [(_, good), (dead, bad)] = halves
+    program = place.start(isolation="process", processes=2, queues=(good, bad))
+    path = place.path()
+    long = place.enqueue("work", path, 6, queue=good)
+    place.until_lines(path)
+    dead.kill()
+    program.until_said(f"queue '{bad}': no jobs can be claimed")
+    place.until(place.enqueue("echo", queue=good), "finished", queue=good, timeout=10)
+    assert place.until(long, "finished", queue=good).attempts == 1
+    assert not program.said("Redis takes commands again")
+    dead.start()
+    place.until(place.enqueue("echo", queue=bad), "finished", queue=bad)
+    program.until_said("Redis takes commands again")
+
+
+# -- users ------------------------------------------------------------------------------------------------------------
+
+#: an interpreter that every user may run; the one of the tests may be in somebody's home
+PYTHON = "/usr/bin/python3"
+ROOT = pytest.mark.skipif(os.geteuid() != 0 or not Path(PYTHON).exists(), reason="only root can become somebody else")
+
+
+@ROOT
+@BOTH
+def test_user(place, isolation):
+    """A group with `user` runs as that user, keeps and regains no privilege, reads no file of the daemon."""
+    secret = place.directory / "secret"
+    secret.write_text("x")
+    secret.chmod(0o600)
+    place.start(user="nobody", python=PYTHON, isolation=isolation)
+    found = place.result(place.enqueue("identity", str(secret)))
+    nobody = pwd.getpwnam("nobody")
+    assert found["Uid"].split() == [str(nobody.pw_uid)] * 4
+    assert found["Gid"].split() == [str(nobody.pw_gid)] * 4
+    assert found["Groups"].split() in ([], [str(nobody.pw_gid)])
+    assert {int(found[name], 16) for name in ("CapEff", "CapPrm", "CapInh", "CapAmb")} == {0}
+    assert found["NoNewPrivs"] == "1"
+    assert [found[name] for name in ("setuid", "setgid", "read")] == ["PermissionError"] * 3
+
+
+@ROOT
+def test_environment_of_the_group_does_nothing_before_its_user_is_taken_on(place, tmp_path):
+    """What the loader obeys, and an application may write into its own environment file, is not obeyed as root."""
+    trace = place.directory / "trace"
+    place.start(user="nobody", python=PYTHON, environment={"LD_DEBUG": "libs", "LD_DEBUG_OUTPUT": str(trace)})
+    place.result(place.enqueue("echo"))
+    written = list(place.directory.glob("trace.*"))
+    assert written
+    assert {path.stat().st_uid for path in written} == {pwd.getpwnam("nobody").pw_uid}
+
+
+@ROOT
+def test_unknown_user(place):
+    """It ends with 78 and one sentence."""
+    program = place.start(user="no-such-user", ready=False)
+    assert program.wait() == 78
+    assert "no-such-user" in program.text()
+    assert "Traceback" not in program.text()
+
+
+def test_link_that_ends_takes_everything_along(place):
+    """When the supervisor dies the program and all that is under it end at once; what ran goes back."""
+    program = place.start(link=True, isolation="process")
+    path = place.path()
+    id_ = place.enqueue("spawn", path, 60)
+    place.until_lines(path, 3)
+    program.link.shutdown(socket.SHUT_RDWR)
+    program.link.close()
+    program.wait()
+    until(lambda: not place.processes(), lambda: str(place.processes()))
+    record = place.job(id_)
+    assert (record.status, record.attempts, record.crashes) == ("queued", 0, 0)

@@ -1,0 +1,684 @@
+"""A group's program against a real Redis: how jobs end, are tried again, time out and print."""
+
+import json
+import os
+import re
+import signal
+import sys
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from fusiond.broker.call import as_is, plain
+from fusiond.config.model import RetryPolicy, Timeout
+from fusiond.worker.runtime import wire
+from tests.chaos.package import SELDOM_RENEWALS
+from tests.support.running import until
+from tests.support.worker_program import STRICT, Place
+
+
+@pytest.fixture
+def place(broker_settings, broker, run):
+    place = Place(broker_settings, broker, run)
+    yield place
+    place.close()
+
+
+BOTH = pytest.mark.parametrize("isolation", ["fork", "process"])
+
+# -- how jobs end -----------------------------------------------------------------------------------------------------
+
+
+@BOTH
+def test_result(place, isolation):
+    """A result is stored as it was given; so is a coroutine's."""
+    place.start(isolation=isolation)
+    first, second = place.enqueue("echo", 1, "ä", [], a=None), place.enqueue("a_coroutine", 5)
+    assert place.result(first) == {"args": [1, "ä", []], "kwargs": {"a": None}}
+    assert place.result(second) == 5
+    assert place.job(first).attempts == 1
+
+
+@BOTH
+def test_each_bad_end_has_its_code(place, isolation):
+    """What a job does wrong fails that job with a code and a reason, at the first attempt, and no other."""
+    # two that hang for ever without a fix would be seen as well: each has a slot of its own
+    place.start(
+        isolation=isolation,
+        processes=2,
+    )
+    ended = {
+        "BAD_ARGUMENTS": [place.enqueue("add", 1), place.enqueue("add", 1, 2, 3), place.enqueue("add", a=1, b=2, c=3)],
+        "RESULT_NOT_SERIALIZABLE": [place.enqueue("give_object"), place.enqueue("give_nan")],
+        "RESULT_TOO_LARGE": [place.enqueue("give_large", wire.MAX_RESULT)],
+        "EXCEPTION": [
+            place.enqueue(name) for name in ("wrong", "speechless", "inner_type_error")
+        ] + [place.enqueue("leave", 3)],
+    }  # fmt: skip
+    for code, ids in ended.items():
+        for id_ in ids:
+            error = place.error(id_)
+            assert error["code"] == code, error
+            assert error["message"]
+            assert place.job(id_).attempts == 1
+    assert place.result(place.enqueue("give_large", wire.MAX_RESULT - 2)) == "x" * (wire.MAX_RESULT - 2)
+
+
+@BOTH
+def test_an_ignored_result_may_be_anything(place, isolation):
+    """`result: ignore`: what is no JSON fails nothing, and what would be JSON is not stored."""
+    ignored = {"result": "ignore"}
+    place.start(isolation=isolation, tasks={"give_object": ignored, "echo": ignored})
+    for job in (place.enqueue("give_object"), place.enqueue("echo", 1)):
+        assert place.result(job) is None
+
+
+def test_a_change_of_result_is_taken_in_place(place):
+    """The next job of the same children follows it."""
+    program = place.start(processes=1, link=True)
+    assert place.result(place.enqueue("echo", 1)) is not None
+    program.apply(processes=1, tasks={"echo": {"result": "ignore"}})
+    assert place.result(place.enqueue("echo", 1)) is None
+
+
+def test_error_tells_what_was_raised(place):
+    """Type, message and a traceback that shows the job's own frames and none of the worker's."""
+    place.start()
+    error = place.error(place.enqueue("wrong"))
+    assert (error["type"], error["message"]) == ("ValueError", "wrong")
+    assert "jobs.py" in error["traceback"]
+    assert "child.py" not in error["traceback"]
+    assert place.error(place.enqueue("upset"))["type"] == "jobs.Upset"
+    assert place.error(place.enqueue("leave", 3))["type"] == "SystemExit"
+
+
+def test_arguments_that_are_no_json_fail_the_job(place, run):
+    """What was put into a job's hash by hand fails that job; its neighbours run."""
+    run(place.broker.suspend("default", by="operator", on=True))
+    bad = [place.enqueue("echo") for _ in range(4)]
+    good = place.enqueue("echo")
+    key = place.broker.keys.of("default", "job", "")
+    for id_, args in zip(bad, [b"[", b"7", b"[{}, []]", b"\xff"], strict=True):
+        run(plain(as_is, "HSET", key + id_, "args", args))
+    place.start()
+    run(place.broker.suspend("default", by="operator", on=False))
+    assert [place.error(id_)["code"] for id_ in bad] == ["BAD_ARGUMENTS"] * 4
+    assert place.result(good)
+
+
+@pytest.mark.parametrize(
+    "header", ['{"timeout": "x"}', '{"timeout": {"hard": []}}', '{"timeout": ', '["timeout"]', "7"]
+)
+def test_header_that_is_no_header_does_not_stop_the_group(place, run, header):
+    """A hash that somebody has spoilt costs its own job, never the dispatcher."""
+    program = place.start()
+    run(place.broker.suspend("default", by="operator", on=True))
+    bad, good = place.enqueue("echo", 1), place.enqueue("echo", 2)
+    run(plain(as_is, "HSET", place.broker.keys.of("default", "job", bad), "header", header))
+    run(place.broker.suspend("default", by="operator", on=False))
+    assert place.result(good)
+    ended = until(lambda: (outcome := run(place.broker.outcome("default", bad))).status.ended and outcome, program.text)
+    assert ended.status in ("failed", "finished")
+    assert program.process.poll() is None
+
+
+@BOTH
+def test_id_that_is_no_text_does_not_stop_the_group(place, run, isolation):
+    """One that somebody has put into the set by hand, with a task that is known, or one that is not."""
+    keys = place.broker.keys
+    for id_, task in ((b"\xff", "speak"), (b"\xfe", "unknown")):
+        run(plain(as_is, "HSET", keys.of("default", "job", "").encode() + id_, "task", task, "args", '[["w"],{}]'))
+        run(plain(as_is, "ZADD", keys.of("default", "queue"), 1, id_))
+    program = place.start(isolation=isolation)
+    assert place.result(place.enqueue("echo"))
+    until(lambda: run(plain(as_is, "ZCARD", keys.of("default", "started"))) == 0, program.text)
+    assert run(plain(as_is, "ZCARD", keys.of("default", "queue"))) == 0
+    assert "Traceback" not in program.text()
+
+
+def test_outcome_that_comes_too_late_of_an_id_that_is_no_text(place, run):
+    """It is told in the log like that of any other, and the group goes on."""
+    keys, path = place.broker.keys, place.path()
+    job = keys.of("default", "job", "").encode() + b"\xff"
+    program = place.start()
+    run(plain(as_is, "HSET", job, "task", "work", "args", json.dumps([[path, 0.5], {}])))
+    run(plain(as_is, "ZADD", keys.of("default", "queue"), 1, b"\xff"))
+    place.enqueue("echo")  # wakes whoever is to claim it
+    place.until_lines(path)
+    run(plain(as_is, "HSET", job, "token", "another's"))
+    program.until_said("an outcome came too late")
+    assert place.result(place.enqueue("echo"))
+    assert "Traceback" not in program.text()
+
+
+@BOTH
+def test_job_is_told_about_itself(place, isolation):
+    """`pass_job` hands over id, attempt, deadline, key and meta."""
+    place.start(isolation=isolation, tasks={"told": {"pass_job": "job", "timeout": Timeout(60, 70)}})
+    id_ = place.enqueue("told", header={"key": "k", "meta": b'{"a":1}'})
+    job = place.result(id_)
+    assert (job["id"], job["attempt"], job["key"], job["meta"]) == (id_, 1, "k", {"a": 1})
+    assert abs(job["deadline"] - time.time() - 60) < 20
+    assert job["environment"] == id_
+
+
+def test_inbox_job_runs(place, run):
+    """A JSON object that another language has pushed runs with its args, kwargs and meta."""
+    place.start(tasks={"told": {"pass_job": "job"}})
+    body = {"id": "a", "task": "told", "meta": {"x": []}, "key": "k"}
+    run(plain(as_is, "LPUSH", place.broker.keys.of("default", "inbox"), json.dumps(body)))
+    run(plain(as_is, "LPUSH", place.broker.keys.of("default", "inbox"), '{"id":"b","task":"echo","args":[1e3,[]]}'))
+    run(plain(as_is, "PUBLISH", place.broker.keys.wake("default"), "ready"))
+    assert place.result("a")["meta"] == {"x": []}
+    assert place.result("b") == {"args": [1000.0, []], "kwargs": {}}
+
+
+# -- crashes ----------------------------------------------------------------------------------------------------------
+
+CRASHES = {
+    "exit": (("exit_at_once", 0), "exit status 0"),
+    "kill": (("kill_self", int(signal.SIGKILL)), "SIGKILL"),
+    "segfault": (("kill_self", int(signal.SIGSEGV)), "SIGSEGV"),
+    "term": (("kill_self", int(signal.SIGTERM)), "SIGTERM"),
+    "closed": (("close_everything",), "exit status 0"),
+}
+
+
+@BOTH
+@pytest.mark.parametrize("crash", CRASHES)
+def test_crashes_are_counted_apart(place, isolation, crash):
+    """A job whose process dies runs again at once, `max_crashes` times, then fails; its neighbours do not notice."""
+    (task, *args), words = CRASHES[crash]
+    place.start(isolation=isolation, processes=2, policies={"single": RetryPolicy(max_attempts=1, max_crashes=2)})
+    path = place.path()
+    id_ = place.enqueue(task, *args, path)
+    quick = place.enqueue_many([("echo", n) for n in range(30)])
+    error = place.error(id_)
+    assert error["code"] == "WORKER_CRASHED"
+    assert words in error["message"]
+    record = place.job(id_)
+    assert (record.attempts, record.crashes) == (3, 3)
+    assert len(place.lines(path)) == 3
+    assert {place.until(other).crashes for other in quick} == {0}
+    assert {place.until(other).attempts for other in quick} == {1}
+
+
+@BOTH
+def test_crash_that_does_not_repeat(place, isolation):
+    """A job that was killed once finishes the second time."""
+    place.start(isolation=isolation)
+    id_ = place.enqueue("once_killed", place.path())
+    assert place.result(id_) == "second"
+    assert (place.job(id_).attempts, place.job(id_).crashes) == (2, 1)
+
+
+@BOTH
+def test_copy_of_the_child_does_not_speak_for_it(place, isolation):
+    """A job that forks, and whose copy returns into the worker, ends once, and what follows it runs once."""
+    place.start(isolation=isolation)
+    path, after = place.path(), place.path()
+    for _ in range(3):
+        place.result(place.enqueue("work", after))
+    ids = place.enqueue_many([("fork_back", path), ("work", after), ("work", after)])
+    assert place.result(ids[0]) == "original"
+    assert [place.result(id_) for id_ in ids[1:]] == ["work", "work"]
+    assert len(place.lines(after)) == 5
+    assert sorted(line.split()[0] for line in place.lines(path)) == ["copy", "original"]
+
+
+@BOTH
+def test_closed_socket_does_not_hide_a_job_that_runs_on(place, isolation):
+    """A job that has closed every descriptor and stays is killed at its hard timeout, as any other."""
+    place.start(
+        isolation=isolation,
+        tasks={"close_and_stay": {"timeout": Timeout(0.3, 0.6)}},
+        policies={"single": STRICT},
+    )
+    id_ = place.enqueue("close_and_stay", place.path())
+    assert place.error(id_)["code"] in ("WORKER_CRASHED", "TIMEOUT")
+    assert place.result(place.enqueue("echo"))
+
+
+# -- retries ----------------------------------------------------------------------------------------------------------
+
+FORMS = {
+    "fixed": (RetryPolicy(4, "fixed", 0.1, jitter_share=0), [0.1, 0.1, 0.1]),
+    "linear": (RetryPolicy(4, "linear", 0.1, max_delay=0.25, jitter_share=0), [0.1, 0.2, 0.25]),
+    "exponential": (RetryPolicy(4, "exponential", 0.1, max_delay=0.3, jitter_share=0), [0.1, 0.2, 0.3]),
+    "list": (RetryPolicy(4, "list", delays=(0.15, 0.05), jitter_share=0), [0.15, 0.05, 0.05]),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_retries_follow_the_form(place, form):
+    """Each form of backoff waits as long as it says, and the job fails after max_attempts with the last error."""
+    policy, waits = FORMS[form]
+    place.start(policies={"p": policy}, tasks={"upset": {"retry": "p"}})
+    path = place.path()
+    id_ = place.enqueue("upset", path)
+    assert place.error(id_)["type"] == "jobs.Upset"
+    assert place.job(id_).attempts == 4
+    times = [float(line) for line in place.lines(path)]
+    gaps = [later - earlier for earlier, later in pairwise(times)]
+    for gap, wait in zip(gaps, waits, strict=True):
+        assert wait - 0.005 <= gap < wait + 1.0
+
+
+POLICIES = {
+    "a base": ({"retry_on": ("ConnectionError",)}, 2),
+    "a base further down": ({"retry_on": ("OSError",)}, 2),
+    "its own name": ({"retry_on": ("jobs.Upset",)}, 2),
+    "another one": ({"retry_on": ("TimeoutError", "jobs.Broken")}, 1),
+    "a module that is not loaded": ({"retry_on": ("no_such_module.ConnectionError",)}, 1),
+    "none named": ({}, 2),
+    "given up": ({"give_up_on": ("OSError",)}, 1),
+    "both": ({"retry_on": ("jobs.Upset",), "give_up_on": ("ConnectionError",)}, 1),
+}
+
+
+@pytest.mark.parametrize("case", POLICIES)
+def test_retries_match_exceptions(place, case):
+    """Names match along the exception's bases; giving up wins."""
+    fields, attempts = POLICIES[case]
+    place.start(
+        policies={"p": RetryPolicy(2, "fixed", 0.01, jitter_share=0, **fields)}, tasks={"upset": {"retry": "p"}}
+    )
+    id_ = place.enqueue("upset")
+    place.error(id_)
+    assert place.job(id_).attempts == attempts
+
+
+def test_bad_arguments_are_not_retried(place):
+    """No policy repeats what cannot become right."""
+    place.start(policies={"single": RetryPolicy(5, "fixed", 0.01)})
+    id_ = place.enqueue("add", 1)
+    assert place.error(id_)["code"] == "BAD_ARGUMENTS"
+    assert place.job(id_).attempts == 1
+
+
+# -- time -------------------------------------------------------------------------------------------------------------
+
+
+@BOTH
+def test_soft_timeout(place, isolation):
+    """It interrupts the job, `except Exception` does not swallow it, `finally` runs, and the code says TIMEOUT."""
+    place.start(isolation=isolation, tasks={"clean_up": {"timeout": Timeout(1, 30)}})
+    path = place.path()
+    id_ = place.enqueue("clean_up", path)
+    error = place.error(id_)
+    assert (error["code"], error["type"]) == ("TIMEOUT", "SoftTimeout")
+    assert place.lines(path) == ["begun", "cleaned"]
+    assert place.job(id_).crashes == 0
+
+
+def test_soft_timeout_is_a_timeout_to_the_policy(place):
+    """`retry_on: [TimeoutError]` takes it."""
+    place.start(
+        policies={"p": RetryPolicy(2, "fixed", 0.01, retry_on=("TimeoutError",))},
+        tasks={"clean_up": {"timeout": Timeout(0.1, 20), "retry": "p"}},
+    )
+    id_ = place.enqueue("clean_up", place.path())
+    place.error(id_)
+    assert place.job(id_).attempts == 2
+
+
+def test_timeout_of_the_call_wins(place):
+    """A job's own timeout is nearer than its task's, soft and hard."""
+    place.start(policies={"single": STRICT})
+    soft = place.enqueue("clean_up", place.path(), header={"timeout": b'{"soft":0.1,"hard":20}'})
+    assert (place.error(soft)["code"], "0.1 s" in place.error(soft)["message"]) == ("TIMEOUT", True)
+    hard = place.enqueue("defy", place.path(), header={"timeout": b'{"soft":1,"hard":1.3}'})
+    assert "1.3 s" in place.error(hard)["message"]
+
+
+@BOTH
+def test_soft_timeout_after_quick_jobs(place, isolation):
+    """A child that has run many quick jobs still interrupts a slow one in time."""
+    place.start(isolation=isolation, tasks={"clean_up": {"timeout": Timeout(0.2, 20)}})
+    ids = place.enqueue_many([("echo", n) for n in range(50)])
+    ids += place.enqueue_many([("clean_up", place.path())])
+    start = time.monotonic()
+    assert place.error(ids[-1])["code"] == "TIMEOUT"
+    assert time.monotonic() - start < 10
+
+
+def test_job_that_uses_the_alarm_costs_no_other_its_timeout(place):
+    """SIGALRM belongs to the job while it runs; the next one in the same child has its soft timeout again."""
+    place.start(tasks={"clean_up": {"timeout": Timeout(0.2, 5)}, "own_alarm": {"timeout": Timeout(1, 2)}})
+    path = place.path()
+    place.result(place.enqueue("own_alarm", path))
+    error = place.error(place.enqueue("clean_up", place.path()))
+    assert (error["code"], error["type"]) == ("TIMEOUT", "SoftTimeout")
+    assert place.lines(path) == []
+
+
+@pytest.mark.parametrize("before", [0, 3])
+def test_job_that_borrows_the_alarm_costs_no_other_its_timeout(place, before):
+    """One that puts the handler back and stops the timer: the very next job is interrupted in time, whatever it did."""
+    timeouts = {"clean_up": {"timeout": Timeout(1, 4)}, "borrow_alarm": {"timeout": Timeout(0.5, 4)}}
+    place.start(tasks=timeouts, policies={"single": STRICT})
+    for _ in range(before):
+        place.result(place.enqueue("borrow_alarm", False))
+    ids = place.enqueue_many([("borrow_alarm", True), ("clean_up", place.path())])
+    assert place.error(ids[1])["type"] == "SoftTimeout"
+
+
+def test_job_that_borrows_the_alarm_amid_quick_ones(place):
+    """The same for its neighbour in the batch, of a task that was quick so far."""
+    place.start(tasks={"work": {"timeout": Timeout(1, 4)}}, policies={"single": STRICT})
+    for task, *args in [("echo",), ("borrow_alarm",), ("work", place.path())] * 3:
+        place.result(place.enqueue(task, *args))
+    ids = place.enqueue_many([("echo",)] * 3 + [("borrow_alarm",), ("work", place.path(), 10)])
+    assert place.error(ids[-1])["type"] == "SoftTimeout"
+
+
+@BOTH
+@pytest.mark.parametrize("task", ["defy", "change_group"])
+def test_hard_timeout(place, isolation, task):
+    """A job that swallows everything and ignores every signal, or has left its group, is killed; then the next runs."""
+    place.start(
+        isolation=isolation,
+        tasks={task: {"timeout": Timeout(1, 1.4)}},
+        policies={"single": RetryPolicy(1, max_crashes=1)},
+    )
+    path = place.path()
+    id_ = place.enqueue(task, path)
+    if task == "defy":
+        assert place.error(id_)["code"] == "TIMEOUT"
+        assert place.job(id_).crashes == 2
+        assert len(place.lines(path)) == 2
+    else:
+        # it answers to the soft timeout, so that only a cancel shows that it can be killed
+        place.until(id_, "failed")
+    assert place.result(place.enqueue("echo"))
+
+
+@BOTH
+def test_job_that_left_its_group_can_be_killed(place, isolation):
+    """A job cannot evade its death by joining another process group."""
+    place.start(isolation=isolation)
+    path = place.path()
+    id_ = place.enqueue("change_group", path)
+    place.until_lines(path)
+    place.cancel(id_)
+    assert place.until(id_, timeout=10).status == "canceled"
+    assert place.result(place.enqueue("echo"))
+
+
+@BOTH
+def test_cancel(place, isolation):
+    """A running job is killed as soon as that is heard of, and ends canceled; a waiting one never runs."""
+    place.start(isolation=isolation, own=place.edited(SELDOM_RENEWALS))
+    path, other = place.path(), place.path()
+    running = place.enqueue("work", path, 60)
+    place.until_lines(path)
+    waiting = place.enqueue("work", other)
+    for id_ in (running, waiting):
+        place.cancel(id_)
+    assert place.until(running).status == "canceled"
+    # it may have been claimed between the two cancels, as the first one frees the child: then its end takes a moment
+    assert place.until(waiting).status == "canceled"
+    place.result(place.enqueue("echo"))
+    assert place.lines(other) == []
+
+
+def test_cancel_while_nobody_hears_of_it(place, run):
+    """A dispatcher that was cut off from its wake-ups asks once it hears them again, not at the next renewal alone."""
+    place.start(own=place.edited(SELDOM_RENEWALS))
+    path = place.path()
+    id_ = place.enqueue("work", path, 60)
+    place.until_lines(path)
+    channel = place.broker.keys.wake("default")
+    until(lambda: run(plain(as_is, "PUBSUB", "NUMSUB", channel))[1])
+    run(plain(as_is, "CLIENT", "KILL", "TYPE", "PUBSUB"))
+    place.cancel(id_)
+    assert place.until(id_).status == "canceled"
+
+
+def test_cancel_of_a_job_that_waits_in_a_child(place):
+    """One that was handed out and not begun is taken back from its child and ends canceled, its neighbours run."""
+    place.start()
+    path, other = place.path(), place.path()
+    for _ in range(3):
+        place.result(place.enqueue("work", other))
+    ids = place.enqueue_many([("work", path, 3.0, "long")] + [("work", other, 0, f"n{n}") for n in range(5)])
+    place.until_lines(path)
+    place.cancel(ids[3])
+    assert place.until(ids[3]).status == "canceled"
+    for id_ in ids[:3] + ids[4:]:
+        place.result(id_)
+    assert not [line for line in place.lines(other) if line.startswith("n2")]
+
+
+def test_expired(place, run):
+    """A job that has not begun by then fails with EXPIRED and never runs."""
+    path = place.path()
+    id_ = place.enqueue("work", path, header={"expires_ms": 1})
+    until(lambda: place.job(id_).expires_at < time.time() * 1000 - 50)
+    place.start()
+    assert place.error(id_)["code"] == "EXPIRED"
+    assert place.lines(path) == []
+
+
+# -- order ------------------------------------------------------------------------------------------------------------
+
+
+@BOTH
+def test_priority_then_arrival(place, run, isolation):
+    """One child runs what waits by priority, and first in first out inside a priority."""
+    path = place.path()
+    ids = [
+        place.enqueue("work", path, 0, f"{priority}-{nth}", header={"priority": priority})
+        for nth in range(10)
+        for priority in (0, 2, 1)
+    ]
+    place.start(isolation=isolation)
+    for id_ in ids:
+        place.until(id_)
+    names = [line.split()[0] for line in place.lines(path)]
+    assert names == [f"{priority}-{nth}" for priority in (2, 1, 0) for nth in range(10)]
+
+
+# -- output -----------------------------------------------------------------------------------------------------------
+
+
+@BOTH
+def test_lines_carry_the_jobs_id(place, isolation):
+    """Whoever writes them: print, standard error, a program that the job started, a line without its end."""
+    program = place.start(isolation=isolation, processes=2)
+    words = [f"word{n}" for n in range(12)]
+    ids = place.enqueue_many([("speak", word) for word in words])
+    for word, id_ in zip(words, ids, strict=True):
+        place.result(id_)
+        wanted = {f"{word} {how}" for how in ("printed", "complained", "echoed", "unended")}
+        until(lambda: set(program.printed(id_)) == wanted, lambda: program.printed(id_))  # noqa: B023
+
+
+@BOTH
+@pytest.mark.parametrize("before", [0, 3])
+def test_job_that_makes_its_output_non_blocking_costs_no_other_its_lines(place, isolation, before):
+    """The flag is the slot's pipe's and outlives job and child: the next ones print more than it holds all the same."""
+    program = place.start(isolation=isolation)
+    for unblock in [False] * before + [True] * 4:
+        place.result(place.enqueue("unblock_output", unblock))
+    for id_ in [place.enqueue("shout", 200) for _ in range(4)]:
+        assert place.result(id_) == 200
+        until(lambda: len(program.printed(id_)) == 200, lambda: len(program.printed(id_)))  # noqa: B023
+
+
+def test_job_that_prints_a_mark_keeps_its_lines(place):
+    """A line with a NUL in it is only a line; those that follow still carry the job's id."""
+    program = place.start()
+    id_ = place.enqueue("say_nul", "word")
+    place.result(id_)
+    until(lambda: "word" in program.printed(id_), program.text)
+
+
+def test_endless_output_stops_nothing(place):
+    """Beside a job that prints without end others run, which leaves most of the dispatcher's time to them."""
+    program = place.start(processes=2)
+    path = place.path()
+    id_ = place.enqueue("chatter", path)
+    place.until_lines(path)
+    began, spent = time.monotonic(), cpu_seconds(program.pid)
+    for _ in range(5):
+        place.result(place.enqueue("echo"))
+    until(lambda: time.monotonic() - began > 2)
+    # of its own time, as on a busy machine all takes longer: half of it at the most, where a fifth is meant
+    assert cpu_seconds(program.pid) - spent < (time.monotonic() - began) / 2 + 0.5
+    assert place.status(id_) == "started"
+    place.cancel(id_)
+    assert place.until(id_).status == "canceled"
+
+
+def test_a_burst_of_short_lines_is_in_the_log_while_its_job_runs(place):
+    """All of them, though they take several reads and nothing follows them."""
+    program = place.start()
+    id_ = place.enqueue("burst", 1500)
+    until(lambda: len(program.printed(id_)) == 1500, lambda: len(program.printed(id_)))
+    assert place.status(id_) == "started"
+    place.cancel(id_)
+
+
+def cpu_seconds(pid):
+    """What a process has used of the processors."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_endless_output_does_not_put_off_the_hard_timeout(place):
+    """Nor the soft one: the job ends, and so does what it prints."""
+    place.start(tasks={"chatter": {"timeout": Timeout(1, 2)}}, policies={"single": STRICT})
+    assert place.error(place.enqueue("chatter", place.path()))["code"] == "TIMEOUT"
+    assert place.result(place.enqueue("echo"))
+
+
+def test_endless_output_of_a_background_program_does_not_hold_up_its_job(place):
+    """What a job leaves behind and prints without end delays neither its result nor the next job's."""
+    place.start(isolation="process")
+    for _ in range(2):
+        assert place.result(place.enqueue("chatter_behind", place.path())) == "returned"
+    place.result(place.enqueue("echo"))
+
+
+# -- where it runs ----------------------------------------------------------------------------------------------------
+
+
+def test_environment(place, tmp_path):
+    """Children get what the group says and what it passes on; nothing else of the daemon's."""
+    file = tmp_path / "env"
+    file.write_text("FROM_FILE='a b'\nBOTH=file\n")
+    place.start(
+        environment_file=(str(file),),
+        environment={"GIVEN": "1", "BOTH": "own"},
+        pass_environment=("DB_*",),
+        own={"SECRET": "s", "DB_HOST": "h"},
+    )
+    names = ("DB_HOST", "GIVEN", "BOTH", "FROM_FILE", "FUSIOND_LINK", "SECRET", "HOME", "USER")
+    found = place.result(place.enqueue("environment", *names))
+    assert {
+        "DB_HOST": "h",
+        "GIVEN": "1",
+        "BOTH": "own",
+        "FROM_FILE": "a b",
+        "FUSIOND_LINK": None,
+        "SECRET": None,
+    }.items() <= found.items()
+    assert found["HOME"]
+
+
+@pytest.mark.parametrize("own", [{}, {"LD_BIND_NOW": ""}], ids=["ours", "the group's own"])
+def test_what_the_loader_is_told_is_not_handed_on(place, own):
+    """A fork server looks up its symbols at its start; programs that a job starts are as the group says."""
+    place.start(environment=own)
+    assert place.result(place.enqueue("environment", "LD_BIND_NOW")) == {"LD_BIND_NOW": own.get("LD_BIND_NOW")}
+
+
+def test_same_interpreter_knows_no_fusiond_from_here(place):
+    """`sys.path` of a child begins with the group's directory, and what the daemon runs from is not on it."""
+    place.start()
+    assert place.result(place.enqueue("interpreter"))["path0"] == str(place.app)
+
+
+def pythons():
+    """Other versions on this machine: version → path."""
+    import shutil
+    import subprocess
+
+    found = {}
+    for version in ("3.9", "3.10", "3.12", "3.13"):
+        paths = [
+            *Path("/root/.pyenv/versions").glob(f"{version}.*/bin/python{version}"),
+            shutil.which(f"python{version}"),
+        ]
+        for path in filter(None, paths):
+            if (
+                version not in found
+                and not subprocess.run([path, "-c", ""], capture_output=True, check=False).returncode
+            ):
+                found[version] = str(path)
+    return found
+
+
+@BOTH
+@pytest.mark.parametrize("version", ["3.9", "3.10", "3.12", "3.13"])
+def test_other_interpreter(place, version, isolation):
+    """A group runs under the application's own Python, where fusiond is not installed."""
+    python = pythons().get(version)
+    if python is None:
+        pytest.skip(f"no Python {version} here")
+    program = place.start(python=python, isolation=isolation, tasks={"clean_up": {"timeout": Timeout(0.2, 20)}})
+    where = place.result(place.enqueue("interpreter"))
+    assert (where["version"], where["fusiond"]) == ([int(part) for part in version.split(".")], False)
+    assert place.error(place.enqueue("wrong"))["type"] == "ValueError"
+    assert place.error(place.enqueue("add", 1))["code"] == "BAD_ARGUMENTS"
+    assert place.error(place.enqueue("clean_up", place.path()))["code"] == "TIMEOUT"
+    assert place.result(place.enqueue("once_killed", place.path())) == "second"
+    id_ = place.enqueue("speak", "word")
+    place.result(id_)
+    until(lambda: "word echoed" in program.printed(id_))
+
+
+def test_interpreter_that_is_too_old_is_refused_in_one_sentence(place):
+    """Python 3.8 cannot run the fork server; the program says so and ends as a wrong configuration does."""
+    old = [str(path) for path in Path("/root/.pyenv/versions").glob("3.8.*/bin/python3.8")]
+    if not old:
+        pytest.skip("no Python 3.8 here")
+    program = place.start(python=old[0], ready=False)
+    assert program.wait() == 78
+    assert re.search(r"3\.9", program.text())
+
+
+@pytest.mark.parametrize("python", ["/no/such/python", sys.executable + "x"])
+def test_interpreter_that_is_missing(place, python):
+    """It ends with 78 and names the path."""
+    program = place.start(python=python, ready=False)
+    assert program.wait() == 78
+    assert python in program.text()
+
+
+TIME_OUT = "import socket\n\nsocket.setdefaulttimeout(0.01)\n"
+NO_DESCRIPTOR = """
+def fail(_name):
+    raise OSError
+
+os.register_at_fork(after_in_child=lambda: setattr(os, "memfd_create", fail))
+"""
+
+
+@pytest.mark.parametrize("changed", [TIME_OUT, NO_DESCRIPTOR], ids=["a default time-out", "no descriptor"])
+def test_a_child_that_has_waited_is_as_good_as_a_new_one(place, changed):
+    """What a module of the tasks sets for sockets is not its own one's, nor does it end for want of something."""
+    with (place.app / "jobs.py").open("a") as file:
+        file.write(changed)
+    program = place.start(isolation="fork", processes=1)
+    first = program.until_children(2)  # these were asked whether they serve, and wait on without more
+    assert place.result(place.enqueue("echo"))
+    children = program.until_children(1, other_than=first)
+    time.sleep(0.3)  # what must not happen in it: that a child takes its patience for the end
+    assert program.until_children(1, other_than=first) == children
+    large = "x" * 900_000
+    assert place.result(place.enqueue("echo", large))["args"] == [large]
+    assert [place.result(place.enqueue("echo", n))["args"] for n in range(3)] == [[0], [1], [2]]

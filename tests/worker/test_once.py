@@ -1,0 +1,274 @@
+"""
+`retry: none`: whatever cuts a job off, it has begun once and has failed with the code that says why.
+
+A group's program against a real Redis, its processes killed and stopped.
+"""
+
+import os
+import signal
+import time
+
+import pytest
+
+from fusiond.broker.call import as_is, plain
+from fusiond.config.model import RetryPolicy, Timeout
+from tests import failpoints
+from tests.chaos.package import Edit
+from tests.support.running import until
+from tests.support.worker_program import Place
+
+
+@pytest.fixture
+def place(broker_settings, broker, run):
+    place = Place(broker_settings, broker, run)
+    yield place
+    place.close()
+
+
+BOTH = pytest.mark.parametrize("isolation", ["fork", "process"])
+NONE = {"retry": "none"}
+WORK = {"work": NONE}
+
+
+def failed_after_one_run(place, id_, path, code, timeout=30.0):
+    """The job has failed with this code, and stays so though a group is idle; it ran once."""
+    record = place.until(id_, timeout=timeout)
+    assert record.status == "failed", (record, place.logs())
+    assert place.error(id_)["code"] == code, place.error(id_)
+    assert place.result(place.enqueue("echo", "behind it")) is not None
+    assert place.status(id_) == "failed"
+    assert len(place.lines(path)) == 1
+
+
+@BOTH
+def test_child_that_dies(place, isolation):
+    """By its own hand or by the kernel's: WORKER_CRASHED."""
+    place.start(isolation=isolation, tasks={"kill_self": NONE})
+    path = place.path()
+    id_ = place.enqueue("kill_self", int(signal.SIGKILL), path)
+    failed_after_one_run(place, id_, path, "WORKER_CRASHED")
+    assert (place.job(id_).attempts, place.job(id_).crashes) == (1, 1)
+
+
+@BOTH
+def test_hard_timeout(place, isolation):
+    """TIMEOUT."""
+    place.start(isolation=isolation, tasks={"defy": {**NONE, "timeout": Timeout(1, 1.4)}})
+    path = place.path()
+    failed_after_one_run(place, place.enqueue("defy", path), path, "TIMEOUT")
+
+
+@BOTH
+def test_fork_server_that_dies(place, isolation):
+    """WORKER_CRASHED: its child was killed."""
+    program = place.start(isolation=isolation, tasks=WORK)
+    path = place.path()
+    id_ = place.enqueue("work", path, 60)
+    place.until_lines(path)
+    os.kill(program.fork_server(), signal.SIGKILL)
+    failed_after_one_run(place, id_, path, "WORKER_CRASHED")
+
+
+@BOTH
+def test_shutdown(place, isolation):
+    """At `drain_timeout` it is killed: INTERRUPTED, and no later program runs it."""
+    program = place.start(isolation=isolation, tasks=WORK, drain_timeout=0.5)
+    path = place.path()
+    id_ = place.enqueue("work", path, 60)
+    place.until_lines(path)
+    program.signal(signal.SIGTERM)
+    program.wait()
+    place.start(isolation=isolation, tasks=WORK)
+    failed_after_one_run(place, id_, path, "INTERRUPTED")
+
+
+def test_supervisor_that_dies(place):
+    """Its programs end at once, and say why."""
+    program = place.start(link=True, tasks=WORK)
+    path = place.path()
+    id_ = place.enqueue("work", path, 60)
+    place.until_lines(path)
+    program.link.close()
+    program.wait()
+    place.start(tasks=WORK)
+    failed_after_one_run(place, id_, path, "INTERRUPTED")
+
+
+@BOTH
+def test_dispatcher_that_dies_as_the_job_begins(place, isolation):
+    """LEASE_LOST, though no lease was renewed since; what was claimed and had not begun runs elsewhere."""
+    place.start(isolation=isolation, processes=2, tasks={"kill_dispatcher": NONE, "work": NONE})
+    path, behind = place.path(), place.path()
+    first = place.enqueue("work", path, 60)
+    place.until_lines(path)
+    victim = place.path()
+    ids = place.enqueue_many([("kill_dispatcher", victim), *(("work", behind) for _ in range(6))])
+    place.until_lines(victim)
+    place.programs[0].process.wait()
+    place.start(isolation=isolation, tasks={"kill_dispatcher": NONE, "work": NONE})
+    failed_after_one_run(place, ids[0], victim, "LEASE_LOST", timeout=40)
+    failed_after_one_run(place, first, path, "LEASE_LOST")
+    assert [place.until(id_).status for id_ in ids[1:]] == ["finished"] * 6
+    assert len(place.lines(behind)) == 6
+
+
+def test_dispatcher_that_is_frozen(place):
+    """The job is failed elsewhere; continued, its dispatcher kills it and settles nothing."""
+    first = place.start(tasks=WORK)
+    path = place.path()
+    id_ = place.enqueue("work", path, 60)
+    place.until_lines(path)
+    first.signal(signal.SIGSTOP)
+    place.start(tasks=WORK)
+    failed_after_one_run(place, id_, path, "LEASE_LOST", timeout=40)
+    first.signal(signal.SIGCONT)
+    first.until_said("its lease was lost")
+    failed_after_one_run(place, id_, path, "LEASE_LOST")
+
+
+@BOTH
+def test_many_quick_jobs(place, isolation):
+    """Each runs once, among jobs of another policy, and through the deaths of children."""
+    place.start(isolation=isolation, processes=3, tasks={**WORK, "exit_at_once": NONE})
+    once, other, crashed = place.path(), place.path(), place.path()
+    calls = [("work", once, 0, n) if n % 2 else ("speak", "w") for n in range(300)]
+    calls[50] = calls[150] = calls[250] = ("exit_at_once", 0, crashed)
+    ids = place.enqueue_many(calls)
+    statuses = [place.until(id_).status for id_ in ids]
+    assert statuses.count("failed") == len(place.lines(crashed)) == 3
+    assert statuses.count("finished") == 297
+    lines = [line.split()[0] for line in place.lines(once)]
+    assert len(lines) == len(set(lines)) == 150
+    assert not place.lines(other)
+
+
+@BOTH
+def test_no_more_are_claimed_than_children_are_free(place, run, isolation):
+    """However many the group claims of other tasks, which were quick so far."""
+    place.start(isolation=isolation, processes=2, tasks=WORK)
+    for _ in range(3):
+        for id_ in place.enqueue_many([("echo", n) for n in range(100)]):
+            place.until(id_)
+    path = place.path()
+    ids = place.enqueue_many([("work", path, 0.3)] * 8 + [("echo",)] * 8)
+    started = set()
+    while len(place.lines(path)) < 8:
+        leases = run(plain(as_is, "ZMSCORE", place.broker.keys.of("default", "started"), *ids[:8]))
+        started |= {sum(lease is not None for lease in leases)}
+    assert max(started) == 2
+    assert {place.until(id_).status for id_ in ids} == {"finished"}
+    assert len(place.lines(path)) == 8
+    assert {place.job(id_).attempts for id_ in ids} == {1}
+
+
+@BOTH
+def test_jobs_of_none_have_their_turn(place, isolation):
+    """Those that are claimed ahead of a long row of quick jobs begin before the row is done."""
+    place.start(isolation=isolation, processes=1, tasks={"speak": NONE})
+    for _ in range(3):
+        for id_ in place.enqueue_many([("echo", n) for n in range(100)]):
+            place.until(id_)
+    ids = place.enqueue_many([*[("speak", "w")] * 3, *[("echo", n) for n in range(600)]])
+    ended = [place.until(id_).ended_at for id_ in ids]
+    assert max(ended[:3]) <= sorted(ended)[60]
+
+
+def test_permits_are_for_no_more_jobs_than_children(place, run):
+    """What waits for a child, in whatever process, has none."""
+    place.start(processes=2, tasks=WORK)
+    paths = [place.path() for _ in range(2)]
+    for path in paths:
+        place.enqueue("work", path, 60)
+    for path in paths:
+        place.until_lines(path)
+    waiting = [place.enqueue("work", place.path()) for _ in range(20)]
+    time.sleep(0.5)
+    key = place.broker.keys.of("default", "job", "")
+    assert [run(plain(as_is, "HGET", key + id_, "permit")) for id_ in waiting] == [None] * 20
+
+
+def test_a_reload_changes_nothing_of_a_job_that_has_begun(place):
+    """Begun under `none`, it stays at most once; a job that begins after the reload has the new policy."""
+    program = place.start(isolation="fork", link=True, processes=2, tasks=WORK)
+    path = place.path()
+    id_ = place.enqueue("work", path, 60)
+    pid = int(place.until_lines(path)[0].split()[1])
+    program.apply(isolation="fork", processes=2, tasks={"work": {"retry": "single"}})
+    os.kill(pid, signal.SIGKILL)
+    failed_after_one_run(place, id_, path, "WORKER_CRASHED")
+    other = place.path()
+    place.enqueue("work", other, 60)
+    os.kill(int(place.until_lines(other)[0].split()[1]), signal.SIGKILL)
+    place.until_lines(other, 2)
+
+
+def test_a_job_that_waits_in_a_child_while_a_reload_turns_its_task_to_none(place):
+    """It begins with a permit: when its dispatcher is killed, it has begun once and does not run again."""
+    patient = Edit("worker/pool/watchdog.py", "BEGIN, LONGEST_BEGIN = 0.25, 8.0", "BEGIN, LONGEST_BEGIN = 60.0, 60.0")
+    first = place.start(isolation="process", link=True, own=place.edited(patient))
+    child = first.until_children(1).pop()
+    os.kill(child, signal.SIGSTOP)
+    path = place.path()
+    id_ = place.enqueue("work", path, 60)
+    place.until(id_, "started")
+    first.apply(isolation="process", tasks=WORK)
+    os.kill(child, signal.SIGCONT)
+    place.until_lines(path)
+    os.kill(first.pid, signal.SIGKILL)
+    first.process.wait()
+    place.start(isolation="process", tasks=WORK)
+    failed_after_one_run(place, id_, path, "LEASE_LOST", timeout=40)
+
+
+def test_another_policy_of_one_attempt_runs_again(place):
+    """One attempt with `max_crashes` is at least once: a shutdown and a crash have the job run again."""
+    tasks = {"work": {"retry": "p"}}
+    policies = {"p": RetryPolicy(1, max_crashes=2)}
+    program = place.start(tasks=tasks, policies=policies, drain_timeout=0.2)
+    path = place.path()
+    id_ = place.enqueue("work", path, 60)
+    os.kill(int(place.until_lines(path)[0].split()[1]), signal.SIGKILL)
+    place.until_lines(path, 2)
+    program.signal(signal.SIGTERM)
+    program.wait()
+    place.start(tasks=tasks, policies=policies)
+    place.until_lines(path, 3)
+    place.cancel(id_)
+    until(lambda: place.status(id_) == "canceled")
+
+
+# -- expiry -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_job_that_expires_in_a_child_does_not_begin(place):
+    """It was handed to a child that stands still: it fails with EXPIRED once the child goes on, and never begins."""
+    program = place.start(isolation="process")
+    child = program.until_children(1).pop()
+    os.kill(child, signal.SIGSTOP)
+    path = place.path()
+    id_ = place.enqueue("work", path, header={"expires_ms": 1000})
+    place.until(id_, "started")
+    time.sleep(1.2)
+    os.kill(child, signal.SIGCONT)
+    assert place.error(id_)["code"] == "EXPIRED"
+    assert place.result(place.enqueue("echo"))
+    assert place.lines(path) == []
+
+
+def test_a_job_whose_dispatcher_was_killed_before_it_began_expires(place):
+    """Rescued after its expiry, it does not begin; what had begun and was renewed runs again."""
+    first = place.start(isolation="process", processes=1)
+    path, begun = place.path(), place.path()
+    runs = place.enqueue("work", begun, 60, header={"expires_ms": 8000})
+    place.until_lines(begun)
+    doomed = place.start(own={**failpoints.HOOK, failpoints.VARIABLE: "hand.before:kill"})
+    waits = place.enqueue("work", path, header={"expires_ms": 8000})
+    doomed.process.wait(30)  # it has claimed the job
+    until(lambda: place.job(runs).expires_at is None, first.text)  # renewed as begun
+    os.kill(first.pid, signal.SIGKILL)
+    first.process.wait()
+    second = place.start(tasks={"work": {"run": "jobs.echo"}})
+    assert place.until(waits, timeout=40).status == "failed", second.text()
+    assert place.error(waits)["code"] == "EXPIRED"
+    assert place.until(runs, timeout=40).status == "finished"
+    assert place.lines(path) == []
