@@ -82,7 +82,7 @@ def setup(settings: Logging, program: str, tail: Path | None = None) -> None:
     sink = Sink(settings.file, tail, 0 if settings.format == "json" else _MOMENT)
     stop()
     global _handler  # noqa: PLW0603 - a process has one log, as it has one standard output
-    _handler = Handler(sink, _JsonFormatter(program) if settings.format == "json" else _TextFormatter(program))
+    _handler = Handler(sink, JsonFormatter(program) if settings.format == "json" else _TextFormatter(program))
     # On the root, so that a library's warning is not lost.
     logging.getLogger().addHandler(_handler)
     logging.getLogger().setLevel(logging.WARNING)
@@ -260,7 +260,7 @@ class _TextFormatter(logging.Formatter):
         return "\n    ".join([line, *(part.translate(_IN_TEXT) for part in _trace(record).splitlines())])
 
 
-class _JsonFormatter(logging.Formatter):
+class JsonFormatter(logging.Formatter):
     """One object a line: time, level, program, logger, message, the fields, and `exception` where there was one."""
 
     def __init__(self, program: str) -> None:

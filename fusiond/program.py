@@ -76,11 +76,12 @@ class Link:
     Attributes:
         name: the program's name as the supervisor knows it, or "".
         tail: the file for the last lines of its log, or None.
+        socket: its end of the socket; None: it has no supervisor, or has lost it.
     """
 
     def __init__(self, sock: socket.socket | None = None, *, name: str = "", tail: Path | None = None) -> None:
         self.name, self.tail = name, tail
-        self._sock = sock
+        self.socket = sock
         self._loop: asyncio.AbstractEventLoop | None = None
         self._check: Check | None = None
         self._checking: asyncio.Task[None] | None = None
@@ -112,11 +113,11 @@ class Link:
         Without a link none of them is ever called.
         """
         self._check = check
-        if self._sock is not None:
+        if self.socket is not None:
             import asyncio  # here: a program may have something to start before it loads so much
 
             self._loop = asyncio.get_running_loop()
-            self._loop.add_reader(self._sock, self._hear, on_command, on_lost)
+            self._loop.add_reader(self.socket, self.hear, on_command, on_lost)
 
     def say(self, **message: Any) -> None:
         """
@@ -124,15 +125,15 @@ class Link:
 
         A packet is dropped only where some 300 are unread, so where the supervisor is stopped: it asks again, or ends.
         """
-        if self._sock is not None:
+        if self.socket is not None:
             try:
-                self._sock.send(json.dumps(message).encode(), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+                self.socket.send(json.dumps(message).encode(), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
             except OSError as error:
                 log.debug("the supervisor was not told %s: %s", message, error)
 
     def close(self) -> None:
         """Hang up; neither callback is called any more."""
-        sock, self._sock = self._sock, None
+        sock, self.socket = self.socket, None
         if self._checking is not None:
             self._checking.cancel()
         if sock is not None:
@@ -140,10 +141,11 @@ class Link:
                 self._loop.remove_reader(sock)
             sock.close()
 
-    def _hear(self, on_command: Callable[[dict[str, Any]], None], on_lost: Callable[[], None]) -> None:
-        while self._sock is not None:
+    def hear(self, on_command: Callable[[dict[str, Any]], None], on_lost: Callable[[], None]) -> None:
+        """Take what has come; what `start` has the loop call, and a program without a loop calls itself."""
+        while self.socket is not None:
             try:
-                packet = self._sock.recv(_PACKET)
+                packet = self.socket.recv(_PACKET)
             except (BlockingIOError, InterruptedError):
                 return
             except OSError:
@@ -159,10 +161,12 @@ class Link:
                 on_command(command)
 
     def _answer(self, number: int) -> None:
-        """Say at once that this loop turns; whether the program can serve is said when that is known."""
+        """Say at once that this program is alive; whether the program can serve is said when that is known."""
         self.say(**{"is": "alive", "n": number})
         self._question = number
-        if self._loop is not None and self._checking is None:
+        if self._loop is None:  # it has no check either: whether Redis answers is said by the programs that use it
+            self.say(**{"is": "checked", "n": number, "trouble": ""})
+        elif self._checking is None:
             self._checking = self._loop.create_task(self._tell_checked())
 
     async def _tell_checked(self) -> None:

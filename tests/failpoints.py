@@ -103,10 +103,10 @@ STEPS = {
     "reload.apply": Step(SUPERVISOR, "supervise.reload.transaction", "Transaction._apply"),
     "reload.outcome": Step(SUPERVISOR, "supervise.reload.reloads", "Reloads._finish"),
     # the embedded Redis
-    "redis.lock": Step(REDIS, "broker.embedded", "lock"),
-    "redis.start": Step(REDIS, "broker.embedded", "start"),
-    "redis.ready": Step(REDIS, "broker.embedded", "answers"),
-    "redis.stop": Step(REDIS, "broker.embedded", "stop"),
+    "redis.lock": Step(REDIS, "broker.redis.embedded", "lock"),
+    "redis.start": Step(REDIS, "broker.redis.embedded", "start"),
+    "redis.ready": Step(REDIS, "broker.redis.embedded", "answers"),
+    "redis.stop": Step(REDIS, "broker.redis.embedded", "stop"),
 }
 
 

@@ -52,7 +52,7 @@ CHILD_SIDE = {
 #: what they and these import is of the standard library, or of the same set
 ALONE = [
     CHILD_SIDE,
-    {"fusiond.broker.embedded"},
+    {"fusiond.broker.redis.embedded"},
     {f"fusiond.config.{name}" for name in ("kinds", "model", "quota", "units")},
     {"fusiond.tasks", "fusiond.tasks.programs", "fusiond.tasks.webhooks"},
     {f"fusiond.{name}" for name in FLOORS[0]},

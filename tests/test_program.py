@@ -31,7 +31,7 @@ def test_by_hand_there_is_no_link(monkeypatch):
     """Without a supervisor nothing is said, nothing is heard, and nothing raises."""
     monkeypatch.delenv(LINK, raising=False)
     link = Link.from_environment()
-    assert link._sock is None
+    assert link.socket is None
 
     async def run():
         link.start(lambda _: pytest.fail("heard"), lambda: pytest.fail("lost"))
@@ -44,10 +44,10 @@ def test_by_hand_there_is_no_link(monkeypatch):
 def test_the_descriptor_is_taken_and_not_passed_on(pair, monkeypatch):
     """The variables leave the environment and the socket is closed on exec, so that no child holds it."""
     link = link_over(pair[1], monkeypatch)
-    assert link._sock is not None
+    assert link.socket is not None
     assert (link.name, str(link.tail)) == ("worker:main@3", "/tmp/tail.log")
     assert not {LINK, NAME, TAIL} & set(os.environ)
-    assert not os.get_inheritable(link._sock.fileno())
+    assert not os.get_inheritable(link.socket.fileno())
     link.close()
 
 
@@ -127,7 +127,7 @@ def test_a_dead_supervisor_is_noticed_once(pair, monkeypatch):
         return seen
 
     assert asyncio.run(run()) == ["go", "lost"]
-    assert link._sock is None
+    assert link.socket is None
     link.say(**{"is": "ready"})
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final, Literal, get_args
 
 from fusiond.broker.call import Call, Plan, as_is, plain
-from fusiond.broker.fitness import info_call, version_of
+from fusiond.broker.redis.server_requirements import info_call, version_of
 from fusiond.errors import BrokerUnfit
 
 Durability = Literal["memory", "fsync", "replica"]

@@ -98,7 +98,7 @@ def programs(snapshot: Snapshot, births: Mapping[str, int], places: Places) -> d
 
 
 def _redis(snapshot: Snapshot, places: Places) -> Program:
-    script = Path(__file__).parent.parent / "broker" / "embedded.py"
+    script = Path(__file__).parent.parent / "broker" / "redis" / "embedded.py"
     state, socket = paths.redis_state(places.state), paths.redis_socket(places.runtime)
     socket_group = snapshot.config.broker.socket_group
     group = ("--group", socket_group) if socket_group else ()

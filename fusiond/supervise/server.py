@@ -5,7 +5,7 @@ Find the server for `broker: {url: embedded}`.
 2. choose  of those that read the data the first, of the same kind as the one that wrote it where there is one;
            `broker.server` chooses by itself
 
-The server itself is run by `fusiond/broker/embedded.py`.
+The server itself is run by `fusiond/broker/redis/embedded.py`.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from fusiond.broker import embedded
 from fusiond.broker.call import as_is, plain
+from fusiond.broker.redis import embedded
 from fusiond.broker.redis.connection import connect
 from fusiond.config import model
 from fusiond.errors import BrokerError, BrokerUnavailable
@@ -33,10 +33,11 @@ class Wrapper:
         self.link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.link.settimeout(20)
         self.state, self.path = directory / "state", socket_path or directory / "run" / "redis.sock"
+        self.tail = directory / "tail"
         words = ["--state", self.state, "--socket", self.path, "--server", server or choose_server().path, *options]
         self.process = subprocess.Popen(
             [sys.executable, "-I", "-S", embedded.__file__, *words],
-            env={"FUSIOND_LINK": str(theirs.fileno()), "PATH": os.environ["PATH"]},
+            env={"FUSIOND_LINK": str(theirs.fileno()), "FUSIOND_TAIL": str(self.tail), "PATH": os.environ["PATH"]},
             pass_fds=(theirs.fileno(),),
             stdout=full_pipe() if unread else subprocess.PIPE,
             text=True,
@@ -148,7 +149,7 @@ def test_it_ends_on_sigterm_with_its_file_written(start):
 
 
 def test_each_line_is_a_json_object(start):
-    """With --json: the server's lines and the wrapper's own, to the last one before its end."""
+    """With --json: the server's lines and the wrapper's own, to the last one before its end; in the tail file too."""
     wrapper = start("--json").ready()
     wrapper.process.terminate()
     status, output = wrapper.end()
@@ -157,6 +158,7 @@ def test_each_line_is_a_json_object(start):
     assert all({"time", "level", "program", "message"} <= line.keys() for line in lines)
     assert any("Ready to accept connections" in line["message"] for line in lines)
     assert "bye bye" in lines[-1]["message"]
+    assert wrapper.tail.read_text() == output
 
 
 @pytest.mark.parametrize("options", [(), ("--json",)])
@@ -174,20 +176,19 @@ def test_who_does_not_read_the_log_stops_neither_the_server_nor_its_program(star
     assert wrapper.process.wait(20) == 0
 
 
-def test_what_the_log_cannot_take_is_dropped_and_counted(monkeypatch, capfdbinary):
-    """The count stands where the lines would."""
-    monkeypatch.setattr(embedded, "LINES", 3)
-    log = embedded.Log(as_json=False)
-    for number in range(5):
-        os.write(1, b"%d\n" % number)
-    log.pass_on()
-    log.begin()
-    wait_until(log._lines.empty)
-    os.write(1, b"last")
-    log.close()
-    os.close(log.reader)
-    out = capfdbinary.readouterr().out.decode().splitlines()
-    assert out == ["0", "1", "2", "2 log lines were dropped: the log was not read fast enough", "last"]
+def test_what_the_server_prints_is_logged_line_by_line(caplog):
+    """A line that came in two pieces is one; what the server marks as a warning is one."""
+    output = embedded.ServerOutput()
+    with caplog.at_level("INFO", logger="redis"):
+        for piece in (b"9:M 22 Nov 2030 09:00:00.000 * Ready\n9:M 22 Nov 2030 ", b"09:00:00.001 # bad\xff\n"):
+            os.write(output.writer, piece)
+            output.pass_on()
+    assert [(each.levelname, each.message.partition("2030 ")[2]) for each in caplog.records] == [
+        ("INFO", "09:00:00.000 * Ready"),
+        ("WARNING", "09:00:00.001 # bad\\xff"),
+    ]
+    os.close(output.reader)
+    os.close(output.writer)
 
 
 def test_it_ends_when_the_supervisor_does(start):
@@ -262,7 +263,7 @@ def test_files_that_stay_in_use_are_told(start, directory, monkeypatch):
     state.mkdir()
     held = os.open(state / "lock", os.O_CREAT | os.O_RDWR)
     embedded.fcntl.flock(held, embedded.fcntl.LOCK_EX)
-    watch = embedded.Watch(embedded.Link())
+    watch = embedded.Watch(embedded.program.Link())
     try:
         with pytest.raises(embedded.CannotRun, match="in use by another server"):
             embedded.lock(state, watch)

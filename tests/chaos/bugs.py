@@ -422,6 +422,6 @@ BUGS = {
     ),
     "no file behind Redis": Bug(
         "Redis", "keeps jobs in memory alone", "Redis killed",
-        [Edit("broker/embedded.py", '"--appendonly", "yes"', '"--appendonly", "no"')],
+        [Edit("broker/redis/embedded.py", '"--appendonly", "yes"', '"--appendonly", "no"')],
     ),
 }  # fmt: skip

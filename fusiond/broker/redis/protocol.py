@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from redis.exceptions import NoScriptError, RedisError
 
-from fusiond.broker import fitness
 from fusiond.broker.call import Call, Plan, Unreadable
+from fusiond.broker.redis import server_requirements
 from fusiond.broker.redis.redis_errors import refused
 from fusiond.errors import BrokerError, BrokerUnavailable
 
@@ -31,7 +31,7 @@ T = TypeVar("T")
 #: seconds from one look at who the primary is to the next
 LOOK = 1.0
 
-_INFO = fitness.info_call()
+_INFO = server_requirements.info_call()
 
 
 class Step(Enum):
@@ -106,8 +106,8 @@ class OneServer:
             [answer] = yield [(node, [_INFO])]
             [reply] = raised([answer])[0]
             [info] = raised([_meaning(_INFO, reply)])
-            fitness.judge(info, node or self.shown, cluster=self.cluster)
-        yield from self.run(fitness.layout(keys, self.shown))
+            server_requirements.check_server(info, node or self.shown, cluster=self.cluster)
+        yield from self.run(server_requirements.check_layout(keys, self.shown))
 
     def ask(self, calls: Sequence[Call[Any]]) -> Steps[list[Any]]:
         """The replies as they came, errors among them. Raises BrokerUnavailable."""

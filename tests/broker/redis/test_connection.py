@@ -1,6 +1,7 @@
 """Connections: what reaches the caller when Redis forgets, refuses, hangs or is not there."""
 
 import asyncio
+import contextlib
 import dataclasses
 import os
 import socket
@@ -9,11 +10,11 @@ import time
 
 import pytest
 
-from fusiond.broker import fitness
 from fusiond.broker.call import Call, as_is, plain
 from fusiond.broker.records import NewJob
 from fusiond.broker.redis.address import shown
 from fusiond.broker.redis.connection import connect, connect_async
+from fusiond.broker.redis.server_requirements import check_server
 from fusiond.config import model
 from fusiond.errors import BrokerError, BrokerFull, BrokerUnavailable, BrokerUnfit
 
@@ -329,7 +330,8 @@ def test_a_newer_layout_is_refused(broker_settings, tmp_path, run):
 )
 def test_which_servers_are_fit(info, fit):
     """6.2 and newer that do not evict; hosted ones may leave the policy out."""
-    assert (fitness.unfit(info) is None) == fit
+    with contextlib.nullcontext() if fit else pytest.raises(BrokerUnfit):
+        check_server(info, "redis://here", cluster=False)
 
 
 # Logging in

@@ -1,7 +1,7 @@
 """
-Whether a Redis can be worked with: its version, its eviction policy, the layout that it holds.
+What fusiond requires of a Redis: that it is new enough, evicts nothing, and holds keys in a layout that is known here.
 
-INFO alone is asked: hosted servers forbid CONFIG.
+Only INFO is asked, since hosted servers forbid CONFIG.
 """
 
 from __future__ import annotations
@@ -19,58 +19,47 @@ if TYPE_CHECKING:
 OLDEST = (6, 2)
 
 
-def judge(info: Mapping[str, str], address: str, *, cluster: bool) -> None:
-    """Raise BrokerUnfit with the remedy if the server that says this about itself cannot be worked with."""
-    problem = unfit(info) or _other_mode(info, cluster=cluster)
-    if problem:
+def check_server(info: Mapping[str, str], address: str, *, cluster: bool) -> None:
+    """Raise BrokerUnfit with the remedy if the server with this INFO cannot be used."""
+    if problem := _problem(info, cluster=cluster):
         raise BrokerUnfit(f"Redis at {address} {problem}")
 
 
-def layout(keys: Keys, address: str) -> Plan[None]:
-    """Raise BrokerUnfit with the remedy, or mark the layout as ours where there is none yet."""
+def check_layout(keys: Keys, address: str) -> Plan[None]:
+    """Raise BrokerUnfit with the remedy if a newer fusiond has written these keys; note our layout if none is noted."""
     found = yield plain(raw, "HGET", keys.meta, "layout")
-    if problem := _other_layout(keys, found):
-        raise BrokerUnfit(f"Redis at {address} {problem}")
     if found is None:
         yield plain(nothing, "HSETNX", keys.meta, "layout", LAYOUT)
+    elif not (found.isdigit() and int(found) <= LAYOUT):
+        layout = found.decode(errors="replace")
+        raise BrokerUnfit(
+            f"Redis at {address} holds layout {layout} under {keys.namespace!r}, this fusiond knows {LAYOUT}; "
+            "upgrade fusiond or use another namespace"
+        )
 
 
-def unfit(info: Mapping[str, str]) -> str | None:
-    """What is wrong with a server that says this about itself, and the remedy."""
-    version = info.get("redis_version", "unknown")
+def _problem(info: Mapping[str, str], *, cluster: bool) -> str:
     if version_of(info) < OLDEST:
+        version = info.get("redis_version", "unknown")
         return f"is version {version}; fusiond needs 6.2 or newer, of Redis or Valkey"
     policy = info.get("maxmemory_policy", "noeviction")
     if policy != "noeviction":
         return f"evicts keys ({policy}), so it would lose jobs; set `maxmemory-policy noeviction`"
-    return None
-
-
-def _other_mode(info: Mapping[str, str], *, cluster: bool) -> str | None:
-    mode = info.get("server_mode") or info.get("redis_mode")  # Valkey's word, Redis' word
+    mode = info.get("server_mode") or info.get("redis_mode")  # the field's name in Valkey, in Redis
     if mode == "sentinel":
         return "is a Sentinel; write redis+sentinel://host:26379/service in broker.url"
     if mode == "cluster" and not cluster:
         return "is a node of a Cluster; write redis+cluster:// in broker.url"
-    return None
-
-
-def _other_layout(keys: Keys, layout: bytes | None) -> str | None:
-    if layout is None or (layout.isdigit() and int(layout) <= LAYOUT):
-        return None
-    return (
-        f"holds layout {layout.decode(errors='replace')} under {keys.namespace!r}, this fusiond knows {LAYOUT}; "
-        "upgrade fusiond or use another namespace"
-    )
+    return ""
 
 
 def info_call() -> Call[dict[str, str]]:
-    """What the server says about itself."""
+    """INFO: field → value."""
     return plain(_info, "INFO")
 
 
 def version_of(info: Mapping[str, str]) -> tuple[int, ...]:
-    """The version; of Valkey the Redis that it stands in for."""
+    """The version; Valkey says which version of Redis it is compatible with."""
     return tuple(int(part) if part.isdigit() else 0 for part in info.get("redis_version", "0").split("."))
 
 
