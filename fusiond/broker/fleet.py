@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fusiond.broker.call import Call, Plan, decoded, nothing, plain, raw, scripted
 from fusiond.broker.catalogue import Roll, cron_of, declared, in_force, roll, union
+from fusiond.broker.keys import VerbGroup
 from fusiond.broker.records import NO_CATALOGUE, Catalogue, CronDeclaration, Declared, FileInForce, Worker
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from fusiond.broker.keys import Keys
 
 #: seconds after which a worker that says nothing is gone
 WORKER_TTL = 60
@@ -41,11 +41,8 @@ class Published(NamedTuple):
         return " ".join(map(str, self))
 
 
-class FleetVerbs:
+class FleetVerbs(VerbGroup):
     """Verbs about the processes that work, and about what they can do."""
-
-    __slots__ = ()
-    keys: Keys
 
     def announce(self, worker: str, fields: Mapping[str, str | int], *, ttl: int = WORKER_TTL) -> Plan[None]:
         """Say what a worker (`<host>.<pid>`) is and does; to be repeated within `ttl` seconds."""

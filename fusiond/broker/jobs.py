@@ -10,13 +10,13 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from fusiond.broker.call import Call, Word, decoded, number, scripted
+from fusiond.broker.keys import VerbGroup
 from fusiond.broker.records import Chore, Claim, ClaimedJob, NewJob, Outcome, Renewal, Stored
 from fusiond.job import new_token
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
-    from fusiond.broker.keys import Keys
 
 _STORED: tuple[Stored, ...] = ("stored", "same", "conflict", "full")
 #: more than any job has: one that was rescued too often fails only when a dispatcher takes it
@@ -24,11 +24,8 @@ _MOST_RESCUES = 2**31 - 1
 _DIGIT: dict[int, Stored] = {ord("0") + n: word for n, word in enumerate(_STORED)}
 
 
-class JobVerbs:
+class JobVerbs(VerbGroup):
     """Verbs of producers and dispatchers."""
-
-    __slots__ = ()
-    keys: Keys
 
     def enqueue(self, queue: str, jobs: Iterable[NewJob], *, confirmed: bool = False) -> Call[list[Stored]]:
         """

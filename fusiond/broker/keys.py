@@ -94,6 +94,13 @@ class Keys:
         return f"{self.namespace}:worker:{name}"
 
 
+class VerbGroup:
+    """Some of the verbs of one namespace: each makes a Call, or a Plan of several, and does no I/O."""
+
+    def __init__(self, namespace: str = "fusion") -> None:
+        self.keys = Keys(namespace)
+
+
 def is_name(name: str) -> bool:
     """Whether a queue or namespace can have this name."""
     return _NAME.fullmatch(name) is not None

@@ -18,13 +18,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fusiond.broker.call import Call, Plan, Word, number, numbers, plain, scripted
+from fusiond.broker.jobs import JobVerbs
 from fusiond.job import new_token
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
-    from fusiond.broker.keys import Keys
-    from fusiond.broker.records import Claim
 
 #: ms from reading a job to copying it, at most; less than an id is remembered after its job's end
 COPY_MS = 10_000
@@ -61,12 +60,8 @@ class Moved(NamedTuple):
     taken: list[Leaving]
 
 
-class MovingVerbs:
+class MovingVerbs(JobVerbs):
     """Verbs that concern two queues."""
-
-    __slots__ = ()
-    keys: Keys
-    rescue: Callable[[str], Call[Claim]]
 
     def move(self, source: str, target: str, *, limit: int = 200, skip: tuple[int, int] = (0, 0)) -> Plan[Moved]:
         """

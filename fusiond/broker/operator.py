@@ -1,5 +1,5 @@
 """
-The verbs of operators and of the daemon itself: cancel, requeue, suspend, configure, cron, sweep.
+The verbs of operators and of the daemon itself: cancel, requeue, discard, suspend, configure, declare, sweep, inspect.
 """
 
 from __future__ import annotations
@@ -7,13 +7,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from fusiond.broker.call import Call, Plan, Word, as_is, decoded, nothing, number, numbers, plain, scripted
-from fusiond.broker.keys import is_name
+from fusiond.broker.queries import QueryVerbs
 from fusiond.broker.records import Swept
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-
-    from fusiond.broker.keys import Keys
 
 #: ms that a canceled job is kept, 1 day
 CANCELED_KEPT = 86_400_000
@@ -26,28 +24,29 @@ _MARK = "suspended"
 Canceled = Literal["canceled", "asked", "ended", "missing"]
 
 
-class SteeringVerbs:
+class OperatorVerbs(QueryVerbs):
     """Verbs that move jobs by hand, and those that say how a queue is to behave."""
-
-    __slots__ = ()
-    keys: Keys
 
     def cancel(self, queue: str, id: str, *, kept_ms: int = CANCELED_KEPT) -> Call[Canceled]:  # noqa: A002
         """End a job that waits; of one that runs, ask for the end (`asked`)."""
-        return scripted("cancel", self.keys.root(queue), (id, kept_ms), _word)
+        return scripted("cancel", self.keys.root(queue), (id, kept_ms), bytes.decode)  # type: ignore[arg-type]
 
-    def requeue(self, queue: str, ids: Iterable[str]) -> Call[list[int]]:
+    def requeue(self, queue: str, ids: Iterable[str | bytes]) -> Call[list[int]]:
         """Run failed and canceled jobs again. 1: moved · 2: it is queued already · 0: neither."""
         return scripted("requeue", self.keys.root(queue), tuple(ids), as_is)
 
     def requeue_all(
         self, queue: str, *, status: Literal["failed", "canceled"] = "failed", limit: int = 500
-    ) -> Call[tuple[int, int]]:
+    ) -> Plan[tuple[int, int]]:
         """The same for the next `limit` of them: (moved, left). Call until none are left."""
-        return scripted("requeue_all", self.keys.root(queue), (status, limit), _pair)
+        registry = self.keys.of(queue, status)
+        ids: list[bytes] = yield plain(as_is, "ZRANGE", registry, 0, limit - 1)
+        replies: list[int] = (yield self.requeue(queue, ids)) if ids else []
+        left: int = yield plain(number, "ZCARD", registry)
+        return replies.count(1), left
 
-    def discard(self, queue: str, ids: Iterable[str]) -> Call[list[int]]:
-        """Drop failed and canceled jobs now. 1: dropped, at the latest a minute after its end · 0: it is neither."""
+    def discard(self, queue: str, ids: Iterable[str | bytes]) -> Call[list[int]]:
+        """Drop failed and canceled jobs. 1: dropped · 2: it will be, a minute after its end · 0: it is neither."""
         return scripted("discard", self.keys.root(queue), tuple(ids), as_is)
 
     def discard_all(
@@ -55,23 +54,24 @@ class SteeringVerbs:
     ) -> Plan[int]:
         """The same for each of them; how many."""
         start, total = 0, 0
-        while True:
-            # Those that are kept for a moment move to the front of the registry: the next page begins behind them.
-            found, kept, left = yield scripted("discard_all", self.keys.root(queue), (status, start, limit), numbers(3))
-            total, start = total + int(found), start + int(kept)
-            if not found or start >= left:
-                return total
+        while ids := (yield plain(as_is, "ZRANGE", self.keys.of(queue, status), start, start + limit - 1)):
+            replies: list[int] = yield self.discard(queue, ids)
+            total += len(ids)
+            # Those that are kept for a moment move to the front: the next page begins behind them.
+            start += replies.count(2)
+        return total
 
     def suspend(self, queue: str, *, by: Literal["operator", "file"], on: bool) -> Call[bool]:
         """Have nothing claimed from the queue, or let it go on; whether it is suspended now, by either of the two."""
-        return suspension(self.keys, queue, by=by, on=on)
+        return scripted("suspend", self.keys.root(queue), (by, int(on)), bool)
 
     def suspend_all(self, *, on: bool) -> Plan[dict[str, bool]]:
         """As `suspend` by the operator, of all queues and of those still to come; each queue with whether it is now."""
         # the mark before the list: whoever declares a queue between the two reads the mark after it is in the list
-        yield mark(self.keys, on=on)
-        names: list[str] = yield plain(_names, "SMEMBERS", self.keys.queues)
-        now = yield [suspension(self.keys, name, by="operator", on=on) for name in names]
+        meta = self.keys.meta
+        yield plain(nothing, "HSET", meta, _MARK, 1) if on else plain(nothing, "HDEL", meta, _MARK)
+        names: list[str] = yield self.queues()
+        now = yield [self.suspend(name, by="operator", on=on) for name in names]
         return dict(zip(names, now, strict=True))
 
     def configure(
@@ -92,7 +92,21 @@ class SteeringVerbs:
 
     def declare(self, queues: Iterable[str]) -> Plan[None]:
         """Add names to the list of all queues, which may hold them already; a new one obeys `suspend_all`."""
-        return declaration(self.keys, list(queues))
+        names = list(queues)
+        if not names:
+            return
+        is_marked = plain(bool, "HEXISTS", self.keys.meta, _MARK)
+        listed, wanted = yield [plain(numbers(len(names)), "SMISMEMBER", self.keys.queues, *names), is_marked]
+        new = [name for name, there in zip(names, listed, strict=True) if not there]
+        suspended = False
+        while new:
+            # before they are listed, so that none is claimed from unsuspended once it is known
+            if wanted != suspended:
+                yield [self.suspend(name, by="operator", on=wanted) for name in new]
+                suspended = wanted
+            _, wanted = yield [plain(nothing, "SADD", self.keys.queues, *new), is_marked]
+            if wanted == suspended:
+                return  # who changes the mark from now on finds them in the list
 
     def sweep(self, queue: str, *, cursor: int = 0, limit: int = 500) -> Plan[Swept]:
         """
@@ -103,62 +117,27 @@ class SteeringVerbs:
         """
         (trimmed, expired), (following, ids) = yield [
             scripted("sweep", self.keys.root(queue), (limit,), numbers(2)),
-            self._scan(queue, cursor),
+            self.scan(queue, cursor, SCANNED),
         ]
-        strays: list[bytes] = []
-        if ids:
-            strays = yield scripted("inspect", self.keys.root(queue), ("strays", *ids), lambda found: found[::4])
-        if strays:
-            yield scripted("mend", self.keys.root(queue), strays, nothing)
+        strays = (yield self.inspect(queue, "strays", ids, repair=True)) if ids else ()
         return Swept(trimmed, len(strays), following, expired)
 
-    def _scan(self, queue: str, cursor: int) -> Call[tuple[int, list[bytes]]]:
+    def scan(self, queue: str, cursor: int, count: int) -> Call[tuple[int, list[bytes]]]:
+        """The next cursor, 0 at the end, and ids of about `count` jobs, some of which may come twice in one scan."""
         head = self.keys.of(queue, "job", "").encode()
 
         def ids(reply: Any) -> tuple[int, list[bytes]]:
-            return int(reply[0]), [key[len(head) :] for key in reply[1]]
+            return int(reply[0]), list({key[len(head) :] for key in reply[1]})
 
-        return plain(ids, "SCAN", cursor, "MATCH", head + b"*", "COUNT", SCANNED)
+        return plain(ids, "SCAN", cursor, "MATCH", head + b"*", "COUNT", count)
 
+    def inspect(
+        self, queue: str, what: Literal["keys", "members", "strays"], ids: Sequence[bytes], *, repair: bool
+    ) -> Call[list[tuple[str, str, str, str]]]:
+        """What is wrong with these jobs: id, kind, detail, status that is right; with `repair` it is put right."""
 
-def suspension(keys: Keys, queue: str, *, by: Literal["operator", "file"], on: bool) -> Call[bool]:
-    """See `SteeringVerbs.suspend`."""
-    return scripted("suspend", keys.root(queue), (by, int(on)), bool)
+        def findings(flat: list[bytes]) -> list[tuple[str, str, str, str]]:
+            words = map(decoded, flat)
+            return list(zip(words, words, words, words, strict=True))
 
-
-def mark(keys: Keys, *, on: bool) -> Call[None]:
-    """Whether queues still to come are suspended by the operator."""
-    return plain(nothing, "HSET", keys.meta, _MARK, 1) if on else plain(nothing, "HDEL", keys.meta, _MARK)
-
-
-def declaration(keys: Keys, queues: list[str]) -> Plan[None]:
-    """See `SteeringVerbs.declare`."""
-    if not queues:
-        return
-    listed, wanted = yield [
-        plain(numbers(len(queues)), "SMISMEMBER", keys.queues, *queues),
-        plain(bool, "HEXISTS", keys.meta, _MARK),
-    ]
-    new = [name for name, there in zip(queues, listed, strict=True) if not there]
-    suspended = False
-    while new:
-        # before they are listed, so that none is claimed from unsuspended once it is known
-        if wanted != suspended:
-            yield [suspension(keys, name, by="operator", on=wanted) for name in new]
-            suspended = wanted
-        _, wanted = yield [plain(nothing, "SADD", keys.queues, *new), plain(bool, "HEXISTS", keys.meta, _MARK)]
-        if wanted == suspended:
-            return  # who changes the mark from now on finds them in the list
-
-
-def _names(reply: Iterable[bytes]) -> list[str]:
-    names = map(decoded, reply)
-    return sorted(name for name in names if is_name(name))
-
-
-def _word(reply: bytes) -> Any:
-    return reply.decode()
-
-
-def _pair(reply: Sequence[int]) -> tuple[int, int]:
-    return number(reply[0]), number(reply[1])
+        return scripted("inspect", self.keys.root(queue), (int(repair), what, *ids), findings)

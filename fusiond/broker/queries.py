@@ -9,22 +9,16 @@ from __future__ import annotations
 
 import json
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fusiond.broker.call import Call, decoded, plain, raw, scripted
-from fusiond.broker.keys import BAND, is_name
+from fusiond.broker.keys import BAND, VerbGroup, is_name
 from fusiond.broker.records import Counts, JobOutcome
 from fusiond.job import JobRecord, JobStatus
 
-if TYPE_CHECKING:
-    from fusiond.broker.keys import Keys
 
-
-class LookUps:
+class QueryVerbs(VerbGroup):
     """Verbs that only read."""
-
-    __slots__ = ()
-    keys: Keys
 
     def job(self, queue: str, id: str) -> Call[JobRecord | None]:  # noqa: A002
         """All that is known of a job; None: there is none, or it was dropped after its ttl."""

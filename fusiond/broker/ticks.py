@@ -19,13 +19,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fusiond.broker.call import Call, Plan, Word, decoded, plain, scripted
-from fusiond.broker.keys import is_name
+from fusiond.broker.keys import VerbGroup, is_name
 from fusiond.job import JobStatus
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from fusiond.broker.keys import Keys
 
 #: what is known of an entry, each as the field `<entry> <name>`
 _FIELDS: Final = (
@@ -107,11 +106,8 @@ class CronState:
     now_ms: int
 
 
-class TickVerbs:
+class TickVerbs(VerbGroup):
     """Verbs of cron entries."""
-
-    __slots__ = ()
-    keys: Keys
 
     def cron_state(self, entry: str) -> Call[CronState]:
         """What is known of a cron entry."""

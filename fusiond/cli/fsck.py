@@ -17,14 +17,8 @@ if TYPE_CHECKING:
 
     from fusiond.broker.fsck import Finding
 
-#: what is wrong as long as it is so; the others are, or turned out to be, as they should
-_STANDING: Final = ("found", "left")
-_OUTCOMES: Final = {
-    "found": "--repair: {remedy}",
-    "repaired": "repaired: {remedy}",
-    "changed": "not there any more, left alone",
-    "left": "left: {remedy}",
-}
+#: outcome → what stands before the remedy
+_OUTCOMES: Final = {"found": "--repair", "repaired": "repaired"}
 
 
 def register(subparsers: Any) -> None:
@@ -34,7 +28,7 @@ def register(subparsers: Any) -> None:
         help="[broker] check that the data of all jobs is consistent; --repair repairs it",
         description="Check that each job is in exactly one set and its hash agrees, while the daemons work. "
         "fusiond never causes such damage; manual edits can, or another program on the same keys. "
-        "The exit status is 1 if something is wrong, or was left.",
+        "The exit status is 1 if something is wrong and was not repaired.",
     )
     parser.add_argument("--repair", action="store_true", help="repair what is found, and print what was done")
     source.add_broker_options(parser)
@@ -65,7 +59,7 @@ def _fsck(options: argparse.Namespace) -> int:
             complete = True
         finally:
             report.end(fsck.jobs, queues, complete=complete)
-    return REFUSED if any(report.outcomes[outcome] for outcome in _STANDING) else OK
+    return REFUSED if report.outcomes["found"] else OK
 
 
 class _Lines:
@@ -82,7 +76,7 @@ class _Lines:
         """Print it."""
         self.outcomes[finding.outcome] += 1
         self._progress.clear()
-        print(plain(f"{finding} ({finding.kind}); {_OUTCOMES[finding.outcome].format(remedy=finding.remedy)}"))
+        print(plain(f"{finding} ({finding.kind}); {_OUTCOMES[finding.outcome]}: {finding.remedy}"))
 
     def end(self, jobs: int, queues: list[str], *, complete: bool) -> None:
         """Print the sum, unless an error stands in its place."""

@@ -326,7 +326,7 @@ def test_fsck_does_not_undo_a_permit(enqueue, claim, redis, run, broker):
     token, _ = claim()
     run(broker.renew("q", [(job_id, token, "permit")], HOUR))
     redis("HSET", f"test:{{q}}:job:{job_id}", "token", "")
-    run(broker.mend("q", [job_id]))
+    run(broker.inspect("q", "keys", [job_id.encode()], repair=True))
     time.sleep(0.002)
     assert ids(claim()[1]) == []
     assert json.loads(run(broker.job("q", job_id)).error)["code"] == "LEASE_LOST"

@@ -10,6 +10,7 @@ from fusiond.broker import script
 from fusiond.broker.broker import Broker
 from fusiond.broker.call import as_is, plain, scripted
 from fusiond.broker.keys import Keys
+from fusiond.broker.fsck import Fsck
 from fusiond.broker.moving import Leaving
 from fusiond.broker.records import NewJob, Outcome
 from fusiond.broker.redis.connection import connect
@@ -61,7 +62,7 @@ def test_no_verb_touches_a_key_outside_its_queue(run, redis_server, tmp_path):
         for name, verb in inspect.getmembers(Broker, inspect.isfunction)
         if "queue" in inspect.signature(verb).parameters and not name.startswith("_")
     }
-    assert done == of_a_queue | {"move", "tick"}
+    assert done == of_a_queue | {"fsck", "move", "tick"}
 
 
 def verbs(b, job):
@@ -100,15 +101,15 @@ def verbs(b, job):
         yield "jobs", b.jobs("q", status)
     yield "outcome", b.outcome("q", "a")
     yield "counts", b.counts("q")
-    yield "inspect_keys", b.inspect_keys("q")
-    yield "mend_keys", b.mend_keys("q")
-    yield "inspect", b.inspect("q", "members", [b"a", b"none"])
-    yield "mend", b.mend("q", ["a", "none"])
+    yield "scan", b.scan("q", 0, 100)
+    yield "inspect", b.inspect("q", "members", [b"a", b"none"], repair=False)
+    yield "inspect", b.inspect("q", "keys", [b"a", b"none"], repair=True)
+    yield "fsck", Fsck(b, lambda finding: None, repair=True).queue("q")
 
 
 #: scripts that are parts of a verb
 HELPERS = {
-    "alive", "daemons", "generation", "publish", "set_aside",
+    "alive", "daemons", "generation", "inspect_key", "inspect_sequence", "publish",
     "move_begin", "move_clock", "move_copy", "move_end", "move_list", "move_remove",
 }  # fmt: skip
 

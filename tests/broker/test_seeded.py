@@ -36,7 +36,7 @@ BUGS = {
     "an enqueue that ignores the body": ("enqueue.lua", "there[2] == args", "true"),
     "last in, first out": ("enqueue.lua", "+ seq + i", "- seq - i + BAND / 2"),
     "a cancel that leaves the job in the queue": ("cancel.lua", "redis.call('ZREM', QUEUE, id)", ""),
-    "a requeue that keeps the attempts": ("shared/requeue.lua", "'attempts', 'crashes',", "'crashes',"),
+    "a requeue that keeps the attempts": ("requeue.lua", "'attempts', 'crashes',", "'crashes',"),
     "an inbox that ignores the priority": ("shared/inbox.lua", "job.priority or tonumber(priority) or 1", "1"),
 }
 

@@ -331,7 +331,7 @@ def test_failed_and_canceled_jobs_are_discarded_and_no_others(run, broker, enque
 def test_a_discarded_job_is_known_until_its_id_may_be_forgotten(run, broker, fail):
     """A repeat of its enqueue finds it for a minute after its end; then it is dropped."""
     job_id = fail()
-    assert run(broker.discard("q", [job_id])) == [1]
+    assert run(broker.discard("q", [job_id])) == [2]
     assert run(broker.job("q", job_id)).status == "failed"
 
 

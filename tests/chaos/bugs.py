@@ -161,7 +161,7 @@ BUGS = {
         "requeue", "leaves the job among the failed too", "no faults",
         [
             Edit(
-                "broker/lua/shared/requeue.lua",
+                "broker/lua/requeue.lua",
                 "redis.call('ZREM', ROOT .. ':failed', id) + redis.call('ZREM', ROOT .. ':canceled', id) == 0",
                 "not (redis.call('ZSCORE', ROOT .. ':failed', id) or redis.call('ZSCORE', ROOT .. ':canceled', id))",
             )

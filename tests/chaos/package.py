@@ -77,7 +77,7 @@ LOGGED = (
     ),
     _before("broker/lua/cancel.lua", "trim('canceled', 10)\n", "'canceled', 'id', id"),
     _behind(
-        "broker/lua/shared/requeue.lua",
+        "broker/lua/requeue.lua",
         "  redis.call('HSET', JOB .. id, 'last_outcome', 'requeued', 'queued_at', now)\n",
         "'requeue', 'id', id",
     ),
