@@ -8,9 +8,9 @@ import pytest
 
 from fusiond.broker import script
 from fusiond.broker.broker import Broker
-from fusiond.broker.call import as_is, plain, scripted
-from fusiond.broker.keys import Keys
+from fusiond.broker.call import as_is, nothing, plain, scripted
 from fusiond.broker.fsck import Fsck
+from fusiond.broker.keys import Keys
 from fusiond.broker.moving import Leaving
 from fusiond.broker.records import NewJob, Outcome
 from fusiond.broker.redis.connection import connect
@@ -104,7 +104,7 @@ def verbs(b, job):
     yield "scan", b.scan("q", 0, 100)
     yield "inspect", b.inspect("q", "members", [b"a", b"none"], repair=False)
     yield "inspect", b.inspect("q", "keys", [b"a", b"none"], repair=True)
-    yield "fsck", Fsck(b, lambda finding: None, repair=True).queue("q")
+    yield "fsck", Fsck(b, nothing, repair=True).queue("q")
 
 
 #: scripts that are parts of a verb

@@ -78,10 +78,11 @@ def test_nothing_is_wrong(desk):
 def test_a_finding_is_a_sentence_with_its_remedy(desk):
     """Job, queue, kind and remedy; status 1, and 0 once a repair has mended it."""
     (job,) = lose(desk, 1)
+    problem = f"job default/{job} is in no set (wrong-set)"
     done = fsck(desk)
     assert (done.status, done.out) == (
         1,
-        f"job default/{job} is in no set (wrong-set); --repair: among the queued jobs alone\n1 job in 2 queues: 1 found\n",
+        f"{problem}; --repair: among the queued jobs alone\n1 job in 2 queues: 1 found\n",
     )
     assert fsck(desk, "--json").json["findings"] == [
         {
@@ -96,7 +97,7 @@ def test_a_finding_is_a_sentence_with_its_remedy(desk):
     done = fsck(desk, "--repair")
     assert (done.status, done.out) == (
         0,
-        f"job default/{job} is in no set (wrong-set); repaired: among the queued jobs alone\n1 job in 2 queues: 1 repaired\n",
+        f"{problem}; repaired: among the queued jobs alone\n1 job in 2 queues: 1 repaired\n",
     )
     assert fsck(desk).status == 0
     assert desk.claim()[0] == job
@@ -239,11 +240,10 @@ def test_a_key_of_the_namespace_that_is_of_another_type_is_named_and_set_aside(d
     done = fsck(desk)
     wanted = "set" if name in {"queues", "workers"} else "hash"
     assert done.status == 1
-    assert (
-        f"key fusion:{name} is a list, not a {wanted} (wrong-type); --repair: set aside as {{fusion:{name}}}" in done.out
-    )
+    problem = f"key fusion:{name} is a list, not a {wanted} (wrong-type)"
+    assert f"{problem}; --repair: set aside as {{fusion:{name}}}" in done.out
     done = fsck(desk, "--repair")
-    assert f"key fusion:{name} is a list, not a {wanted} (wrong-type); repaired" in done.out
+    assert f"{problem}; repaired" in done.out
     assert redis(desk, "KEYS", f"{{fusion:{name}}}:broken:*")
     assert fsck(desk).out.endswith("nothing is wrong\n")
 
