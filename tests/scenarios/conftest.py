@@ -84,7 +84,7 @@ OWN_REDIS = {
     "test_soak.py", "test_conservation.py",
     "test_kill[wrapper]", "test_kill[redis]", "test_a_successor_finds_no_stray_and_starts_no_second_redis",
     "test_they_reach_every_program", "test_a_local_account_reaches_nothing", "test_no_job_comes_to_harm_in_a_storm",
-    "test_kill_9_of_redis_loses_no_tick", "test_a_seeded_bug_is_found",
+    "test_kill_9_of_redis_loses_no_tick", "test_a_seeded_bug_is_found", "test_it_is_not_ready_while_redis_is_frozen",
 }  # fmt: skip
 
 
