@@ -14,7 +14,7 @@ from fusiond.broker.keys import VerbGroup
 from fusiond.broker.records import NO_CATALOGUE, Catalogue, CronDeclaration, Declared, FileInForce, Worker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 
 #: seconds after which a worker that says nothing is gone
@@ -166,12 +166,21 @@ class FleetVerbs(VerbGroup):
         contents = {name: said for name, said in known.items() if name in wanted}
         missing = sorted(wanted - contents.keys())
         if missing:
-            read = yield plain(lambda reply: list(map(declared, reply)), "HMGET", self.keys.catalog, *missing)
-            contents |= {name: said for name, said in zip(missing, read, strict=True) if said is not None}
+            contents |= yield plain(_declarations(missing), "HMGET", self.keys.catalog, *missing)
         return found, contents
 
     def _alive(self, name: str, words: str, ms: int) -> Call[str]:
         return scripted("alive", self.keys.daemons, (name, ms, FORGOTTEN_MS, words), _words)
+
+
+def _declarations(digests: Sequence[str]) -> Callable[[Any], dict[str, Declared]]:
+    """Reads what each digest stands for; those that Redis does not know are left out."""
+
+    def parse(reply: Any) -> dict[str, Declared]:
+        pairs = zip(digests, map(declared, reply), strict=True)
+        return {digest: declaration for digest, declaration in pairs if declaration is not None}
+
+    return parse
 
 
 def _words(record: bytes | None) -> str:

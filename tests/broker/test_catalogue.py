@@ -3,6 +3,7 @@
 import pytest
 
 from fusiond.broker.call import as_is, plain
+from fusiond.errors import BrokerError
 from tests.support.running import until
 
 ALIVE = 30_000
@@ -243,3 +244,13 @@ def test_at_maxmemory_a_daemon_stays_alive(fleet, run, broker):
     run(plain(as_is, "CONFIG", "SET", "maxmemory", 0))
     assert fleet.catalogue().tasks
     assert fleet.records()["a"].split()[0] > str(fleet.now())
+
+
+@pytest.mark.parametrize("reply", [[], [b"1 {}", b"1 {}"], 7, None], ids=repr)
+def test_an_answer_with_another_number_of_declarations_is_a_broker_error(fleet, reply):
+    """What a network or another program has damaged reaches a producer as a BrokerError, as with any other command."""
+    fleet.start("h1", "A", "a")
+    plan = fleet.broker.catalogue()
+    read = plan.send(fleet.run(next(plan)))
+    with pytest.raises(BrokerError, match="cannot be read"):
+        read.read(reply)
