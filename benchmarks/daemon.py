@@ -14,9 +14,9 @@ from typing import Any, Self
 
 from benchmarks import processes
 from fusiond import Client, paths
-from fusiond.broker.broker import Broker
 from fusiond.broker.call import plain
 from fusiond.broker.redis.connection import connect
+from fusiond.broker.verbs import Verbs
 from fusiond.config import model
 
 #: where the `fusiond` of this interpreter is
@@ -68,7 +68,7 @@ class Daemon:
         self._notified.settimeout(PATIENCE)
         environment = {"STATE_DIRECTORY": str(self._directory / "s"), "RUNTIME_DIRECTORY": str(runtime)}
         self._environment = {**installed(), **environment, "NOTIFY_SOCKET": str(self._directory / "notify")}
-        self.broker = Broker(model.Broker().namespace)
+        self.broker = Verbs(model.Broker().namespace)
         self.connection = connect(model.Broker(url=self.url), runtime)
         #: seconds from its start until all of its programs were ready
         self.started_in = 0.0

@@ -1,13 +1,13 @@
 """
 What a producer does, without I/O: Client and AsyncClient run the same plans.
 
-1. name     the task by its name, or the function itself by its dotted path
-2. look up  its queue, priority and expiry in the catalogue that the daemons publish; read at most every 10 s, and once
-            more before a task is called unknown or unserved
-3. check    that the arguments are JSON and the options mean something: nothing is stored otherwise
-4. send     one round trip for a job, and one for each 500
+1. name     find the task, by its name or by the dotted path of the function that it runs
+2. look up  its queue, priority and expiry in the catalogue that the daemons publish. It is read at most every 10 s, and
+            once more before a task is called unknown or unserved
+3. check    that the arguments are JSON and the options are valid; otherwise nothing is stored
+4. send     one job in a round trip, or up to 500 of `enqueue_many`
 
-A job's id is made here, once, so that a call whose reply was lost can be repeated without a second job.
+A job's id is made here, once, so that a call whose reply was lost can be repeated without making a second job.
 """
 
 from __future__ import annotations
@@ -20,6 +20,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from fusiond.broker.durability import CONFIRM_MS, DURABILITIES, Durability, confirmation
 from fusiond.broker.records import NO_CATALOGUE, NewJob, Stored, check_id
 from fusiond.config.lint.suggest import did_you_mean, listed
+from fusiond.enqueue_options import (
+    NO_OPTIONS,
+    dotted_path,
+    duration,
+    encoded,
+    encoded_meta,
+    encoded_timeout,
+    lasting,
+    moment,
+    shown,
+    text,
+)
 from fusiond.errors import (
     BrokerError,
     BrokerUnavailable,
@@ -34,27 +46,15 @@ from fusiond.errors import (
 )
 from fusiond.job import JobStatus, id_of_key, new_id
 from fusiond.loading_guard import refuse_while_loading
-from fusiond.options import (
-    NO_OPTIONS,
-    dotted_path,
-    duration,
-    encoded,
-    encoded_meta,
-    encoded_timeout,
-    lasting,
-    moment,
-    shown,
-    text,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from fusiond.broker.broker import Broker
     from fusiond.broker.call import Call, Plan
     from fusiond.broker.records import Counts, JobOutcome
+    from fusiond.broker.verbs import Verbs
+    from fusiond.enqueue_options import Options
     from fusiond.job import JobRecord
-    from fusiond.options import Options
 
 #: jobs in one round trip
 CHUNK = 500
@@ -69,19 +69,32 @@ FIRST_LOOK, LONGEST_LOOK, SLOWER = 0.005, 0.25, 1.5
 _Triple = tuple[Any, Sequence[Any], dict[str, Any]]
 
 
-class Place(NamedTuple):
-    """Where a job is."""
+class JobRef(NamedTuple):
+    """Which job."""
 
     queue: str
     id: str
-    #: whether a living worker group ran such jobs when this one was enqueued; None: it was not asked
+    #: whether a living worker group ran jobs of this task from this queue when this one was enqueued; None: not known
     served: bool | None = None
+
+    @classmethod
+    def named(cls, name: str) -> JobRef:
+        """The job of that full name. Raises ValueError for what is none."""
+        queue, _, id_ = name.rpartition("/")
+        if not queue or not id_:
+            raise ValueError(f"{name!r} is no full name of a job, which is queue/id")
+        return cls(queue, id_)
+
+    @property
+    def name(self) -> str:
+        """`queue/id`, the job's full name."""
+        return f"{self.queue}/{self.id}"
 
 
 class Producer:
     """Makes the plans of one client, and remembers the catalogue for them."""
 
-    def __init__(self, broker: Broker, durability: Durability, replicas: int = 1) -> None:
+    def __init__(self, broker: Verbs, durability: Durability, replicas: int = 1) -> None:
         if durability not in DURABILITIES:
             raise ValueError(f"durability={durability!r}: use one of {listed(DURABILITIES)}")
         if replicas < 1:
@@ -95,83 +108,67 @@ class Producer:
 
     def enqueue(
         self, options: Options, task: str | Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
-    ) -> Plan[Place]:
-        """Store one job. The plan raises an EnqueueError, and nothing is stored, if it cannot be."""
+    ) -> Plan[JobRef]:
+        """Store one job. Raises an EnqueueError, and stores nothing, if that cannot be."""
         refuse_while_loading()
-        if time.monotonic() - self._read_at > CATALOGUE_AGE:
-            yield from self._read_catalogue()
-        try:
-            queue, job = self._make(options, task, args, kwargs)
-        except UnknownTask:
-            # it may have been added since
-            yield from self._read_catalogue()
-            queue, job = self._make(options, task, args, kwargs)
-        served = self._catalogue.serves(job.task, queue)
-        if not served and time.monotonic() - self._read_at > UNSERVED_AGE:
-            # it may be served by now, or in another queue
-            yield from self._read_catalogue()
-            queue, job = self._make(options, task, args, kwargs)
-            served = self._catalogue.serves(job.task, queue)
-        call = self._broker.enqueue(queue, (job,), confirmed=self._durability != "memory")
-        replies = (yield call) if self._durability == "memory" else (yield from self._confirmed(call))
-        if replies[0] != "stored":
-            refuse(queue, (job,), replies, "")
-        return Place(queue, job.id, served)
+        [(queue, job, served)] = yield from self._made(options, ((task, args, kwargs),))
+        yield from self._store(queue, (job,))
+        return JobRef(queue, job.id, served)
 
-    def enqueue_many(self, options: Options, jobs: Iterable[tuple[Any, ...]]) -> Plan[list[Place]]:
-        """Store many, in chunks; the chunks before one that is refused stay."""
+    def enqueue_many(self, options: Options, jobs: Iterable[tuple[Any, ...]]) -> Plan[list[JobRef]]:
+        """Store many, in chunks; if one chunk is refused, those before it stay stored."""
         refuse_while_loading()
         if options.id is not None or options.key is not None:
             raise EnqueueError("enqueue_many: id and key are for one job; call enqueue for each")
         made = yield from self._made(options, [_triple(job) for job in jobs])
-        places = [Place(queue, job.id, self._catalogue.serves(job.task, queue)) for queue, job in made]
         by_queue: dict[str, list[NewJob]] = {}
-        for queue, job in made:
+        for queue, job, _ in made:
             by_queue.setdefault(queue, []).append(job)
         sent = 0
         for queue, batch in by_queue.items():
             for first in range(0, len(batch), CHUNK):
                 chunk = batch[first : first + CHUNK]
-                yield from self._stored(queue, chunk, sent, len(places))
+                before = f"; {sent} of {len(made)} jobs were stored before" if len(made) > 1 else ""
+                yield from self._store(queue, chunk, before)
                 sent += len(chunk)
-        return places
+        return [JobRef(queue, job.id, served) for queue, job, served in made]
 
-    def outcome(self, place: Place) -> Plan[JobOutcome]:
+    def outcome(self, job: JobRef) -> Plan[JobOutcome]:
         """How the job stands. Raises JobNotFound."""
-        outcome = yield self._broker.outcome(place.queue, place.id)
+        outcome = yield self._broker.outcome(job.queue, job.id)
         if outcome is None:
-            raise JobNotFound(f"{place.queue}/{place.id}: no such job; it may have been dropped after its ttl")
+            raise JobNotFound(f"{job.name}: no such job; it may have been dropped after its ttl")
         return outcome  # type: ignore[no-any-return]
 
-    def result(self, place: Place, timeout: float | None) -> Plan[Any]:
+    def result(self, job: JobRef, timeout: float | None) -> Plan[Any]:
         """Wait until the job has ended; what it returned."""
         end = float("inf") if timeout is None else time.monotonic() + timeout
         pause = FIRST_LOOK
         while True:
-            outcome = yield from self.outcome(place)
+            outcome = yield from self.outcome(job)
             if outcome.status.ended:
-                return returned(place, outcome)
+                return returned(job, outcome)
             left = end - time.monotonic()
             if left <= 0:
-                raise ResultTimeout(f"{place.queue}/{place.id} is {outcome.status} after {timeout:g} s; it goes on")
+                raise ResultTimeout(f"{job.name} is {outcome.status} after {timeout:g} s; it goes on")
             yield min(pause, left)
             pause = min(pause * SLOWER, LONGEST_LOOK)
 
-    def cancel(self, place: Place) -> Plan[bool]:
+    def cancel(self, job: JobRef) -> Plan[bool]:
         """End the job, or have it ended if it runs; False: it had ended before. Raises JobNotFound."""
-        reply = yield self._broker.cancel(place.queue, place.id)
+        reply = yield self._broker.cancel(job.queue, job.id)
         if reply == "missing":
-            raise JobNotFound(f"{place.queue}/{place.id}: no such job; it may have been dropped after its ttl")
+            raise JobNotFound(f"{job.name}: no such job; it may have been dropped after its ttl")
         return bool(reply != "ended")
 
-    def requeue(self, place: Place) -> Plan[bool]:
+    def requeue(self, job: JobRef) -> Plan[bool]:
         """Run a failed or canceled job again; False: it is neither, nor queued."""
-        [reply] = yield self._broker.requeue(place.queue, [place.id])
+        [reply] = yield self._broker.requeue(job.queue, [job.id])
         return bool(reply)
 
-    def discard(self, place: Place) -> Plan[bool]:
+    def discard(self, job: JobRef) -> Plan[bool]:
         """Drop a failed or canceled job; False: it is neither."""
-        [reply] = yield self._broker.discard(place.queue, [place.id])
+        [reply] = yield self._broker.discard(job.queue, [job.id])
         return bool(reply)
 
     def counts(self, queue: str | None) -> Plan[dict[str, Counts]]:
@@ -193,8 +190,8 @@ class Producer:
         found: list[str] = yield self._broker.queues()
         return found
 
-    def _made(self, options: Options, calls: Sequence[_Triple]) -> Plan[list[tuple[str, NewJob]]]:
-        """Queue and job of each call, all checked."""
+    def _made(self, options: Options, calls: Sequence[_Triple]) -> Plan[list[tuple[str, NewJob, bool]]]:
+        """Of each call the queue, the job, and whether it is served; all are checked."""
         if time.monotonic() - self._read_at > CATALOGUE_AGE:
             yield from self._read_catalogue()
         try:
@@ -203,8 +200,7 @@ class Producer:
             # it may have been added since
             yield from self._read_catalogue()
             made = [self._make(options, *call) for call in calls]
-        stale = time.monotonic() - self._read_at > UNSERVED_AGE
-        if stale and not all(self._catalogue.serves(job.task, queue) for queue, job in made):
+        if not all(served for _, _, served in made) and time.monotonic() - self._read_at > UNSERVED_AGE:
             # they may be served by now, or in another queue
             yield from self._read_catalogue()
             made = [self._make(options, *call) for call in calls]
@@ -212,16 +208,17 @@ class Producer:
 
     def _make(
         self, options: Options, task: str | Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
-    ) -> tuple[str, NewJob]:
+    ) -> tuple[str, NewJob, bool]:
         name = task if isinstance(task, str) else self._name(task)
         declared = self._catalogue.tasks.get(name) or self._unknown(task)
         body = encoded(name, args, kwargs)
         if options is not NO_OPTIONS:
-            return self._queue(options, declared), self._with(options, name, body, declared)
+            queue = self._queue(options, declared)
+            return queue, self._with(options, name, body, declared), self._catalogue.serves(name, queue)
         expires = declared.get("expires")
         # by position: half the time of names
         job = NewJob(new_id(), name, body, declared["priority"], None, None, expires and round(expires * 1000))
-        return declared["queue"], job
+        return declared["queue"], job, self._catalogue.serves(name, declared["queue"])
 
     def _with(self, options: Options, name: str, body: bytes, declared: dict[str, Any]) -> NewJob:
         """The job of a call with options."""
@@ -296,15 +293,12 @@ class Producer:
         except (ValueError, TypeError) as error:
             raise EnqueueError(str(error)) from None
 
-    def _stored(self, queue: str, jobs: Sequence[NewJob], before: int = 0, of: int = 1) -> Plan[None]:
-        """Send one chunk; `before` of `of` jobs have been stored already."""
+    def _store(self, queue: str, jobs: Sequence[NewJob], before: str = "") -> Plan[None]:
+        """Send jobs in one round trip. `before`: what an error says of those that were stored before."""
         call = self._broker.enqueue(queue, jobs, confirmed=self._durability != "memory")
-        if self._durability == "memory":
-            replies = yield call
-        else:
-            replies = yield from self._confirmed(call)
+        replies = (yield call) if self._durability == "memory" else (yield from self._confirmed(call))
         if replies.count("stored") != len(jobs):
-            refuse(queue, jobs, replies, f"; {before} of {of} jobs were stored before" if of > 1 else "")
+            refuse(queue, jobs, replies, before)
 
     def _confirmed(self, call: Call[list[Stored]]) -> Plan[list[Stored]]:
         """Send the call and have it confirmed."""
@@ -333,13 +327,13 @@ def refuse(queue: str, jobs: Sequence[NewJob], replies: Sequence[Stored], stored
             raise JobConflict(f"{what} is taken by a job with another task or other arguments{stored}")
 
 
-def returned(place: Place, outcome: JobOutcome) -> Any:
+def returned(job: JobRef, outcome: JobOutcome) -> Any:
     """What an ended job returned; raises what it ended with."""
     if outcome.status is JobStatus.FINISHED:
-        return _read(place, outcome.result or b"null")
+        return _read(job, outcome.result or b"null")
     if outcome.status is JobStatus.CANCELED:
-        raise JobCanceled(f"{place.queue}/{place.id} was canceled")
-    error = _read(place, outcome.error or b"{}")
+        raise JobCanceled(f"{job.name} was canceled")
+    error = _read(job, outcome.error or b"{}")
     code, kind, message, traceback = map(error.get if isinstance(error, dict) else {}.get, _ERROR)
     raise JobFailed(str(code or "EXCEPTION"), str(kind or ""), str(message or ""), str(traceback or ""))
 
@@ -347,12 +341,12 @@ def returned(place: Place, outcome: JobOutcome) -> Any:
 _ERROR = ("code", "type", "message", "traceback")
 
 
-def _read(place: Place, raw: bytes) -> Any:
+def _read(job: JobRef, raw: bytes) -> Any:
     """What a job has left. Raises BrokerError where that is no JSON, which no worker of ours has written."""
     try:
         return json.loads(raw)
     except (ValueError, RecursionError):
-        raise BrokerError(f"{place.queue}/{place.id} has ended, and what it left is no JSON") from None
+        raise BrokerError(f"{job.name} has ended, and what it left is no JSON") from None
 
 
 def _triple(job: Any) -> _Triple:

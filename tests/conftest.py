@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from fusiond.broker.broker import Broker
 from fusiond.broker.call import as_is, plain
 from fusiond.broker.redis.connection import connect
+from fusiond.broker.verbs import Verbs
 from fusiond.config import model
 from fusiond.errors import BrokerError
 from fusiond.supervise.server import choose_server
@@ -114,7 +114,7 @@ def broker_settings(redis_server, namespace):
 @pytest.fixture
 def broker(namespace):
     """The verbs."""
-    return Broker(namespace)
+    return Verbs(namespace)
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ FLOORS = [
     },
     {"config"},
     {"broker"},
-    {"options"},
+    {"enqueue_options", "find_broker"},
     {"producer"},
     {"client"},
     {"worker", "schedule", "supervise", "tasks"},  # processes: they meet in the snapshot, Redis and sockets
@@ -198,7 +198,7 @@ def test_no_room_imports_from_its_own_floor_or_above(found):
 def test_supervise_knows_no_redis(found):
     """The supervisor must outlive the broker: it imports neither that room nor a client."""
     rooms = {room(other) for module, others in found.items() if room(module) == "supervise" for other in others}
-    assert not rooms & {"broker", "worker", "options", "producer", "client", "redis"}
+    assert not rooms & {"broker", "worker", "enqueue_options", "producer", "client", "redis"}
 
 
 def test_a_worker_groups_folders_know_what_they_may(found):

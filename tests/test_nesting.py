@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fusiond import nesting
+from fusiond.enqueue_options import encoded
 from fusiond.errors import BadArguments
-from fusiond.options import encoded
 from fusiond.worker.runtime import payload
 
 

@@ -18,16 +18,16 @@ from fusiond.job import mark_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from fusiond.broker.broker import Broker
     from fusiond.broker.records import Chore
     from fusiond.broker.redis.connection import AsyncConnection
+    from fusiond.broker.verbs import Verbs
     from fusiond.config.model import Config
 
 log = logging.getLogger(__name__)
 
 
 async def tell(
-    broker: Broker, connection: AsyncConnection, config: Config, found: Sequence[tuple[str, Sequence[Chore]]]
+    broker: Verbs, connection: AsyncConnection, config: Config, found: Sequence[tuple[str, Sequence[Chore]]]
 ) -> None:
     """
     Write the lines.
@@ -49,7 +49,7 @@ async def tell(
                 _write(chore, holder, {"queue": queue, "host": host, "log_tag": _tag(chore, config)})
 
 
-async def _holders(broker: Broker, connection: AsyncConnection) -> dict[str, str]:
+async def _holders(broker: Verbs, connection: AsyncConnection) -> dict[str, str]:
     """The mark of each worker → its name. None where Redis does not answer: the lines matter more."""
     try:
         return {mark_of(name): name for name in await connection.run(broker.worker_names())}

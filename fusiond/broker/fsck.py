@@ -24,7 +24,7 @@ from fusiond.job import JobStatus
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from fusiond.broker.broker import Broker
+    from fusiond.broker.verbs import Verbs
 
 #: keys that a scan is asked for; it may come back with some more
 PAGE: Final = 100
@@ -92,7 +92,7 @@ class Fsck:
 
     def __init__(
         self,
-        broker: Broker,
+        broker: Verbs,
         tell: Callable[[Finding], None],
         *,
         repair: bool = False,

@@ -119,7 +119,7 @@ def _next(row: dict[str, Any], now: float) -> str:
 
 def _run(options: argparse.Namespace) -> int:
     from fusiond.cli.enqueue import announce
-    from fusiond.options import NO_OPTIONS
+    from fusiond.enqueue_options import NO_OPTIONS
     from fusiond.producer import Producer
 
     entry = _entry(source.accepted(options), options.name)

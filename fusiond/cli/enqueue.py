@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from fusiond.broker.call import Plan
     from fusiond.cli.source import Desk
-    from fusiond.options import Options
-    from fusiond.producer import Place, Producer
+    from fusiond.enqueue_options import Options
+    from fusiond.producer import JobRef, Producer
 
 #: seconds after which `--wait` looks whether anything serves the queue
 DOUBT: Final = 10.0
@@ -84,21 +84,21 @@ def register(subparsers: Any) -> None:
 
 
 def _duration(text: str) -> str:
-    from fusiond.options import duration
+    from fusiond.enqueue_options import duration
 
     _check(duration, text)
     return text
 
 
 def _lasting(text: str) -> str:
-    from fusiond.options import lasting
+    from fusiond.enqueue_options import lasting
 
     _check(lasting, text)
     return text
 
 
 def _moment(text: str) -> datetime:
-    from fusiond.options import moment
+    from fusiond.enqueue_options import moment
 
     try:
         found = datetime.fromisoformat(text)
@@ -119,7 +119,7 @@ def _check(check: Callable[[str, Any], object], given: object) -> None:
 
 
 def _enqueue(options: argparse.Namespace) -> int:
-    from fusiond.options import Options
+    from fusiond.enqueue_options import Options
     from fusiond.producer import Producer
 
     names = ("delay", "at", "queue", "key", "id", "expires", "timeout", "meta", "log_tag")
@@ -137,7 +137,7 @@ def _enqueue(options: argparse.Namespace) -> int:
         return _wait(desk, producer, place, options)
 
 
-def announce(place: Place, options: argparse.Namespace) -> None:
+def announce(place: JobRef, options: argparse.Namespace) -> None:
     """Say where the job is, and whether it will wait there."""
     if options.json:
         job = {"job": f"{place.queue}/{place.id}", "queue": place.queue, "id": place.id, "served": bool(place.served)}
@@ -157,7 +157,7 @@ def warn_unserved(queues: Collection[str]) -> None:
         )
 
 
-def _wait(desk: Desk, producer: Producer, place: Place, options: argparse.Namespace) -> int:
+def _wait(desk: Desk, producer: Producer, place: JobRef, options: argparse.Namespace) -> int:
     """The job's end: its result on standard output, or its traceback on standard error and the status of a failure."""
     try:
         result = desk.run(_noting(producer.result(place, options.wait), lambda: _say_unserved(desk, place)))
@@ -186,7 +186,7 @@ def _noting(plan: Plan[Any], note: Callable[[], None]) -> Plan[Any]:
             note()
 
 
-def _say_unserved(desk: Desk, place: Place) -> None:
+def _say_unserved(desk: Desk, place: JobRef) -> None:
     """Tell who waits that the job is not even begun, where nothing is there to begin it."""
     from fusiond.cli.workers import why_unserved
 

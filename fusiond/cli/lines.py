@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from fusiond.cli.source import Desk
-    from fusiond.options import Options
-    from fusiond.producer import Place, Producer
+    from fusiond.enqueue_options import Options
+    from fusiond.producer import JobRef, Producer
 
 _NUMBER: Final = (int, float)
 #: what a line may have beside task, args and kwargs, and of which type; as in schemas/job.schema.json
@@ -64,7 +64,7 @@ class Answer:
     """What became of a line: its job's place, or why there is none."""
 
     number: int
-    place: Place | None = None
+    place: JobRef | None = None
     refusal: str = ""
 
 

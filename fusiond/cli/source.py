@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from fusiond.broker.broker import Broker
     from fusiond.broker.call import Call, Plan
     from fusiond.broker.redis.connection import Connection
     from fusiond.broker.redis.redis_errors import Spoilt
+    from fusiond.broker.verbs import Verbs
     from fusiond.config import model
     from fusiond.config.build import Directories
     from fusiond.config.load import Loaded
@@ -297,11 +297,11 @@ def broker(options: argparse.Namespace) -> Iterator[Desk]:
 @contextmanager
 def desk(settings: model.Broker, runtime: Path) -> Iterator[Desk]:
     """The same, of a place that is known."""
-    from fusiond.broker.broker import Broker
     from fusiond.broker.redis.connection import connect
+    from fusiond.broker.verbs import Verbs
 
     try:
-        verbs = Broker(settings.namespace)
+        verbs = Verbs(settings.namespace)
     except ValueError as error:
         raise UsageError(str(error)) from error
     with connect(settings, runtime, repeats=1) as connection:
@@ -313,7 +313,7 @@ class Desk:
 
     __slots__ = ("connection", "verbs")
 
-    def __init__(self, verbs: Broker, connection: Connection) -> None:
+    def __init__(self, verbs: Verbs, connection: Connection) -> None:
         self.verbs, self.connection = verbs, connection
 
     def run(self, what: Call[T] | Plan[T]) -> T:

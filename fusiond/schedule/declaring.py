@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 from fusiond.schedule import drift
 
 if TYPE_CHECKING:
-    from fusiond.broker.broker import Broker
     from fusiond.broker.call import Call, Plan
     from fusiond.broker.fleet import Published
+    from fusiond.broker.verbs import Verbs
     from fusiond.config.accepted.snapshot import Snapshot
     from fusiond.config.model import Config, Task
 
 
 def catalogue(
-    broker: Broker, snapshot: Snapshot, daemon: str, *, before: str | None = None, ticks: bool = True
+    broker: Verbs, snapshot: Snapshot, daemon: str, *, before: str | None = None, ticks: bool = True
 ) -> Plan[Published]:
     """
     Publish what may be enqueued, and which cron entries tick.
@@ -46,7 +46,7 @@ def catalogue(
     )
 
 
-def configuration(broker: Broker, config: Config) -> list[Call[Any]]:
+def configuration(broker: Verbs, config: Config) -> list[Call[Any]]:
     """Write each queue's settings; the queues are declared before."""
     calls: list[Call[Any]] = []
     for name, queue in config.queues.items():

@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Any
 
 from fusiond import hook, logs
 from fusiond.broker import script
-from fusiond.broker.broker import Broker
 from fusiond.broker.fleet import ALIVE_AGAIN
 from fusiond.broker.outage import Outage, pause, trouble
 from fusiond.broker.redis.connection import connect_async
+from fusiond.broker.verbs import Verbs
 from fusiond.config.accepted.snapshot import Snapshot, read_snapshot
 from fusiond.errors import BrokerError, BrokerUnavailable, BrokerUnfit, ConfigError
 from fusiond.identity import daemon_id
@@ -86,7 +86,7 @@ class Scheduler:
         self._published: Published | None = None
         self._rand = random.Random()  # noqa: S311 - spreads load
         script.load_all()
-        self._broker = Broker(settings.namespace)
+        self._broker = Verbs(settings.namespace)
         self._connection = connect_async(settings, runtime)
         self._outage = Outage(connect_async(settings, runtime), self._broker.keys)
         self._ticker = Ticker(self._broker, self._connection, self._daemon)

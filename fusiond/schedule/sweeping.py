@@ -23,8 +23,8 @@ from fusiond.errors import BrokerError, BrokerUnavailable
 if TYPE_CHECKING:
     from random import Random
 
-    from fusiond.broker.broker import Broker
     from fusiond.broker.redis.connection import AsyncConnection
+    from fusiond.broker.verbs import Verbs
     from fusiond.config.model import Config
 
 log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ RESCUED = 100
 class Sweeper:
     """Where the sweep of each queue stands."""
 
-    def __init__(self, broker: Broker, connection: AsyncConnection, rand: Random) -> None:
+    def __init__(self, broker: Verbs, connection: AsyncConnection, rand: Random) -> None:
         self._broker, self._connection, self._rand = broker, connection, rand
         self._config: Config | None = None
         self._next = time.monotonic() + rand.uniform(0, PERIOD)

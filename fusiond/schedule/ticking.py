@@ -28,11 +28,11 @@ from fusiond.schedule import cron, drift
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from fusiond.broker.broker import Broker
     from fusiond.broker.call import Call
     from fusiond.broker.records import CronDeclaration
     from fusiond.broker.redis.connection import AsyncConnection
     from fusiond.broker.ticks import CronState, Ticked
+    from fusiond.broker.verbs import Verbs
     from fusiond.config.model import Config, CronEntry, Task
 
 log = logging.getLogger(__name__)
@@ -116,7 +116,7 @@ class _Decision(NamedTuple):
 class Ticker:
     """The cron entries of one daemon's configuration."""
 
-    def __init__(self, broker: Broker, connection: AsyncConnection, daemon: str) -> None:
+    def __init__(self, broker: Verbs, connection: AsyncConnection, daemon: str) -> None:
         self._broker, self._connection, self._daemon = broker, connection, daemon
         self._clock = Clock()
         self._watched: dict[str, _Watched] = {}

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from fusiond.broker.broker import Broker
 from fusiond.broker.call import as_is, plain
 from fusiond.broker.records import NewJob, Outcome
+from fusiond.broker.verbs import Verbs
 from fusiond.job import new_id
 from tests.chaos.server import Server, has_compiler
 from tests.support.queue_state import findings
@@ -35,7 +35,7 @@ def run(server):
 
 @pytest.fixture
 def broker():
-    return Broker()
+    return Verbs()
 
 
 def enqueue(run, broker):

@@ -7,7 +7,6 @@ import re
 import pytest
 
 from fusiond.broker import script
-from fusiond.broker.broker import Broker
 from fusiond.broker.call import as_is, nothing, plain, scripted
 from fusiond.broker.fsck import Fsck
 from fusiond.broker.keys import Keys
@@ -16,6 +15,7 @@ from fusiond.broker.records import NewJob, Outcome
 from fusiond.broker.redis.connection import connect
 from fusiond.broker.script import _LUA
 from fusiond.broker.ticks import DecidedTicks
+from fusiond.broker.verbs import Verbs
 from fusiond.config import model
 from fusiond.config.accepted.snapshot import Snapshot
 from fusiond.errors import BrokerError
@@ -46,7 +46,7 @@ def test_no_verb_touches_a_key_outside_its_queue(run, redis_server, tmp_path):
     keys = ("resetkeys", "resetchannels", "~test:{q}*", "&test:{q}*")
     run(plain(as_is, "ACL", "SETUSER", "one", "on", ">secret", *keys, *commands))
     settings = model.Broker(url=f"unix://one:secret@{redis_server.path}", namespace="test")
-    b = Broker("test")
+    b = Verbs("test")
     job = NewJob("a", "t", b"[]")
     with connect(settings, tmp_path) as connection:
         with pytest.raises(BrokerError, match=r"(?i)no permissions"):
@@ -59,7 +59,7 @@ def test_no_verb_touches_a_key_outside_its_queue(run, redis_server, tmp_path):
             done.add(verb)
     of_a_queue = {
         name
-        for name, verb in inspect.getmembers(Broker, inspect.isfunction)
+        for name, verb in inspect.getmembers(Verbs, inspect.isfunction)
         if "queue" in inspect.signature(verb).parameters and not name.startswith("_")
     }
     assert done == of_a_queue | {"fsck", "move", "tick"}
@@ -116,12 +116,12 @@ HELPERS = {
 
 @pytest.mark.parametrize("path", sorted(_LUA.glob("*.lua")), ids=lambda path: path.stem)
 def test_each_script_tells_at_its_head_what_it_is(path):
-    """Signature, keys, reply, and what it touches; one verb of the Broker, or a part of one."""
+    """Signature, keys, reply, and what it touches; one of the Verbs, or a part of one."""
     head = path.read_text().split("\n\n")[0]
     assert re.search(rf"^-- {path.stem}\(.*\): ", head, re.MULTILINE)
     for word in ("KEYS", "reply", "touches"):
         assert re.search(rf"^-- {word}\b", head, re.MULTILINE), word
-    assert hasattr(Broker, path.stem) or path.stem in HELPERS
+    assert hasattr(Verbs, path.stem) or path.stem in HELPERS
 
 
 @pytest.mark.parametrize("program", ["worker", "scheduler"])

@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from fusiond.broker.broker import Broker
+from fusiond.broker import verbs
 from fusiond.broker.call import as_is, plain
 from fusiond.broker.records import NewJob, Outcome
 from fusiond.job import JobStatus, new_token
@@ -79,7 +79,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     def __init__(self, server):
         super().__init__()
-        self.server, self.broker = server, Broker("model")
+        self.server, self.broker = server, verbs.Verbs("model")
         self.connection = server.connect("model")
         self.redis("FLUSHALL")
         self.verbs, self.queue = Verbs(self.run, self.broker), Queue()

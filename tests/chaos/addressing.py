@@ -19,8 +19,8 @@ import tempfile
 from pathlib import Path
 
 from fusiond import paths, pointers
-from fusiond.broker.broker import Broker
 from fusiond.broker.redis.connection import connect
+from fusiond.broker.verbs import Verbs
 from fusiond.config import model
 from tests.chaos.package import copy
 from tests.support.running import Running, until
@@ -71,7 +71,7 @@ class Pair:
         """What a command could have changed of the daemon beside."""
         status = self.beside.status()
         with connect(model.Broker(url=self.beside.url), Path("/")) as connection:
-            counts = connection.run(Broker().counts("default"))
+            counts = connection.run(Verbs().counts("default"))
         return status["generation"], status["reloads"], status["pid"], counts
 
     # -- troubles: each leaves the file, its daemon or its pointers in another state -----------------------------------

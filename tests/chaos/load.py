@@ -15,8 +15,8 @@ import threading
 import time
 from typing import NamedTuple
 
-from fusiond.broker.broker import Broker
 from fusiond.broker.call import as_is, plain
+from fusiond.broker.verbs import Verbs
 from fusiond.errors import BrokerError, UnknownTask
 from fusiond.job import JobStatus, new_id
 
@@ -79,7 +79,7 @@ class Load(threading.Thread):
         self._client, self._count, self._rate, self._mix = client, count, rate, mix
         self._rand = random.Random(seed)
         self._over = threading.Event()
-        self._broker = Broker()
+        self._broker = Verbs()
         #: (monotonic s, Ack) of jobs to be canceled
         self._condemned = []
         #: ids of jobs that are to fail and be requeued

@@ -19,7 +19,7 @@ import sys
 import time
 from pathlib import Path
 
-from fusiond.broker.broker import Broker
+from fusiond.broker.verbs import Verbs
 from fusiond.job import JobStatus
 from tests.chaos import ledger
 from tests.chaos.package import copy
@@ -79,7 +79,7 @@ class Trial:
 
     def __init__(self, server, hosts, rand):
         self.server, self.hosts, self.rand = server, hosts, rand
-        self.broker = Broker()
+        self.broker = Verbs()
 
     def run(self, what):
         with self.server.connect() as connection:

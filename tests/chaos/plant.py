@@ -7,8 +7,8 @@ import signal
 from pathlib import Path
 
 import fusiond
-from fusiond.broker.broker import Broker
 from fusiond.broker.redis.connection import connect
+from fusiond.broker.verbs import Verbs
 from fusiond.client import Client
 from fusiond.config import model
 from fusiond.errors import BrokerError
@@ -68,7 +68,7 @@ class Plant(Running):
         self.code = copy(self.directory / "code", edits) if edits else Path(fusiond.__file__).parent.parent
         # Whoever starts this may want no byte code; a daemon that is started a thousand times does.
         self.environment = {"PYTHONDONTWRITEBYTECODE": ""} | ({"PYTHONPATH": str(self.code)} if edits else {})
-        self.broker = Broker()
+        self.broker = Verbs()
         #: whether `strays` was asked for after its end
         self.judged = False
 

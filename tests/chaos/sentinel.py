@@ -19,9 +19,9 @@ import threading
 import time
 from pathlib import Path
 
-from fusiond.broker.broker import Broker
 from fusiond.broker.call import as_is, plain
 from fusiond.broker.redis.connection import connect
+from fusiond.broker.verbs import Verbs
 from fusiond.client import Client
 from fusiond.config import model
 from fusiond.errors import BrokerError
@@ -73,7 +73,7 @@ class Flood(threading.Thread):
         super().__init__(daemon=True)
         self.durability = f"replica, {replicas} of 2" if replicas else "memory"
         namespace = f"flood{replicas}"
-        self._settings, self._broker = model.Broker(url=url, namespace=namespace), Broker(namespace)
+        self._settings, self._broker = model.Broker(url=url, namespace=namespace), Verbs(namespace)
         durability = "replica" if replicas else "memory"
         self._client = Client(url, namespace=namespace, durability=durability, replicas=max(replicas, 1))
         self._over, self._pause = threading.Event(), threading.Event()

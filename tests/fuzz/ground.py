@@ -5,8 +5,8 @@ import shutil
 from pathlib import Path
 
 from fusiond import paths
-from fusiond.broker.broker import Broker
 from fusiond.broker.call import as_is, plain
+from fusiond.broker.verbs import Verbs
 from fusiond.client import Client
 from fusiond.errors import BrokerError
 from tests.chaos.plant import CHILD, Plant
@@ -25,7 +25,7 @@ class Ground(Plant):
         self.write(file.replace("{app}", str(self.app)))
         self.environment = {}
         self.url = f"unix://{paths.redis_socket(self.runtime)}"
-        self.broker = Broker()
+        self.broker = Verbs()
 
     def client(self):
         """A producer's, once the catalogue is there."""

@@ -6,8 +6,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from fusiond.broker.broker import Broker
 from fusiond.broker.redis.connection import connect
+from fusiond.broker.verbs import Verbs
 from fusiond.config import model
 from fusiond.errors import BrokerError
 from fusiond.job import JobStatus
@@ -28,7 +28,7 @@ class Cron:
     """A daemon, and the jobs of its entries."""
 
     def __init__(self, running):
-        self.daemon, self.broker = running, Broker()
+        self.daemon, self.broker = running, Verbs()
 
     def run(self, verb):
         with connect(model.Broker(url=self.daemon.url), self.daemon.runtime) as connection:

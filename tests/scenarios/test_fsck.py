@@ -4,8 +4,8 @@ import contextlib
 
 import pytest
 
-from fusiond.broker.broker import Broker
 from fusiond.broker.call import as_is, plain
+from fusiond.broker.verbs import Verbs
 from fusiond.client import Client
 from fusiond.job import JobStatus
 from tests.support.fusiond_command import fusiond
@@ -69,7 +69,7 @@ def test_a_namespace_is_checked_and_mended_while_its_daemon_works(daemon, redis_
         assert (report.status, report.json["findings"]) == (0, [])
     until(lambda: len(daemon.ran()) == count, daemon.text)
 
-    verbs = Broker("fusion")
+    verbs = Verbs("fusion")
     with redis_server.connect("fusion") as connection:
         connection.run(verbs.suspend("orders", by="operator", on=True))
         lost = daemon.enqueue(*range(count, count + 100))
@@ -91,7 +91,7 @@ def test_a_queue_that_a_reload_adds_is_suspended_with_all(daemon, redis_server):
     assert daemon.reload(daemon.body(", later: {}", ", late: {run: jobs.note, queue: later}"))["result"] == "applied"
     job = Client(daemon.url).enqueue("late", 7, str(daemon.notes))
     with redis_server.connect("fusion") as connection:
-        assert connection.run(Broker("fusion").counts("later")).suspended_by_operator
+        assert connection.run(Verbs("fusion").counts("later")).suspended_by_operator
     assert "later: resumed" in daemon.order("resume", "--all").out
     until(lambda: job.status() == JobStatus.FINISHED, daemon.text)
     assert daemon.ran() == [7]

@@ -5,10 +5,10 @@ import time
 
 import pytest
 
-from fusiond.broker.broker import Broker
 from fusiond.broker.call import Call
 from fusiond.broker.records import NewJob
 from fusiond.broker.redis.connection import connect
+from fusiond.broker.verbs import Verbs
 from fusiond.client import Client
 from fusiond.config import model
 from fusiond.errors import BrokerError
@@ -78,7 +78,7 @@ def assert_nothing_is_lost(daemon, url, producer):
     """Every acknowledged job has finished, and ran."""
     producer.more(50)
     producer.stop()
-    broker = Broker()
+    broker = Verbs()
     with connect(model.Broker(url=url), daemon.runtime, repeats=1) as connection:
 
         def states():
@@ -107,11 +107,11 @@ def test_a_cluster_loses_nothing_to_a_dead_primary_nor_to_a_slot_that_moves(daem
     with RedisCluster(timeout=2000) as cluster:
         producer = start(daemon, cluster.url)
         producer.more(200)
-        slot, owner = cluster.owner(Broker().keys.root("b"))
+        slot, owner = cluster.owner(Verbs().keys.root("b"))
         target = next(node for node in cluster.primaries() if node is not owner)
         assert cluster.migrate(slot, target, batch=2) > 50
         producer.more(50)
-        assert cluster.owner(Broker().keys.root("b")) == (slot, target)
+        assert cluster.owner(Verbs().keys.root("b")) == (slot, target)
         cluster.fail_over(target)
         assert_nothing_is_lost(daemon, cluster.url, producer)
         assert daemon.stop() == 0
@@ -119,7 +119,7 @@ def test_a_cluster_loses_nothing_to_a_dead_primary_nor_to_a_slot_that_moves(daem
 
 def test_jobs_move_between_queues_of_different_nodes_through_any_death_of_the_mover():
     """No script sees both queues; wherever the mover dies, the next one goes on, and each job is there once."""
-    broker = Broker()
+    broker = Verbs()
     with RedisCluster() as cluster:
         assert len({cluster.owner(broker.keys.root(queue))[1].port for queue in ("a", "b")}) == 2
         with connect(model.Broker(url=cluster.url), cluster.directory, repeats=1) as connection:

@@ -5,9 +5,9 @@ import json
 from contextlib import contextmanager
 from pathlib import Path
 
-from fusiond.broker.broker import Broker
 from fusiond.broker.records import Outcome
 from fusiond.broker.redis.connection import connect
+from fusiond.broker.verbs import Verbs
 from fusiond.job import new_token
 from tests.support.fusiond_command import fusiond
 
@@ -23,7 +23,7 @@ class Desk:
 
     def __init__(self, settings, cwd):
         self.settings, self.cwd = settings, cwd
-        self.verbs, self.connection = Broker(settings.namespace), connect(settings, Path("/"))
+        self.verbs, self.connection = Verbs(settings.namespace), connect(settings, Path("/"))
         self.run = self.connection.run
 
     def declare(self, **max_length):

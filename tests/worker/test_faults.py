@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from redis.crc import key_slot
 
-from fusiond.broker.broker import Broker
 from fusiond.broker.call import as_is, plain
 from fusiond.broker.redis.connection import connect
+from fusiond.broker.verbs import Verbs
 from fusiond.config import model
 from fusiond.config.model import RetryPolicy, Timeout
 from fusiond.worker.pool.attempt import Attempt, KillReason
@@ -518,7 +518,7 @@ def halves(tmp_path):
         nodes[0].do("CLUSTER", "MEET", "127.0.0.1", nodes[1].port)
         until(lambda: all(b"cluster_slots_assigned:16384" in node.do("CLUSTER", "INFO") for node in nodes))
         until(lambda: all(b"cluster_state:ok" in node.do("CLUSTER", "INFO") for node in nodes))
-        broker = Broker("test")
+        broker = Verbs("test")
         by_node = {key_slot(broker.keys.of(f"q{n}", "queue").encode()) * 2 // SLOTS: f"q{n}" for n in range(50)}
         first = key_slot(broker.keys.meta.encode()) * 2 // SLOTS
         settings = model.Broker(url=f"redis+cluster://{nodes[0].name},{nodes[1].name}", namespace="test")

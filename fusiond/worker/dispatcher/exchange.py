@@ -24,10 +24,10 @@ from fusiond.worker.runtime.wire import boot_ns
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-    from fusiond.broker.broker import Broker
     from fusiond.broker.call import Call
     from fusiond.broker.records import Claim, Kind, Outcome
     from fusiond.broker.redis.connection import AsyncConnection
+    from fusiond.broker.verbs import Verbs
     from fusiond.config.model import Config
     from fusiond.worker.pool.attempt import Attempt
 
@@ -69,7 +69,7 @@ class _Request(NamedTuple):
 class Exchange:
     """Round trips of one dispatcher, one at a time."""
 
-    def __init__(self, name: str, broker: Broker, connection: AsyncConnection) -> None:
+    def __init__(self, name: str, broker: Verbs, connection: AsyncConnection) -> None:
         """`name`: of the dispatcher, `host.pid`; `connection`: for nothing else."""
         self._name, self._broker, self._connection = name, broker, connection
         self._mark = mark_of(name)

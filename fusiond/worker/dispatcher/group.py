@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING, Any
 
 from fusiond import hook, logs
 from fusiond.broker import script
-from fusiond.broker.broker import Broker
 from fusiond.broker.outage import Outage, pause, trouble
 from fusiond.broker.redis.connection import connect_async
+from fusiond.broker.verbs import Verbs
 from fusiond.config.accepted.snapshot import Snapshot, read_snapshot
 from fusiond.errors import BrokerError, BrokerUnavailable, FusionError
 from fusiond.identity import daemon_id
@@ -114,7 +114,7 @@ class GroupProgram:
         self._snapshot, self._group, self._link, self._held = snapshot, group, link, held
         settings = snapshot.config.broker
         script.load_all()
-        self._broker = Broker(settings.namespace)
+        self._broker = Verbs(settings.namespace)
         self._name = f"{socket.gethostname()}.{os.getpid()}"
         self._claims, self._leases, self._talk, asking = (connect_async(settings, runtime) for _ in range(4))
         self._outage = Outage(asking, self._broker.keys)

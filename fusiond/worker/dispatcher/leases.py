@@ -20,9 +20,9 @@ from fusiond.worker.runtime.wire import boot_ns
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from fusiond.broker.broker import Broker
     from fusiond.broker.outage import Outage
     from fusiond.broker.redis.connection import AsyncConnection
+    from fusiond.broker.verbs import Verbs
     from fusiond.worker.pool.attempt import Attempt
 
 log = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ class Leases:
 
     def __init__(
         self,
-        broker: Broker,
+        broker: Verbs,
         connection: AsyncConnection,
         outage: Outage,
         held: Callable[[], Iterable[Attempt]],
@@ -95,7 +95,7 @@ class Leases:
 
 
 async def renew(
-    broker: Broker, connection: AsyncConnection, attempts: Iterable[Attempt], note: Literal["", "permit"] = ""
+    broker: Verbs, connection: AsyncConnection, attempts: Iterable[Attempt], note: Literal["", "permit"] = ""
 ) -> tuple[bool, BrokerError | None]:
     """
     Renew the leases of these attempts, and mark on each what Redis says of it.

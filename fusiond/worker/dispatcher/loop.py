@@ -51,10 +51,10 @@ from fusiond.worker.runtime.wire import boot_ns
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from fusiond.broker.broker import Broker
     from fusiond.broker.outage import Outage
     from fusiond.broker.records import Outcome
     from fusiond.broker.redis.connection import AsyncConnection
+    from fusiond.broker.verbs import Verbs
     from fusiond.config.model import Config, RetryPolicy, Task, WorkerGroup
     from fusiond.worker.dispatcher.exchange import Claimed
     from fusiond.worker.pool.reports import PoolReport, Problems
@@ -93,7 +93,7 @@ class Dispatcher:
         name: str,
         config: Config,
         group: WorkerGroup,
-        broker: Broker,
+        broker: Verbs,
         connection: AsyncConnection,
         *,
         outage: Outage,

@@ -20,8 +20,8 @@ from fusiond.errors import BrokerError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from fusiond.broker.broker import Broker
     from fusiond.broker.redis.connection import AsyncConnection
+    from fusiond.broker.verbs import Verbs
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class Presence:
 
     def __init__(
         self,
-        broker: Broker,
+        broker: Verbs,
         connection: AsyncConnection,
         daemon: str,
         worker: str,

@@ -14,12 +14,12 @@ from redis.exceptions import (
     TryAgainError,
 )
 
-from fusiond.broker.broker import Broker
 from fusiond.broker.call import as_is, plain, scripted
 from fusiond.broker.keys import Keys
 from fusiond.broker.redis import cluster
 from fusiond.broker.redis.cluster import ClusterNodes
 from fusiond.broker.redis.protocol import Step, forgotten
+from fusiond.broker.verbs import Verbs
 from fusiond.errors import BrokerUnavailable
 
 ONE, TWO, THREE = "10.0.0.1:1", "10.0.0.2:2", "::1:3"
@@ -178,7 +178,7 @@ def test_a_scan_of_all_keys_goes_round_the_nodes(ask):
 
 def test_a_queues_verb_declares_two_keys_and_no_other_script_does(ask):
     """Of a slot that is moved key by key Redis could not know else that the script needs all of it."""
-    queue, fleet = Broker().counts("b"), scripted("generation", Keys("fusion").meta, ("h", ""), as_is)
+    queue, fleet = Verbs().counts("b"), scripted("generation", Keys("fusion").meta, ("h", ""), as_is)
     nodes = Nodes((ONE, [b"", b""]), owners=[(0, 16383, ONE)])
     nodes.follow(ask([queue, fleet]))
     of_queue, of_fleet = nodes.asked[0][1]
@@ -188,7 +188,7 @@ def test_a_queues_verb_declares_two_keys_and_no_other_script_does(ask):
 
 def test_what_confirms_a_forgotten_script_is_asked_again_with_it():
     """A WAIT that was answered before the enqueue was done has confirmed nothing."""
-    enqueue = Broker().counts("q")
+    enqueue = Verbs().counts("q")
     calls = [enqueue, WAIT, get(A), enqueue, WAIT]
     replies = [NoScriptError("No matching script"), 1, b"", b"stored", 1]
     assert forgotten(calls, replies) == [0, 1]

@@ -19,5 +19,5 @@ from fusiond.broker.operator import OperatorVerbs
 from fusiond.broker.ticks import TickVerbs
 
 
-class Broker(MovingVerbs, OperatorVerbs, TickVerbs, FleetVerbs):
+class Verbs(MovingVerbs, OperatorVerbs, TickVerbs, FleetVerbs):
     """The verbs in one namespace."""
