@@ -1,5 +1,6 @@
 """
-A line in the log for each job that a claim took back from a worker whose lease had expired, or that it ended.
+A line in the log for each job that a claim took back from a worker whose lease had expired, that it ended, or that it
+put aside because its body cannot be read.
 
 Of the lost attempt Redis knows the token, and the first characters of a token are made of the worker's name: so the
 names of all workers are read, once for a claim that had such a job. Other claims cost nothing.
@@ -44,7 +45,10 @@ async def tell(
     host = socket.gethostname()
     for queue, chores in found:
         for chore in chores:
-            if chore.code != "CANCELED" or config.logging.jobs:
+            if chore.code == "BROKEN":
+                fields = {"queue": queue, "host": host}
+                log.error("a body that cannot be read is kept under `broken`: %s", chore.message, extra=fields)
+            elif chore.code != "CANCELED" or config.logging.jobs:
                 holder = holders.get(chore.token[: len(mark_of(""))])
                 _write(chore, holder, {"queue": queue, "host": host, "log_tag": _tag(chore, config)})
 

@@ -94,13 +94,14 @@ class Renewal(NamedTuple):
 
 
 class Chore(NamedTuple):
-    """A job that a claim took back from a worker whose lease had expired, or that it ended."""
+    """A job that a claim took back from a worker whose lease had expired, that it ended, or that it put aside."""
 
     id: bytes
     task: bytes
-    #: RESCUED: it is queued again · otherwise it has ended, with an error of this code
+    #: RESCUED: it is queued again · BROKEN: its body cannot be read; it has no id then · otherwise it has ended, with
+    #: an error of this code
     code: str
-    #: the sentence of that error
+    #: the sentence of that error, or why the body cannot be read
     message: str
     attempts: int
     #: this one counted

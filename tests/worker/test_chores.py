@@ -89,6 +89,19 @@ def test_jobs_that_a_claim_ends_have_their_lines(place):
     assert place.error(late)["code"] == "EXPIRED"
 
 
+def test_a_body_that_cannot_be_read_leaves_a_line(place):
+    """One that another language has pushed, and a job without a body: the queue, and the reason that `broken` has."""
+    keys = place.broker.keys
+    place.run(plain(as_is, "LPUSH", keys.of("default", "inbox"), b'{"task": 7}'))
+    place.run(plain(as_is, "ZADD", keys.of("default", "queue"), 1, b"lost"))
+    program = place.start(processes=1)
+    lines = until(lambda: len(found := [r for r in program.records() if "broken" in r["message"]]) == 2 and found)
+    assert {words(line, "level", "queue", "host") for line in lines} == {("error", "default", socket.gethostname())}
+    said = " ".join(line["message"] for line in lines)
+    assert "inbox: task is not a text of 1 to 255 bytes" in said
+    assert "job lost has no body" in said
+
+
 @pytest.mark.parametrize(("task", "code"), [("of_no_file", "TASK_NOT_FOUND"), ("absent", "IMPORT_ERROR")])
 def test_job_that_no_host_could_run_for_an_hour_has_its_line(place, task, code):
     """Redis decides on it when the job is given back, and tells the dispatcher."""

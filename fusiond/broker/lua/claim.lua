@@ -9,6 +9,7 @@
 --        {n, ms, …}: the n-th job must have begun within so many ms, or it expires
 --        and only where jobs were rescued or ended here: {id, task, RESCUED or the code of its error, the sentence of its error or empty,
 --        attempts, rescues, token of the lost lease or empty, ms that its last attempt or it itself waited, log tag, …}}
+--        and in the same form, without id and task, each body that was put aside as broken: BROKEN and the reason
 --
 -- moves inbox     -> queue | scheduled | broken
 --       scheduled -> queue              its time has come: a new place in its priority's row
@@ -200,6 +201,7 @@ while not suspended and not stays and #ids < want and looked < want + CHORES and
   looked = looked + #popped / 2
 end
 if #ids > 0 then many('ZADD', STARTED, leases) end
+for _, reason in ipairs(put_aside) do tell('', 'BROKEN', reason:sub(1, 255), '', 0, 0) end
 if #ids > 0 or #told > 0 then
   local others = #told > 0 and '\n' .. cjson.encode(told) or ''
   redis.call('SET', LAST, nonce .. ' ' .. table.concat(ids, ' ') .. others, 'PX', REPEATABLE)

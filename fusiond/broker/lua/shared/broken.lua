@@ -1,6 +1,8 @@
 -- What cannot be read is kept raw in ns:{q}:broken as "<ms> <reason>\n<raw>", newest first, and counted in conf `broken`.
 local BROKEN_KEPT = 1000
+local put_aside = {}              -- the reasons of this call
 local function broken(reason, raw)
+  put_aside[#put_aside + 1] = reason
   redis.call('LPUSH', ROOT .. ':broken', now .. ' ' .. reason:gsub('%c', '?') .. '\n' .. raw)
   redis.call('LTRIM', ROOT .. ':broken', 0, BROKEN_KEPT - 1)
   redis.call('HINCRBY', CONF, 'broken', 1)
