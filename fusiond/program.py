@@ -1,5 +1,5 @@
 """
-A program's end of its link to the supervisor.
+What each program of the daemon is made of: its exit status, and its link to the supervisor.
 
 1. say      ready, failed, applied, busy: one JSON object per packet
 2. hear     apply, go, drain, leave
@@ -7,17 +7,21 @@ A program's end of its link to the supervisor.
 4. end      when the link is lost: the supervisor died, and its next life must find no strays
 
 A program started by hand has no link: it says nothing, hears nothing and never waits.
-Runs on the program's own asyncio loop. Standard library only.
+The link runs on the program's own asyncio loop. Standard library only.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from fusiond import logs
+from fusiond.errors import FusionError
 
 if TYPE_CHECKING:
     import asyncio
@@ -46,6 +50,27 @@ _PACKET = 64 * 1024
 log = logging.getLogger(__name__)
 
 
+def run_program(body: Callable[[Link], int]) -> int:
+    """
+    Run a program with its link; returns the exit status.
+
+    What `body` raises is logged, and the supervisor is told the reason in one sentence.
+    """
+    link = Link.from_environment()
+    try:
+        return body(link)
+    except FusionError as error:
+        log.error("%s", error)  # noqa: TRY400 - a sentence, not a traceback
+        link.say(**{"is": "failed", "reason": str(error), "tasks": getattr(error, "tasks", [])})
+        return EX_CONFIG
+    except Exception as error:
+        log.exception("this program ends")
+        link.say(**{"is": "failed", "reason": f"{type(error).__name__}: {error}"})
+        return EX_SOFTWARE
+    finally:
+        logs.stop()
+
+
 def on_failed_callback(then: Callable[[], None]) -> None:
     """
     Call `then` when a callback of the running loop has let an exception out; it is logged.
@@ -63,10 +88,13 @@ def on_failed_callback(then: Callable[[], None]) -> None:
     asyncio.get_running_loop().set_exception_handler(handle)
 
 
-def tell_failure(link: Link, error: Exception) -> None:
-    """Leave what ends this program in its log, and one sentence of it with the supervisor."""
-    log.error("this program ends", exc_info=error)
-    link.say(**{"is": "failed", "reason": f"{type(error).__name__}: {error}"})
+async def wait_until_set(event: asyncio.Event, seconds: float) -> None:
+    """Wait for the event, at most so long."""
+    import asyncio
+
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
 
 
 class Link:

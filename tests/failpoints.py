@@ -81,9 +81,9 @@ STEPS = {
     "task": Step(CHILD, "worker.runtime.run", "run"),
     "report": Step(CHILD, "worker.runtime.run", "write_all"),
     # the scheduler
-    "publish": Step(SCHEDULER, "schedule.scheduler", "Scheduler._publish"),
-    "configure": Step(SCHEDULER, "schedule.scheduler", "Scheduler._configure"),
-    "declare": Step(SCHEDULER, "schedule.scheduler", "Scheduler._declare"),
+    "publish": Step(SCHEDULER, "schedule.publishing", "Publisher._publish"),
+    "configure": Step(SCHEDULER, "schedule.publishing", "Publisher._configure"),
+    "declare": Step(SCHEDULER, "schedule.publishing", "Publisher._declare"),
     "apply": Step(SCHEDULER, "schedule.scheduler", "Scheduler._apply"),
     "tick": Step(SCHEDULER, "schedule.ticking", "Ticker._decide"),
     "sweep": Step(SCHEDULER, "schedule.sweeping", "Sweeper._step"),

@@ -13,33 +13,22 @@ from pathlib import Path
 
 from fusiond import logs
 from fusiond.config.accepted.snapshot import read_snapshot
-from fusiond.errors import FusionError
-from fusiond.program import EX_CONFIG, EX_SOFTWARE, Link, tell_failure
+from fusiond.program import Link, run_program
 from fusiond.schedule.scheduler import run
 
 
-def main() -> int:
-    """Run the scheduler; returns the exit status."""
+def main(link: Link) -> int:
+    """Run the scheduler; returns the exit status. Raises FusionError."""
     parser = argparse.ArgumentParser(prog="fusiond.schedule")
     parser.add_argument("--snapshot", type=Path, required=True)
     parser.add_argument("--runtime", type=Path, required=True)
     parser.add_argument("--publish-only", action="store_true")
     arguments = parser.parse_args()
-    link = Link.from_environment()
-    try:
-        logs.setup(read_snapshot(arguments.snapshot).config.logging, link.name or "scheduler", link.tail)
-        asyncio.run(run(arguments.snapshot, link, arguments.runtime, ticks=not arguments.publish_only))
-    except FusionError as error:
-        link.say(**{"is": "failed", "reason": str(error)})
-        print(error, file=sys.stderr)
-        return EX_CONFIG
-    except Exception as error:  # noqa: BLE001 - told, and tried again by the supervisor
-        tell_failure(link, error)
-        return EX_SOFTWARE
-    finally:
-        logs.stop()
+    snapshot = read_snapshot(arguments.snapshot)
+    logs.setup(snapshot.config.logging, link.name or "scheduler", link.tail)
+    asyncio.run(run(snapshot, link, arguments.runtime, ticks=not arguments.publish_only))
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_program(main))

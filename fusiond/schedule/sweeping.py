@@ -1,12 +1,12 @@
 """
-Sweep: the housekeeping that no verb on the way of a job does.
+Sweep: the housekeeping that no verb does on the way of a job.
 
-1. now and then, at a moment of its own in each daemon, list the queues
-2. in each, move on the jobs whose move to another queue was broken off
-3. take back the leases that had expired a sweep ago already: no dispatcher claims from the queue, or it would have
-4. and do a bounded number of steps, one round trip at a time; where they left off, the next sweep goes on
+1. list     the queues about once a minute, each daemon at a moment of its own
+2. move on  the jobs whose move to another queue was interrupted
+3. rescue   the jobs whose lease had expired before the last sweep: a dispatcher that claims from the queue would have
+4. sweep    each queue in a bounded number of steps, one round trip each; the next sweep goes on from there
 
-Everyone sweeps: a step that another daemon has done is done.
+Each daemon sweeps: a step that another daemon has done finds nothing to do.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from fusiond.broker import chores
-from fusiond.errors import BrokerError, BrokerUnavailable
 
 if TYPE_CHECKING:
     from random import Random
@@ -42,9 +41,9 @@ RESCUED = 100
 class Sweeper:
     """Where the sweep of each queue stands."""
 
-    def __init__(self, broker: Verbs, connection: AsyncConnection, rand: Random) -> None:
-        self._broker, self._connection, self._rand = broker, connection, rand
-        self._config: Config | None = None
+    def __init__(self, broker: Verbs, connection: AsyncConnection, config: Config, rand: Random) -> None:
+        """`config`: says which lines about jobs are logged."""
+        self._broker, self._connection, self.config, self._rand = broker, connection, config, rand
         self._next = time.monotonic() + rand.uniform(0, PERIOD)
         #: queue and steps left in this sweep
         self._todo: deque[tuple[str, int]] = deque()
@@ -52,26 +51,17 @@ class Sweeper:
         #: queues in which the last sweep has seen expired leases
         self._expired: set[str] = set()
 
-    def set_config(self, config: Config) -> None:
-        """Follow what the log is to say of jobs."""
-        self._config = config
-
     def until_next(self) -> float:
         """Seconds to the next step."""
         return 0.0 if self._todo else max(0.0, self._next - time.monotonic())
 
     async def run_once(self) -> None:
-        """Do one step, if it is time. Raises BrokerUnavailable."""
-        try:
-            if self._todo:
-                await self._step(*self._todo.popleft())
-            elif time.monotonic() >= self._next:
-                self._next = time.monotonic() + PERIOD * self._rand.uniform(0.75, 1.25)
-                self._todo.extend((queue, STEPS) for queue in await self._connection.run(self._broker.queues()))
-        except BrokerUnavailable:
-            raise
-        except BrokerError as error:  # one odd queue does not keep the others from being swept
-            log.error("a sweep failed: %s", error)  # noqa: TRY400 - one sentence
+        """Do one step, if it is time. Raises BrokerError; the other queues are still to be swept then."""
+        if self._todo:
+            await self._step(*self._todo.popleft())
+        elif time.monotonic() >= self._next:
+            self._next = time.monotonic() + PERIOD * self._rand.uniform(0.75, 1.25)
+            self._todo.extend((queue, STEPS) for queue in await self._connection.run(self._broker.queues()))
 
     async def _step(self, queue: str, steps: int) -> None:
         if steps == STEPS:
@@ -95,8 +85,7 @@ class Sweeper:
         else:
             for _ in range(min(STEPS, math.ceil(expired / RESCUED))):
                 claim = await self._connection.run(self._broker.rescue(queue))
-                if self._config:
-                    await chores.tell(self._broker, self._connection, self._config, [(queue, claim.chores)])
+                await chores.tell(self._broker, self._connection, self.config, [(queue, claim.chores)])
             log.warning("queue '%s': %d leases had expired, and no dispatcher has rescued their jobs", queue, expired)
 
     async def _finish_moves(self, queue: str) -> None:

@@ -313,7 +313,7 @@ BUGS = {
     ),
     "a decision without its job": Bug(
         "scheduler", "does not store with a decision which job it is to have", "the scheduler killed as it ticks",
-        [Edit(_TICKING, "_ticks(decision).to_text() if decision.ticks else None", "None")],
+        [Edit(_TICKING, "decided_ticks(watched.entry, watched.task, ticks).to_text() if ticks else None", "None")],
     ),
     "a queue that forgets its ticks": Bug(
         "tick", "stores the job of a tick again, under another id, when it is asked again",
@@ -323,7 +323,7 @@ BUGS = {
             Edit(_TICK, "= 'cron:' .. entry .. ':' .. ARGV[at], ", "= 'cron:' .. now .. ':' .. ARGV[at], "),
             # long enough to be killed before it is confirmed
             Edit(_TICKING, "        # What is not", "        await asyncio.sleep(0.05)\n        # What is not"),
-            Edit(_TICKING, "import json\n", "import asyncio\nimport json\n"),
+            Edit(_TICKING, "import logging\n", "import asyncio\nimport logging\n"),
         ],
     ),
     "a scheduler that begins anew": Bug(

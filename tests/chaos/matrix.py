@@ -88,7 +88,7 @@ QUICKER = (
         f"MARGIN = {LEASE}, {RENEW / 3}, {MARGIN}",
     ),
     Edit("schedule/sweeping.py", "PERIOD = 60.0", "PERIOD = 0.3"),
-    Edit("schedule/scheduler.py", "PUBLISH = 60.0", "PUBLISH = 0.4"),
+    Edit("schedule/publishing.py", "PUBLISH = 60.0", "PUBLISH = 0.4"),
 )
 
 

@@ -6,7 +6,7 @@ import pytest
 from fusiond.broker.records import FileInForce
 from fusiond.config.accepted.snapshot import Snapshot, content_hash
 from fusiond.config.load import load
-from fusiond.schedule import declaring, drift
+from fusiond.schedule import drift, publishing
 from tests.support.fusiond_command import fusiond, samples
 from tests.support.fusiond_desk import opened
 from tests.support.running import until
@@ -77,7 +77,7 @@ workers: {main: {processes: 1, environment: {PASSWORD: geheim}}, second: {proces
         (file := desk.cwd / "other.yaml").write_text(text)
         config = load(file, environ={}).config
         snapshot = Snapshot(1, content_hash(config), config, file)
-        desk.run(declaring.catalogue(desk.verbs, snapshot, daemon))
+        desk.run(publishing.catalogue(desk.verbs, snapshot, daemon))
 
     def differ(*changes):
         changed = text

@@ -29,7 +29,7 @@ from fusiond.errors import BrokerUnavailable
 from fusiond.identity import daemon_id
 from fusiond.job import JobStatus
 from fusiond.program import Link
-from fusiond.schedule import cron, declaring, drift
+from fusiond.schedule import cron, drift, publishing
 from fusiond.schedule.scheduler import Scheduler
 from fusiond.schedule.sweeping import Sweeper
 from fusiond.schedule.ticking import Clock, Ticker
@@ -184,7 +184,9 @@ def test_ready_means_that_producers_can_see_the_tasks(bench):
     """When it says ready, the catalogue and the queues' settings are in Redis."""
     queues = {"default": Queue("default"), "sms": Queue("sms", max_length=7, suspended=True)}
     task = Task("send", "shop.send", queue="sms", priority=2, expires=300.0, description="A message.")
-    bench.start(task=task, queues=queues)
+    program = bench.start(task=task, queues=queues)
+    said = until(lambda: [line["message"] for line in program.log() if line["message"].startswith("published")])
+    assert said == ["published; tasks: 1, cron entries that tick: 0"]
     catalogue = bench.run(bench.broker.catalogue())
     assert catalogue.tasks == {
         "send": {"queue": "sms", "priority": 2, "expires": 300.0, "run": "shop.send", "description": "A message."}
@@ -201,7 +203,7 @@ def test_a_daemon_that_starts_again_replaces_what_it_said(bench):
     for _ in range(2):
         bench.start().end()
     config = bench.config()
-    plans = [declaring.catalogue(bench.broker, snapshot.read_snapshot(bench.write(config)), "d") for _ in range(2)]
+    plans = [publishing.catalogue(bench.broker, snapshot.read_snapshot(bench.write(config)), "d") for _ in range(2)]
     assert bench.run(plans[0]) == bench.run(plans[1]), "the same content is the same generation"
 
 
@@ -239,9 +241,9 @@ def test_two_daemons_that_alternate_under_one_id_count_no_generations(bench, cap
         counted = []
         for _ in range(5):
             for each in pair:
-                each._renew_at = 0.0
-                await each._run_once()
-                counted.append(each._published.generation)
+                each.publisher._renew_at = 0.0
+                await each.run_once()
+                counted.append(each.publisher.published.generation)
         for each in pair:
             await each.close()
         return counted
@@ -769,7 +771,7 @@ def test_a_sweep_goes_through_all_queues_in_steps(bench, broker):
 
     async def sweep() -> None:
         async with connect_async(bench.settings, bench.directory) as connection:
-            sweeper = Sweeper(broker, connection, random.Random(1))
+            sweeper = Sweeper(broker, connection, bench.config(), random.Random(1))
             assert 0 <= sweeper.until_next() <= 60
             sweeper._next = 0.0
             await sweeper.run_once()
@@ -800,8 +802,7 @@ def test_sweep_takes_back_leases_where_no_dispatcher_does(bench, caplog):
 
     async def sweeps() -> None:
         async with connect_async(bench.settings, bench.directory) as connection:
-            sweeper = Sweeper(broker, connection, random.Random(1))
-            sweeper.set_config(bench.config())
+            sweeper = Sweeper(broker, connection, bench.config(), random.Random(1))
             assert [await sweep(sweeper), await sweep(sweeper)] == [["started", "started"]] * 2
             bench.run(plain(as_is, "ZADD", broker.keys.of("left", "started"), 1, "lost", 1, "once"))
             assert await sweep(sweeper) == ["started", "started"]

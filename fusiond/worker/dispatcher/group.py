@@ -32,7 +32,7 @@ from fusiond.broker.verbs import Verbs
 from fusiond.config.accepted.snapshot import Snapshot, read_snapshot
 from fusiond.errors import BrokerError, BrokerUnavailable, FusionError
 from fusiond.identity import daemon_id
-from fusiond.program import EX_CONFIG, EX_SOFTWARE, on_failed_callback
+from fusiond.program import EX_SOFTWARE, on_failed_callback
 from fusiond.worker.dispatcher.leases import Leases
 from fusiond.worker.dispatcher.loop import POLL, Dispatcher, Phase
 from fusiond.worker.dispatcher.presence import Presence
@@ -75,16 +75,15 @@ async def run(
 
     Returns:
         the exit status.
+
+    Raises:
+        FusionError: it cannot become ready.
     """
     hook.run("dispatcher", group_name)
     group = snapshot.config.workers[group_name]
     program = GroupProgram(snapshot, group, link, runtime=runtime, held=held)
     try:
         return await program.run(launched)
-    except DoNotLoad as error:
-        return _failed(link, str(error), error.tasks)
-    except FusionError as error:
-        return _failed(link, str(error))
     except asyncio.CancelledError:
         if not program.failed:
             raise
@@ -93,18 +92,12 @@ async def run(
         program.close()
 
 
-def _failed(link: Link, reason: str, tasks: Sequence[str] = ()) -> int:
-    log.error("%s", reason)
-    link.say(**{"is": "failed", "reason": reason, "tasks": tasks[:_MOST_TASKS]})
-    return EX_CONFIG
-
-
 class DoNotLoad(FusionError):  # noqa: N818 - what is the matter
     """Tasks do not load, and the group is on trial."""
 
     def __init__(self, reason: str, tasks: Sequence[str]) -> None:
         super().__init__(reason)
-        self.tasks = tasks
+        self.tasks = tasks[:_MOST_TASKS]
 
 
 class GroupProgram:
