@@ -26,11 +26,9 @@ import yaml
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as hypothesis_seed
 
-from fusiond.config.lint.annotations import as_annotations
-from fusiond.config.lint.sarif import as_sarif
+from fusiond.config.lint.reports import as_github, as_json, as_sarif, as_text
 from fusiond.config.load import load
 from fusiond.config.model import Config
-from fusiond.config.problems import as_json, as_text
 from tests.rules import RULES
 
 ROOT = Path(__file__).parent.parent
@@ -151,7 +149,7 @@ def examine(data, directory):
     path = directory / "fusion.yaml"
     loaded = load(path, environ={"X": "y"}, data=data)
     problems = loaded.problems
-    as_text(problems), as_json(problems), as_annotations(problems, {}), json.loads(as_sarif(problems, "0"))
+    as_text(problems), as_json(problems), as_github(problems, {}), json.loads(as_sarif(problems, "0"))
     took = time.process_time() - began
     assert (loaded.config is None) == any(problem.is_error for problem in problems), "a Config beside an error"
     if loaded.config is not None and len(data) < 100_000:

@@ -12,7 +12,7 @@ from fusiond import redis_server
 from fusiond.redis_server import Server
 from fusiond.supervise import server
 from fusiond.supervise.server import NoServer, choose_server
-from tests.broker.test_embedded import Wrapper, directory, servers_in  # noqa: F401 - a fixture
+from tests.broker.redis.test_embedded import Wrapper, directory, servers_in  # noqa: F401 - a fixture
 from tests.support.fusiond_command import fusiond
 from tests.support.running import Running
 

@@ -87,8 +87,8 @@ def _start(options: argparse.Namespace, **how: Any) -> int:
 
 
 def _reload(options: argparse.Namespace) -> int:
+    from fusiond.config.lint.reports import as_text
     from fusiond.config.load import load
-    from fusiond.config.problems import as_text
 
     who = source.asker(" ".join(["fusiond reload", *(f"--code {group}".removesuffix(" *") for group in options.code)]))
     try:

@@ -80,7 +80,7 @@ def config(options: argparse.Namespace) -> model.Config:
 
 
 def _unusable(file: Path | str, loaded: Loaded) -> FusionError:
-    from fusiond.config.problems import as_text
+    from fusiond.config.lint.reports import as_text
 
     wrong = [problem for problem in loaded.problems if problem.is_error]
     kind = UsageError if any(problem.code == "unreadable" for problem in wrong) else ConfigError

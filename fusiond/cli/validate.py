@@ -94,7 +94,7 @@ def _patience(text: str) -> float:
 
 
 def _json(problems: Sequence[Problem]) -> str:
-    from fusiond.config.problems import as_json
+    from fusiond.config.lint.reports import as_json
 
     return as_json(problems) + "\n"
 
@@ -102,15 +102,15 @@ def _json(problems: Sequence[Problem]) -> str:
 def _sarif(problems: Sequence[Problem]) -> str:
     from importlib.metadata import version
 
-    from fusiond.config.lint.sarif import as_sarif
+    from fusiond.config.lint.reports import as_sarif
 
     return as_sarif(problems, version("fusiond")) + "\n"
 
 
 def _github(problems: Sequence[Problem]) -> str:
-    from fusiond.config.lint.annotations import as_annotations
+    from fusiond.config.lint.reports import as_github
 
-    return as_annotations(problems, os.environ) + "\n" * bool(problems)
+    return as_github(problems, os.environ) + "\n" * bool(problems)
 
 
 #: how all problems together are printed; what is not here is told file by file
@@ -155,7 +155,7 @@ def _found() -> str:
 
 def _report(name: str, loaded: Loaded) -> str:
     """The problems of one file and a last line that sums up."""
-    from fusiond.config.problems import as_text
+    from fusiond.config.lint.reports import as_text
 
     lines = [as_text(loaded.problems, _paint)] if loaded.problems else []
     errors = sum(problem.is_error for problem in loaded.problems)

@@ -1,38 +1,32 @@
 """
 Nodes → Config, every default resolved.
 
-What wins, nearest first: the task, its queue's `defaults`, `defaults.tasks`, the model's own default; for a group, the
-group and `defaults.workers`. A map or list is taken whole, never merged. `null` means "none", and wins like any value.
+`layers.py` says which maps say what an entry is. The nearest one that has a key wins, then the model's own default. A
+map or list is taken whole, never merged. `null` means "none", and wins like any value.
 
-1. layers   the maps that say what an entry is, nearest first
-2. read     each key of the model from the nearest one that has it, as its annotation says
-3. finish   what no key says alone: the number of a priority's name, where `python` starts
+1. read    each key of the model from the nearest map that has it, as its annotation says
+2. finish  what depends on other keys: the number of a priority's name, where `python` starts
 
-Expects nodes in which neither the schema nor the checks of references found an error.
+Expects nodes in which neither the schema nor the checks of names found an error.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, get_origin
+from typing import TYPE_CHECKING, Any, get_origin
 
 from fusiond.config import kinds
 from fusiond.config.endpoints import split_namespace
 from fusiond.config.fields import keys_of
-from fusiond.config.model import DEFAULT_QUEUE, PRIORITIES, Broker, Config, Task, WorkerGroup
+from fusiond.config.layers import layers
+from fusiond.config.model import PRIORITIES, Broker, Config, Task, WorkerGroup
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from fusiond.config.fields import Form
     from fusiond.config.yaml.nodes import Node
-
-#: keys from the root to a node
-Keys: TypeAlias = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,47 +41,28 @@ def build(root: Node) -> Config:
     """The Config that the tree describes."""
     values = _values(Config, root)
     values["priorities"] = values.get("priorities") or dict(PRIORITIES)
-    make: dict[type, Callable[..., Any]] = {Task: functools.partial(_task, values["priorities"]), WorkerGroup: _group}
     for field in keys_of(Config):
-        if field.entries is not None:
-            entries = _entries(root, field.name, field.entries, make.get(field.entries, field.entries))
-            values[field.name] = {**field.default, **entries}
+        if (cls := field.entries) is not None:
+            found = {}
+            for name in root.names(field.name):
+                said = _values(cls, *(root.get(*path) for path in layers(root, field.name, name)))
+                named = {"name": name} if hasattr(cls, "name") else {}
+                found[name] = cls(**named, **_finished(cls, said, values["priorities"]))
+            values[field.name] = {**field.default, **found}
     return Config(**values)
 
 
 def directories(root: Node) -> Directories:
-    """The two directories of a tree that may be wrong elsewhere; one that is wrong itself counts as not said."""
+    """The two directories of a tree that may be wrong elsewhere; one that is wrong itself counts as not written."""
     names = [field.name for field in dataclasses.fields(Directories) if root.text(field.name) is not None]
     return Directories(**{name: _path(node) for name in names if (node := root.get(name)) is not None})
 
 
-def _layers(root: Node, section: str, name: str) -> tuple[Keys, ...]:
-    """The ways to the maps that say what an entry is, nearest first."""
-    own = (section, name)
-    if section == "tasks":
-        return own, ("queues", root.text(*own, "queue") or DEFAULT_QUEUE, "defaults"), ("defaults", "tasks")
-    return (own, ("defaults", "workers")) if section == "workers" else (own,)
-
-
-def said_by(root: Node, section: str, name: str, key: str) -> Keys | None:
-    """The way to the value of an entry's key, in the nearest map that has it; None: it is the model's own."""
-    return next(((*path, key) for path in _layers(root, section, name) if root.get(*path, key) is not None), None)
-
-
-def _entries(root: Node, section: str, cls: type, make: Callable[..., Any]) -> dict[str, Any]:
-    """The entries of a section by their names."""
-    declared, found = root.get(section), {}
-    for name, _ in declared.entries() if declared is not None else ():
-        values = _values(cls, *(root.get(*path) for path in _layers(root, section, name)))
-        found[name] = make(name=name, **values) if hasattr(cls, "name") else make(**values)
-    return found
-
-
-def _values(cls: type, *nodes: Node | None) -> dict[str, Any]:
-    """Each key's value from the nearest node that has it; a key that none has is left to the model."""
+def _values(cls: type, *maps: Node | None) -> dict[str, Any]:
+    """Each key's value from the nearest map that has it; a key that none has is left to the model."""
     found: dict[str, Any] = {}
     for field in keys_of(cls):
-        node = next((node for map_ in nodes if map_ is not None and (node := map_.get(field.name)) is not None), None)
+        node = next((node for each in maps if each is not None and (node := each.get(field.name)) is not None), None)
         if node is not None and not field.of_file and field.entries is None:
             value = _value(field.form, node)
             found |= value if isinstance(value, kinds.Fields) else {field.name: value}
@@ -97,9 +72,8 @@ def _values(cls: type, *nodes: Node | None) -> dict[str, Any]:
 def _value(form: Form, node: Node) -> Any:
     """What a node says, read as its key's annotation has it."""
     cls, origin, read = form.type, get_origin(form.type), form.kind.read
-    if dataclasses.is_dataclass(form.type):
-        values = _values(cls, node) if read is None else read(node.data())
-        return _broker(**values) if cls is Broker else cls(**values)
+    if isinstance(cls, type) and dataclasses.is_dataclass(cls):
+        return cls(**(_finished(cls, _values(cls, node), {}) if read is None else read(node.data())))
     if form.kind is kinds.AS_WRITTEN:
         return node.expanded
     if read is not None:
@@ -116,25 +90,18 @@ def _path(node: Node) -> str | None:
     return None if node.value is None else os.path.normpath(node.place.source.directory / str(node.value))
 
 
-# -- what no key says alone -------------------------------------------------------------------------------------------
-
-
-def _broker(**values: Any) -> Broker:
-    """A URL carries the namespace, too."""
-    if "url" in values:
-        values["url"], namespace = split_namespace(values["url"])
-        values |= {"namespace": namespace} if namespace else {}
-    return Broker(**values)
-
-
-def _task(priorities: Mapping[str, int], **values: Any) -> Task:
-    """A priority is a number or a name; one that nothing says is the file's own `moderate`."""
-    said = values.pop("priority", "moderate")
-    number = priorities.get(said) if isinstance(said, str) else said
-    return Task(**values) if number is None else Task(priority=number, **values)
-
-
-def _group(*, python: str | None = None, **values: Any) -> WorkerGroup:
-    """A relative `python` starts at the directory."""
-    directory = values.get("directory", "/")
-    return WorkerGroup(python=python and os.path.normpath(os.path.join(directory, python)), **values)  # noqa: PTH118
+def _finished(cls: type, values: dict[str, Any], priorities: Mapping[str, int]) -> dict[str, Any]:
+    """The values of an entry, with what depends on other keys."""
+    if cls is Broker and "url" in values:
+        # A URL may have the namespace, too.
+        url, namespace = split_namespace(values["url"])
+        return {**values, "url": url} | ({"namespace": namespace} if namespace else {})
+    if cls is Task:
+        # A name, or a number; where nothing says it, the file's own `moderate`.
+        priority = values.pop("priority", "moderate")
+        number = priorities.get(priority) if isinstance(priority, str) else priority
+        return values if number is None else {**values, "priority": number}
+    if cls is WorkerGroup and values.get("python"):
+        path = os.path.join(values.get("directory", "/"), values["python"])  # noqa: PTH118
+        return {**values, "python": os.path.normpath(path)}
+    return values

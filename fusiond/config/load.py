@@ -3,9 +3,9 @@ A path goes in, a Config or its problems come out.
 
 1. read    the file and its includes: nodes with their places; hide secrets from what quotes them
 2. schema  each file by itself
-3. names   references, cron texts, urls: whatever a schema cannot say, on the nodes
-4. build   the Config; where there are errors, of the entries that have none (lint/partial.py), to check these further
-5. values  what only the resolved values tell: timeouts, unserved queues, what this machine has
+3. names   what a schema cannot say, on the nodes: names, schedules, the broker's URL, traps of YAML
+4. build   the Config; where there are errors, of the entries without errors (lint/partial.py), to check these further
+5. values  what only the resolved values show: timeouts, unserved queues, what this machine has
 """
 
 from __future__ import annotations
@@ -15,17 +15,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from fusiond.config.build import build
-from fusiond.config.lint import unit
-from fusiond.config.lint.partial import error_free_part
-from fusiond.config.lint.passes import (
-    check_limits,
-    check_machine,
-    check_names,
-    check_secrets,
-    check_unit,
-    check_usage,
-    check_values,
+from fusiond.config.lint import (
+    broker_url,
+    clear_secrets,
+    groups,
+    machine,
+    names,
+    ownership,
+    policies,
+    schedules,
+    systemd_unit,
+    traps,
 )
+from fusiond.config.lint.partial import error_free_part
 from fusiond.config.schema import check as check_schema
 from fusiond.config.yaml.includes import read_tree
 
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 
     from fusiond.config.model import Config
     from fusiond.config.problems import Problem
-    from fusiond.config.yaml.nodes import Node, Tree
+    from fusiond.config.yaml.nodes import Node
 
 
 MAX_ERRORS: Final = 250
@@ -50,7 +52,7 @@ class Loaded:
     config: Config | None
     #: sorted by place
     problems: tuple[Problem, ...]
-    #: every file that was read or should have been, absolute, the main one first: what a watcher watches
+    #: each file that was read or should have been, absolute, the main one first: what a watcher watches
     files: tuple[Path, ...]
     #: absolute patterns of `include:`; a file that begins to match one belongs to the configuration, too
     globs: tuple[str, ...] = ()
@@ -76,61 +78,66 @@ def load(
         path: the file; problems name it as it is given here.
         environ: for `${VAR}`.
         data: its bytes, where they do not come from `path`.
-        elsewhere: another machine will run it, so that nothing is said of what this one lacks.
+        to_run: this machine is about to run it: what is missing here (a user, a directory) is an error.
+        elsewhere: another machine will run it: nothing is said of what this one lacks.
         unit_file: the systemd unit that will run it; None: the one that this machine has, if any.
-        to_run: this machine is about to run it, so that what is missing here (a user, a directory) is an error.
     """
     tree = read_tree(Path(path), environ, data)
     found = _Found()
     found.take(tree.problems)
-    found.take(check_secrets(tree))
-    for index, root in enumerate(tree.roots):
-        found.take(tree.untold(check_schema(root, included=index > 0)))
-    config = None
+    for root in tree.roots:
+        found.take(clear_secrets.check(root))
+    for number, root in enumerate(tree.roots):
+        found.take(tree.not_reported(check_schema(root, included=number > 0)))
     if tree.root is not None:
-        found.take(tree.untold(check_names(tree.root, whole=tree.is_whole)))
-        whole = not found.errors
-        sound = tree.root if whole else _sound_part(tree, found)
-        if sound is not None:
-            config = build(sound)
-            found.take(check_values(sound, config))
-            found.take(check_limits(sound, config))
-            if not elsewhere:
-                found.take(check_machine(tree, sound, config, to_run=to_run))
-            if whole:
-                found.take(check_usage(sound, config))
-                found.take(check_unit(sound, config, unit_file or (None if elsewhere else unit.installed())))
-    return Loaded(None if found.errors else config, found.sorted(), tree.files, tree.globs, tree.root, tree.stats)
+        found.take(tree.not_reported(_check_names(tree.root, whole=tree.is_whole)))
+    whole = not found.errors
+    sound = tree.root if whole or tree.root is None else _sound_part(tree.root, found.errors)
+    config = build(sound) if sound is not None else None
+    if sound is not None and config is not None:
+        for check in (policies.check, policies.check_retry, schedules.check_ticks, groups.check, machine.check_paths):
+            found.take(check(sound, config))
+        if not elsewhere:
+            found.take(machine.check(sound, config, to_run=to_run))
+            found.take(ownership.check(tree, to_run=to_run))
+        if whole:
+            found.take(names.check_used(sound, config))
+            unit = unit_file or (None if elsewhere else systemd_unit.installed())
+            found.take(systemd_unit.check(sound, config, unit))
+    problems = tuple(sorted({*found.errors, *found.warnings}))
+    return Loaded(None if found.errors else config, problems, tree.files, tree.globs, tree.root, tree.stats)
 
 
-def _sound_part(tree: Tree, found: _Found) -> Node | None:
+def _check_names(root: Node, *, whole: bool) -> Iterator[Problem]:
+    """Rules that need no resolved value; they skip what the schema refuses. Not `whole`: some names are not known."""
+    if whole:
+        yield from names.check_declared(root)
+    for check in (schedules.check, broker_url.check, traps.check, names.check_similar):
+        yield from check(root)
+
+
+def _sound_part(root: Node, errors: list[Problem]) -> Node | None:
     """What is left of a file without its errors; None where that is nothing, or not all errors are known."""
-    if tree.root is None or len(found.errors) >= MAX_ERRORS:
-        return None
-    return error_free_part(tree.root, found.errors, _errors_of_names)
 
+    def errors_of(part: Node) -> Iterator[Problem]:
+        return (problem for problem in _check_names(part, whole=True) if problem.is_error)
 
-def _errors_of_names(root: Node) -> Iterator[Problem]:
-    return (problem for problem in check_names(root, whole=True) if problem.is_error)
+    return error_free_part(root, errors, errors_of) if len(errors) < MAX_ERRORS else None
 
 
 class _Found:
-    """The problems so far. Bounded, since a hostile file may hold a mistake in each of its bytes."""
+    """The problems so far. Bounded: each byte of a hostile file may be a mistake."""
 
     def __init__(self) -> None:
         self.errors: list[Problem] = []
-        self._warnings: list[Problem] = []
+        self.warnings: list[Problem] = []
 
     def take(self, problems: Iterable[Problem]) -> None:
-        """Add them, until there are more than anyone reads."""
+        """Add them, as long as there is room; no number of warnings hides an error."""
         for problem in problems:
             if not problem.is_error:
-                self._warnings += [problem] * (len(self._warnings) < MAX_WARNINGS)
+                self.warnings += [problem] * (len(self.warnings) < MAX_WARNINGS)
             elif len(self.errors) < MAX_ERRORS:
                 self.errors.append(problem)
             else:
                 return
-
-    def sorted(self) -> tuple[Problem, ...]:
-        """All of them by their place, each once."""
-        return tuple(sorted({*self.errors, *self._warnings}))

@@ -178,8 +178,18 @@ class RetryPolicy:
 
     @property
     def at_most_once(self) -> bool:
-        """Whether a job may begin once only, whatever befalls it: one attempt, and no crash is forgiven."""
+        """Whether a job may begin only once: one attempt, and none after a crash."""
         return self.max_attempts == 1 and self.max_crashes == 0
+
+    def delay_after(self, failures: int) -> float:
+        """Seconds from the last of so many failures, 1 or more, to the next attempt, without jitter."""
+        if self.backoff == "list":
+            return self.delays[min(failures, len(self.delays)) - 1]
+        if self.backoff == "fixed":
+            return self.delay
+        # Beyond 2**64 every delay is above every max_delay, and a float would overflow.
+        growth = failures if self.backoff == "linear" else 2.0 ** min(failures - 1, 64)
+        return min(self.delay * growth, self.max_delay)
 
 
 #: connection and time-out errors of the standard library and of the clients that most tasks use

@@ -3,9 +3,9 @@ Nodes × the JSON Schema → problems, in sentences.
 
 1. check    the plain data with `jsonschema`
 2. find     the node that each of its errors is about
-3. say      what is wrong and what to write, from the schema's own titles, patterns and examples
+3. say      what is wrong and what to write (lint/sentences.py)
 
-The schema is `schemas/fusion.schema.json`; it is made from `config/model.py`, and ships with the package.
+The schema is `schemas/fusion.schema.json`. It is made from `config/model.py`, and ships with the package.
 """
 
 from __future__ import annotations
@@ -13,18 +13,16 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from fusiond.config.lint.sentences import Failure, sentence
+from fusiond.config.lint.sentences import Error, sentence
 from fusiond.config.lint.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from jsonschema import Draft202012Validator
-    from jsonschema.exceptions import ValidationError
 
     from fusiond.config.problems import Problem
     from fusiond.config.yaml.nodes import Node, Place
@@ -43,7 +41,7 @@ def schema_text() -> str:
 
 
 def check(root: Node, *, included: bool = False) -> Iterator[Problem]:
-    """What the schema says against one file. An included file need not repeat `version`."""
+    """What is wrong with one file by the schema. An included file need not repeat `version`."""
     for error in _validator().iter_errors(root.data()):
         if not (included and error.validator == "required" and not error.absolute_path):
             yield from _problems(root, error)
@@ -59,10 +57,10 @@ def _validator() -> Draft202012Validator:
 
 def _for_python(schema: dict[str, Any]) -> dict[str, Any]:
     r"""
-    What differs from a JSON Schema for jsonschema.
+    The schema as jsonschema needs it.
 
-    `$` also matches before a last line break in Python; `\Z` does not. And jsonschema compares each item of a list with
-    each other one; lint/references.py finds those that are there twice in one pass.
+    In Python, `$` also matches before a last line break; `\Z` does not. And for `uniqueItems` jsonschema compares each
+    item with each other one; lint/names.py finds duplicates in one pass.
     """
     schema.pop("uniqueItems", None)
     if isinstance(schema.get("pattern"), str):
@@ -70,61 +68,29 @@ def _for_python(schema: dict[str, Any]) -> dict[str, Any]:
     return schema
 
 
-def _problems(root: Node, error: ValidationError) -> Iterator[Problem]:
-    """One error of jsonschema as ours: one for each unknown key, the likelier branch of an anyOf."""
-    if error.validator == "anyOf":
-        yield from (problem for inner in _likely_branch(error) for problem in _problems(root, inner))
-        return
-    if error.validator == "oneOf" and not isinstance(error.instance, dict):
-        return  # that it is no map is a problem of its own
+def _problems(root: Node, error: Error) -> Iterator[Problem]:
+    """The problems that one error of jsonschema stands for."""
     node, place = _find(root, error)
     path = ".".join(str(part) for part in error.absolute_path)
-    failure = _failure(error)
-    if failure.keyword == "additionalProperties":
-        yield from _unknown_keys(path, node, failure.schema["properties"])
-        return
-    if failure.of_key:
-        place = node.keys[failure.value]
-    yield place.error(*sentence(path, node, failure))
+    if error.validator == "anyOf":
+        # The branch that fits the value's type, and fails deeper; the first one where none fits.
+        branches = error.context or []
+        likely = [inner for inner in branches if inner.path or inner.validator not in ("type", "enum")]
+        for inner in likely or branches[:1]:
+            yield from _problems(root, inner)
+    elif error.validator == "additionalProperties":
+        known = error.schema["properties"]
+        for key, place_of_key in node.keys.items():
+            if key not in known:
+                remedy = did_you_mean(key, known) or f"known are {', '.join(known)}"
+                message = f"{path}: unknown key {key!r}" if path else f"unknown key {key!r}"
+                yield place_of_key.error("unknown-key", message, remedy)
+    elif error.validator != "oneOf" or isinstance(error.instance, dict):  # else its type is a problem already
+        of_key = "propertyNames" in error.absolute_schema_path
+        yield (node.keys[error.instance] if of_key else place).error(*sentence(path, node, error, of_key=of_key))
 
 
-def _failure(error: ValidationError) -> Failure:
-    return Failure(
-        keyword=str(error.validator),
-        limit=error.validator_value,
-        schema=dict(error.schema) if isinstance(error.schema, Mapping) else {},
-        value=error.instance,
-        of_key="propertyNames" in error.absolute_schema_path,
-    )
-
-
-def _unknown_keys(path: str, node: Node, known: dict[str, Any]) -> Iterator[Problem]:
-    for key, place in node.keys.items():
-        if key not in known:
-            remedy = did_you_mean(key, known) or f"known are {', '.join(known)}"
-            yield place.error("unknown-key", f"{path}: unknown key {key!r}" if path else f"unknown key {key!r}", remedy)
-
-
-def _likely_branch(error: ValidationError) -> list[ValidationError]:
-    """
-    Of an anyOf, the errors of the branch that the value was meant for.
-
-    A branch that fails on the value itself is less likely than one that fails deeper, and least likely where it is for
-    values of another type.
-    """
-    branches: dict[Any, list[ValidationError]] = {}
-    for inner in error.context or ():
-        branches.setdefault(inner.schema_path[0], []).append(inner)
-
-    def likelihood(errors: list[ValidationError]) -> tuple[int, bool]:
-        return min(len(inner.path) for inner in errors), all(
-            inner.validator not in ("type", "enum") for inner in errors
-        )
-
-    return max(branches.values(), key=likelihood)
-
-
-def _find(root: Node, error: ValidationError) -> tuple[Node, Place]:
+def _find(root: Node, error: Error) -> tuple[Node, Place]:
     """The node of an error, and where to point: at the key of a map or list, at a scalar itself."""
     node, place = root, root.place
     for part in error.absolute_path:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from fusiond.config.lint.reports import as_text
 from fusiond.config.load import load
-from fusiond.config.problems import as_text
 from tests.rules import PARTS, RULES
 from tests.rules_page import PAGE, page
 from tests.support.fusiond_command import fusiond

@@ -17,16 +17,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, get_origin
 
 from fusiond.config import kinds
-from fusiond.config.build import said_by
 from fusiond.config.fields import fields_of
+from fusiond.config.layers import path_of
 from fusiond.config.model import serves
 from fusiond.config.secrets import hidden
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from fusiond.config.build import Keys
     from fusiond.config.fields import Field, Form
+    from fusiond.config.layers import Keys
     from fusiond.config.model import Config, RetryPolicy
     from fusiond.config.yaml.nodes import Node, Place
 
@@ -82,7 +82,7 @@ def group(root: Node, config: Config, name: str) -> list[Value]:
     found = config.workers[name]
     values = [*_entry(root, found, "workers", name)]
     if found.weights:
-        order = _placed(root, "order", found.order, said_by(root, "workers", name, "queues"))
+        order = _placed(root, "order", found.order, path_of(root, "workers", name, "queues"))
         values = [order if value.key == "order" else value for value in values]
     run = [each for each in config.tasks.values() if serves(found.queues, each.queue)]
     return [*values, *(_placed(root, "task", each.name, ("tasks", each.name)) for each in run)]
@@ -93,7 +93,7 @@ def cron(root: Node, config: Config, name: str) -> list[Value]:
     found = config.cron[name]
     values = _entry(root, found, "cron", name)
     run = config.tasks[found.task]
-    return [*values, _placed(root, "queue", run.queue, said_by(root, "tasks", run.name, "queue"))]
+    return [*values, _placed(root, "queue", run.queue, path_of(root, "tasks", run.name, "queue"))]
 
 
 # -- one value --------------------------------------------------------------------------------------------------------
@@ -107,7 +107,7 @@ def _entry(root: Node, entry: Any, section: str, name: str) -> Iterator[Value]:
         # Of `schedule` and `every` one is there; the weights of queues are told where there are some.
         is_told = value or not (field.of_file or field.key.either or field.written != field.name)
         if is_told:
-            yield from _told(root, field, value, said_by(root, section, name, field.written))
+            yield from _told(root, field, value, path_of(root, section, name, field.written))
 
 
 def _told(root: Node, field: Field, value: Any, path: Keys | None) -> Iterator[Value]:
@@ -195,7 +195,7 @@ def _policy(root: Node, policy: RetryPolicy, name: str) -> Iterator[Value]:
     cls: type = type(policy)
     for field in fields_of(cls):
         if field.name not in unused:
-            path = said_by(root, "retry_policies", name, field.written)
+            path = path_of(root, "retry_policies", name, field.written)
             (found,) = _told(root, field, getattr(policy, field.name), path)
             shown = "every exception" if field.name == "retry_on" and not policy.retry_on else found.shown
             yield dataclasses.replace(found, key=f"retry.{field.written}", shown=shown)

@@ -1,7 +1,7 @@
 """
-Who could change what the daemon does: the owner and mode of the file and its includes.
+Who could change what the daemon does: the owner and mode of the file and of its includes.
 
-A daemon run by root refuses a file that others than root can write; a person is warned.
+A daemon run by root refuses a file that others than root can write; any other user is warned.
 """
 
 from __future__ import annotations
@@ -26,12 +26,8 @@ def check(tree: Tree, *, to_run: bool) -> Iterator[Problem]:
     """Each file that somebody else can write."""
     user = os.geteuid()
     severity: Severity = "error" if to_run and user == 0 else "warning"
-    for path in tree.files:
-        found = tree.stats.get(path)
-        if found is None:
-            continue  # reported where it was read
-        reason = weakness(found.st_mode, found.st_uid, found.st_gid, user)
-        if reason:
+    for path, found in tree.stats.items():
+        if reason := weakness(found.st_mode, found.st_uid, found.st_gid, user):
             yield Problem(str(path), 0, 0, severity, "unsafe-file", f"the file {reason}", _remedy(path, found, user))
 
 
@@ -39,7 +35,7 @@ def weakness(mode: int, owner: int, group: int, user: int) -> str:
     """
     Why a file with this mode, owner and group is unsafe for a daemon of `user`; empty where it is safe.
 
-    Root and the user itself may own it. Its group may write it only where that is root's own.
+    Root and the user may own it. Its group may write it where that is root's, or where the user is not root.
     """
     if owner not in (0, user):
         return f"belongs to {_name(owner)}"

@@ -1,96 +1,112 @@
-"""When a cron entry ticks: its text, its interval, its time zone."""
+"""
+When a cron entry ticks.
+
+1. check        what cannot be read, or never ticks: its cron text, its interval, its time zone
+2. check_ticks  what can be read and is probably not meant: the traps of cron, and jitter
+"""
 
 from __future__ import annotations
 
 import functools
 import re
-from datetime import UTC, datetime
+from datetime import datetime
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
+from fusiond.config.layers import node_of
 from fusiond.config.lint.suggest import did_you_mean, listed
-from fusiond.config.lint.walk import named
-from fusiond.config.units import seconds
+from fusiond.config.units import seconds, written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from fusiond.config.model import Config, CronEntry
     from fusiond.config.problems import Problem
     from fusiond.config.yaml.nodes import Node
 
 FORMS: Final = ("@hourly", "@daily", "@midnight", "@weekly", "@monthly", "@yearly", "@annually")
 _FIELDS: Final = "minute, hour, day of month, month, day of week"
 _CLOCK: Final = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])")
-# croniter takes H and R for "any value, drawn once": each daemon would tick at another time.
+# For croniter, H and R are "any value, drawn once": each daemon would tick at another time.
 _DRAWN: Final = re.compile(r"(?<![A-Za-z])[HhRr](?![A-Za-z])")
-#: plain texts of which croniter need not be asked: each field in its range, a day that every month has
+#: texts that are right for certain (each field in its range, a day that every month has): croniter is slow to import
 _SURE: Final = re.compile(
     r"(\*|\*/[1-9]|\*/[1-5][0-9]|[1-5]?[0-9]) (\*|\*/[1-9]|\*/1[0-9]|\*/2[0-3]|1?[0-9]|2[0-3]) "
     r"(\*|[1-9]|1[0-9]|2[0-8]) (\*|[1-9]|1[0-2]) (\*|[0-7]|1-5)"
 )
-#: any moment will do to see whether a text fires at all
-_FROM: Final = datetime(2026, 1, 1, tzinfo=UTC)
-_SHORTEST: Final = 1.0
+_STEP: Final = re.compile(r"\*/([0-9]{1,4})")
+#: fields that a step should divide, and how many values each has
+_RANGES: Final = (("minutes", 60), ("hours", 24))
+#: ticks are counted from this moment; any other will do
+_FROM: Final = datetime(2026, 1, 1)  # noqa: DTZ001 - wall-clock time
+#: number of ticks among which the shortest interval is looked for
+_TICKS: Final = 8
 
 
 def check(root: Node) -> Iterator[Problem]:
-    """Each schedule that cannot be read, or never fires."""
-    for _, entry in named(root, "cron"):
-        yield from _schedule(entry.get("schedule"))
-        yield from _every(entry)
-        yield from _timezone(entry.get("timezone"))
+    """Each entry that cannot be read, or never ticks."""
+    for _, entry in root.entries("cron"):
+        if (text := entry.text("schedule")) and (found := schedule_problem(text)) is not None:
+            yield entry.nearest("schedule").error(*found)
+        if every := entry.text("every"):
+            if _is_below_1s(every):
+                yield entry.nearest("every").error("out-of-range", f"every: {every} is below 1s", "write 1s or more")
+            if "timezone" in entry.keys:
+                message = "timezone has no effect beside every:, which counts from the epoch"
+                yield entry.keys["timezone"].warning("ignored-key", message, "remove it, or use schedule:")
+        if (zone := entry.get("timezone")) is not None and isinstance(zone.value, str) and zone.value:
+            yield from _zone(zone, zone.value)
 
 
-def _schedule(node: Node | None) -> Iterator[Problem]:
-    if node is None or not isinstance(node.value, str) or not node.value:
-        return
-    found = schedule_problem(node.value)
-    if found is not None:
-        yield node.place.error(*found)
+def check_ticks(root: Node, config: Config) -> Iterator[Problem]:
+    """Each entry that probably ticks at other moments than was meant."""
+    for name, node in root.entries("cron"):
+        entry, schedule = config.cron[name], node.get("schedule")
+        if schedule is not None and entry.schedule is not None and not entry.schedule.startswith("@"):
+            yield from _traps(schedule, entry.schedule.split())
+        yield from _jitter(root, node, entry, config)
+        if entry.missed == "all" and entry.starting_deadline is None and (missed := node.get("missed")) is not None:
+            message = "missed: all without a starting_deadline makes up for every tick of a downtime, however long"
+            yield missed.place.warning("unbounded-catch-up", message, "add starting_deadline: 1d")
+
+
+# -- what cannot be read ----------------------------------------------------------------------------------------------
 
 
 @functools.lru_cache(maxsize=8192)
 def schedule_problem(text: str) -> tuple[str, str, str] | None:
     """Code, message and remedy of a cron text that cannot be used; None where it can."""
-    if _SURE.fullmatch(text):
+    if _SURE.fullmatch(text) or text in FORMS:
         return None
-    from croniter import croniter  # slow to import, and many files have no cron text
+    if (found := _wrong_form(text)) is not None:
+        return found
+    from croniter import croniter
     from croniter.croniter import CroniterBadDateError
 
-    if (shape := _shape_problem(text)) is not None:
-        return shape
     try:
         croniter(text, _FROM).get_next(datetime)
     except CroniterBadDateError:
         return "never-fires", f"{text!r} never fires: there is no such date", "check day and month"
     except (ValueError, KeyError) as error:
-        return "bad-schedule", f"{text!r} is not a cron text: {_reason(error)}", f"the fields are {_FIELDS}"
+        # Without the text, with which croniter begins.
+        words = re.sub(r"^\[.*?\] ?", "", str(error)).removeprefix("is not acceptable").strip(" ,.")
+        reason = words or "a field is not a number or name"
+        return "bad-schedule", f"{text!r} is not a cron text: {reason}", f"the fields are {_FIELDS}"
     return None
 
 
-def _reason(error: Exception) -> str:
-    """What croniter says, without the text that it begins with."""
-    words = re.sub(r"^\[.*?\] ?", "", str(error)).removeprefix("is not acceptable")
-    return words.strip(" ,.") or "a field is not a number or name"
-
-
-def _shape_problem(text: str) -> tuple[str, str, str] | None:
-    """Code, message and remedy where already the text's shape is wrong."""
+def _wrong_form(text: str) -> tuple[str, str, str] | None:
+    """Code, message and remedy of what does not even look like a cron text."""
     if text.startswith("@"):
-        if text in FORMS:
-            return None
         remedy = did_you_mean(text, FORMS) or f"write {listed(FORMS)}"
         return "bad-schedule", f"{text!r} is not a form of schedule", remedy
-    clock = _CLOCK.fullmatch(text)
-    if clock:
+    if clock := _CLOCK.fullmatch(text):
         remedy = f'write "{int(clock[2])} {int(clock[1])} * * *"'
         return "bad-schedule", f"{text!r} is a time of day, not a cron text", remedy
     count = len(text.split())
     if count in (6, 7):
-        return (
-            "cron-fields",
-            f"{text!r} has {count} fields, and seconds and years are not supported",
-            f"write five: {_FIELDS}; or every:",
-        )
+        message = f"{text!r} has {count} fields, and seconds and years are not supported"
+        return "cron-fields", message, f"write five: {_FIELDS}; or every:"
     if count != 5:
         return "cron-fields", f"{text!r} has {count} field{'' if count == 1 else 's'}, not five", f"write {_FIELDS}"
     if _DRAWN.search(text):
@@ -99,42 +115,78 @@ def _shape_problem(text: str) -> tuple[str, str, str] | None:
     return None
 
 
-def _every(entry: Node) -> Iterator[Problem]:
-    node, text = entry.get("every"), entry.text("every")
-    if node is None or text is None:
-        return
+def _is_below_1s(duration: str) -> bool:
     try:
-        interval = seconds(text)
+        return seconds(duration) < 1
     except ValueError:
-        return  # the schema says so
-    if interval < _SHORTEST:
-        yield node.place.error("out-of-range", f"every: {text} is below 1s", "write 1s or more")
-    if "timezone" in entry.keys:
-        message = "timezone has no effect beside every:, which counts from the epoch"
-        yield entry.keys["timezone"].warning("ignored-key", message, "remove it, or use schedule:")
+        return False  # the schema reports it
 
 
-def _timezone(node: Node | None) -> Iterator[Problem]:
-    if node is None or not isinstance(node.value, str) or not node.value or _zone_exists(node.value):
-        return
-    import zoneinfo
+def _zone(node: Node, name: str) -> Iterator[Problem]:
+    if not _zone_exists(name):
+        from zoneinfo import available_timezones
 
-    zones = zoneinfo.available_timezones()
-    if zones:
-        remedy = did_you_mean(node.value, zones) or "write a name such as Europe/Berlin"
-    else:
-        remedy = "this machine has no time zones; install tzdata"
-    yield node.place.error("unknown-timezone", f"time zone {node.raw!r} does not exist", remedy)
+        zones = available_timezones()
+        remedy = did_you_mean(name, zones) or "write a name such as Europe/Berlin"
+        if not zones:
+            remedy = "this machine has no time zones; install tzdata"
+        yield node.place.error("unknown-timezone", f"time zone {node.raw!r} does not exist", remedy)
 
 
 @functools.lru_cache(maxsize=1024)
 def _zone_exists(name: str) -> bool:
-    if name == "UTC":
-        return True
     from zoneinfo import ZoneInfo
 
     try:
-        ZoneInfo(name)
-    except (ValueError, OSError, KeyError):  # not found is a KeyError; a directory such as `Europe` an OSError
+        return name == "UTC" or bool(ZoneInfo(name))
+    except (ValueError, OSError, KeyError):  # a KeyError where there is none; an OSError for a directory: `Europe`
         return False
-    return True
+
+
+# -- what is probably not meant ---------------------------------------------------------------------------------------
+
+
+def _traps(node: Node, fields: list[str]) -> Iterator[Problem]:
+    minute, hour, day, month, weekday = fields
+    if minute == "*" and hour.isdigit():
+        message = f"{node.raw!r} ticks 60 times, in each minute of the hour {hour}"
+        yield node.place.warning("every-minute", message, f'write "{" ".join(["0", *fields[1:]])}" for one tick')
+    for field, (noun, size) in zip((minute, hour), _RANGES, strict=True):
+        match = _STEP.fullmatch(field)
+        if match and int(match[1]) and size % int(match[1]):
+            last = (size - 1) // int(match[1]) * int(match[1])
+            message = f"{field} counts {noun} from 0 to {last} and starts again at 0: the last gap is {size - last}"
+            yield node.place.warning("uneven-step", message, f"write a step that divides {size}, or every:")
+    if day[0] != "*" and weekday[0] != "*":
+        message = f"{node.raw!r} ticks on the day {day} and on each weekday {weekday}: one of the two is enough"
+        yield node.place.warning("day-or-weekday", message, "write * for one of the two")
+    if day in ("29", "30", "31") and month == "*":
+        message = f"{node.raw!r} does not tick in months without a {day}th".replace("31th", "31st")
+        yield node.place.warning("skipped-months", message, "write L for the last day of the month")
+    elif day == "29" and month in ("2", "feb", "FEB"):
+        message = f"{node.raw!r} ticks in leap years only"
+        yield node.place.warning("skipped-months", message, "write L for the last day of February")
+
+
+def _jitter(root: Node, node: Node, entry: CronEntry, config: Config) -> Iterator[Problem]:
+    jitter, task = node.get("jitter"), config.tasks[entry.task]
+    if jitter is None or not entry.jitter:
+        return
+    interval = entry.every if entry.every is not None else _shortest_interval(entry.schedule or "")
+    if entry.jitter >= interval:
+        message = f"the jitter {jitter.raw} reaches beyond the next tick, {written(interval)} later"
+        yield jitter.place.warning("jitter-above-interval", message, f"write less than {written(interval)}")
+    if task.expires is not None and task.expires <= entry.jitter:
+        expires = node_of(root, "tasks", task.name, "expires")
+        shown = expires.raw if expires is not None else written(task.expires)
+        message = f"a job may expire before its delay of up to {jitter.raw} is over: {task.name!r} has expires: {shown}"
+        yield jitter.place.warning("jitter-above-expires", message, f"write less than {shown}")
+
+
+def _shortest_interval(schedule: str) -> float:
+    """The seconds between the two nearest of the first ticks."""
+    from croniter import croniter
+
+    matcher = croniter(schedule, _FROM)
+    ticks = [matcher.get_next(float) for _ in range(_TICKS)]
+    return float(min(later - earlier for earlier, later in pairwise(ticks)))

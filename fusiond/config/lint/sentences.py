@@ -1,16 +1,16 @@
 """
-What jsonschema found, said for a person: code, message, remedy.
+What jsonschema found, in words: code, message, remedy.
 
-One small function for each keyword of the schema. The `x-kind` of a subschema is the noun (`duration`), or its title
-where it is no key's; its examples are the remedy. The traps of YAML 1.1 and 1.2 are told where they bite:
-`yes` for a boolean, 90 for a duration, 022 for a umask.
+One function for each keyword of the schema. The noun of a sentence is the `x-kind` of the subschema (`duration`), or
+its title where the subschema is no key; the remedy is what an editor says, or the examples. Traps of YAML are explained
+where they have an effect: `yes` for a boolean, 90 for a duration, 022 for a umask.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from fusiond.config.lint.suggest import did_you_mean
 from fusiond.config.yaml.scalars import DATE, GROUPED, OLD_BOOLEANS, SEXAGESIMAL
@@ -21,16 +21,8 @@ if TYPE_CHECKING:
     from fusiond.config.yaml.nodes import Node
 
 
-class Failure(NamedTuple):
-    """What jsonschema found: one keyword of one subschema that a value does not meet."""
-
-    keyword: str
-    #: what the keyword demands, such as the number of a `minimum`
-    limit: Any
-    schema: dict[str, Any]
-    value: Any
-    #: the value is the key of a map
-    of_key: bool
+#: a ValidationError of jsonschema; by its types, each attribute may be unset
+Error: TypeAlias = Any
 
 
 class Sentence(NamedTuple):
@@ -38,7 +30,7 @@ class Sentence(NamedTuple):
 
     code: str
     message: str
-    remedy: str = ""
+    remedy: str
 
 
 _NOUNS: Final = {
@@ -49,78 +41,69 @@ _NOUNS: Final = {
     "array": "a list",
     "object": "a map",
 }
+#: characters of a value that a message shows
 _LONGEST: Final = 60
 
 
-def sentence(path: str, node: Node, failure: Failure) -> Sentence:
-    """What is wrong with the value at `path`, and what to write."""
-    say = _KEYWORDS.get(failure.keyword, _other)
-    found = say(node, failure)
+def sentence(path: str, node: Node, error: Error, *, of_key: bool) -> Sentence:
+    """What is wrong with the value at `path`, or with a key of this map, and what to write."""
+    say = _bad_key if of_key else _KEYWORDS.get(str(error.validator), _other)
+    found = say(node, error)
     return found._replace(message=f"{path}: {found.message}" if path else found.message)
 
 
-_POLICY_AS_A_MAP: Final = Sentence(
-    "wrong-type",
-    "a retry policy is written by its name, not as a map",
-    "declare it under `retry_policies` and write its name here, such as retry: standard",
-)
-
-
-def _type(node: Node, failure: Failure) -> Sentence:  # noqa: C901 - a row for each mistake
-    types = _types(failure.schema)
-    noun, kind, raw = _noun(failure.schema), _kind(failure.schema), node.raw
-    if node.value is None:
-        remedy = _example(failure.schema) or "write one, or remove the key"
-        return Sentence("wrong-type", f"a value is missing; it must be {noun}", remedy)
+def _type(node: Node, error: Error) -> Sentence:
+    schema, value, raw = error.schema, node.value, node.raw
+    types, noun, kind = _types(schema), _noun(schema), _kind(schema)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if value is None:
+        message = f"a value is missing; it must be {noun}"
+        return Sentence("wrong-type", message, _remedy(schema) or "write one, or remove the key")
     if raw in OLD_BOOLEANS and "boolean" in types:
         return Sentence("yaml-boolean", f"{raw} is a plain text in YAML 1.2", f"write {OLD_BOOLEANS[raw]}")
-    if isinstance(node.value, int | float) and not isinstance(node.value, bool):
-        if kind == "umask":
-            return Sentence(
-                "yaml-quote", f"the number {raw} is not a umask", f'put the octal digits in quotes: "{raw}"'
-            )
-        if kind in ("duration", "share or duration"):
-            return Sentence("missing-unit", f"{raw} has no unit", f"write {raw}s for seconds; also ms, m, h, d")
-        if kind == "size":
-            return Sentence("missing-unit", f"{raw} has no unit", "write a size such as 512MiB")
-    if "string" in types and node.raw and re.search(failure.schema.get("pattern", ""), node.raw):
-        read_as = "a boolean" if isinstance(node.value, bool) else "a number"
-        return Sentence("yaml-quote", f"{raw} is read as {read_as}, not {noun}", f'put it in quotes: "{raw}"')
+    if is_number and ("duration" in kind or kind == "size"):
+        return _without_unit(node, schema)
+    if "string" in types and raw and re.search(schema.get("pattern", ""), raw):
+        message = f"{raw} is read as {'a number' if is_number else 'a boolean'}, not {noun}"
+        return Sentence("yaml-quote", message, f'put it in quotes: "{raw}"')
     if types[:1] == ["integer"] and GROUPED.fullmatch(raw):
-        plain = raw.replace("_", "")
-        return Sentence("yaml-underscore", f"{raw} is a text in YAML 1.2, not a number", f"write {plain}")
-    if types == ["array"] and isinstance(node.value, str):
+        message = f"{raw} is a text in YAML 1.2, not a number"
+        return Sentence("yaml-underscore", message, f"write {raw.replace('_', '')}")
+    if types == ["array"] and isinstance(value, str):
         return Sentence("wrong-type", f"{show(node)} is not a list", f"write [{raw}]")
-    if isinstance(node.value, dict) and "standard" in failure.schema.get("examples", ()):
-        return _POLICY_AS_A_MAP
-    example = _example(failure.schema, nested=not {"string", "integer", "boolean"} & set(types))
-    return Sentence("wrong-type", f"{show(node)} is not {noun}", example or f"write {noun}")
+    if isinstance(value, dict) and "standard" in schema.get("examples", ()):
+        remedy = "declare it under `retry_policies` and write its name here, such as retry: standard"
+        return Sentence("wrong-type", "a retry policy is written by its name, not as a map", remedy)
+    remedy = _remedy(schema, nested=not {"string", "integer", "boolean"} & set(types))
+    return Sentence("wrong-type", f"{show(node)} is not {noun}", remedy or f"write {noun}")
 
 
-def _pattern(node: Node, failure: Failure) -> Sentence:
-    kind = _kind(failure.schema)
-    if failure.of_key:
-        message = f"{failure.value[:_LONGEST]!r} cannot be a {kind}"
-        allowed = "use letters, digits, _ . and -, at most 100" if kind == "name" else _example(failure.schema)
-        return Sentence("bad-name", message, allowed)
-    if kind == "dotted path":
-        return Sentence("bad-path", f"{show(node)} is not a dotted path", "write package.module.function")
-    if kind == "priority":
-        return Sentence("bad-value", f"{show(node)} is not a priority", "write a name of `priorities`, or 0 to 255")
-    if "duration" in kind and isinstance(node.value, str):
-        if SEXAGESIMAL.fullmatch(node.raw):
-            return _clock(node.raw)
-        if DATE.fullmatch(node.raw):
-            return Sentence("yaml-date", f"{node.raw} is a text in YAML 1.2, and no duration", _example(failure.schema))
-    if kind == "duration" and isinstance(node.value, str) and node.value.isdigit():
-        return Sentence("missing-unit", f"{show(node)} has no unit", f"write {node.raw}s for seconds; also ms, m, h, d")
-    if isinstance(node.value, str) and "\0" in node.value:
-        return Sentence("bad-value", f"{show(node)} holds a NUL character", "remove it")
-    return Sentence("bad-value", f"{show(node)} is not {_noun(failure.schema)}", _example(failure.schema))
+def _pattern(node: Node, error: Error) -> Sentence:
+    schema, kind, shown = error.schema, _kind(error.schema), show(node)
+    if "duration" in kind and SEXAGESIMAL.fullmatch(node.raw):
+        return _clock(node.raw)
+    if "duration" in kind and DATE.fullmatch(node.raw):
+        return Sentence("yaml-date", f"{node.raw} is a text in YAML 1.2, and no duration", _remedy(schema))
+    if "duration" in kind and node.raw.isdigit():
+        return _without_unit(node, schema)
+    if "\0" in str(node.value):
+        return Sentence("bad-value", f"{shown} holds a NUL character", "remove it")
+    code = "bad-path" if kind == "dotted path" else "bad-value"
+    return Sentence(code, f"{shown} is not {_noun(schema)}", _remedy(schema))
+
+
+def _bad_key(_node: Node, error: Error) -> Sentence:
+    message = f"{error.instance[:_LONGEST]!r} cannot be a {_kind(error.schema)}"
+    return Sentence("bad-name", message, _remedy(error.schema))
+
+
+def _without_unit(node: Node, schema: dict[str, Any]) -> Sentence:
+    remedy = _remedy(schema) if _kind(schema) == "size" else f"write {node.raw}s for seconds; also ms, m, h, d"
+    return Sentence("missing-unit", f"{show(node)} has no unit", remedy)
 
 
 def _clock(raw: str) -> Sentence:
-    """22:30 where a duration is due: YAML 1.1 read it as 1350."""
+    """22:30 in place of a duration: YAML 1.1 reads it as 1350."""
     parts = raw.split(":")
     units = "hms" if len(parts) == 3 else "ms"
     minutes = "".join(f"{int(part)}{unit}" for part, unit in zip(parts, units, strict=True))
@@ -129,62 +112,56 @@ def _clock(raw: str) -> Sentence:
     return Sentence("yaml-time", f"{raw} is a text in YAML 1.2 and a number in 1.1, never a duration", remedy)
 
 
-def _enum(node: Node, failure: Failure) -> Sentence:
-    choices = [str(choice) for choice in failure.limit]
-    if len(choices) == 1:
-        return Sentence("bad-value", f"{show(node)} is not known here", f"write {choices[0]}")
+def _enum(node: Node, error: Error) -> Sentence:
+    choices = [str(choice) for choice in error.validator_value]
     remedy = did_you_mean(str(node.value), choices) if isinstance(node.value, str) else ""
     return Sentence("bad-value", f"{show(node)} is not one of {', '.join(choices)}", remedy or f"write {choices[0]}")
 
 
-def _const(node: Node, failure: Failure) -> Sentence:
-    return Sentence("bad-value", f"{show(node)} is not supported", f"write {failure.limit}")
+def _const(node: Node, error: Error) -> Sentence:
+    return Sentence("bad-value", f"{show(node)} is not supported", f"write {error.validator_value}")
 
 
-def _minimum(node: Node, failure: Failure) -> Sentence:
-    limit = failure.limit
-    return Sentence("out-of-range", f"{show(node)} is below {limit}", f"write {limit} or more")
+def _bound(node: Node, error: Error) -> Sentence:
+    limit = error.validator_value
+    beyond, rest = ("below", "more") if error.validator == "minimum" else ("above", "less")
+    return Sentence("out-of-range", f"{show(node)} is {beyond} {limit}", f"write {limit} or {rest}")
 
 
-def _maximum(node: Node, failure: Failure) -> Sentence:
-    limit = failure.limit
-    return Sentence("out-of-range", f"{show(node)} is above {limit}", f"write {limit} or less")
+def _empty(_node: Node, error: Error) -> Sentence:
+    what = {"minItems": "the list", "minProperties": "the map"}.get(str(error.validator), "the text")
+    return Sentence("empty", f"{what} is empty", _examples(error.schema, nested=True) or "remove the key")
 
 
-def _empty(_node: Node, failure: Failure) -> Sentence:
-    what = {"minItems": "the list", "minProperties": "the map"}.get(failure.keyword, "the text")
-    return Sentence("empty", f"{what} is empty", _example(failure.schema, nested=True) or "remove the key")
+def _too_long(_node: Node, error: Error) -> Sentence:
+    return Sentence("too-long", f"the text is longer than {error.validator_value} characters", "shorten it")
 
 
-def _too_long(_node: Node, failure: Failure) -> Sentence:
-    return Sentence("too-long", f"the text is longer than {failure.limit} characters", "shorten it")
-
-
-def _required(_node: Node, failure: Failure) -> Sentence:
-    key = next(key for key in failure.limit if key not in failure.value)  # no subschema requires more than one
-    example = failure.schema["properties"][key].get("examples", [""])[0]
+def _required(_node: Node, error: Error) -> Sentence:
+    key = next(key for key in error.validator_value if key not in error.instance)
+    example = error.schema["properties"][key]["examples"][0]
     return Sentence("missing-key", f"{key!r} is missing", f"add {key}: {example}")
 
 
-def _one_of(_node: Node, failure: Failure) -> Sentence:
-    keys = [branch["required"][0] for branch in failure.limit]
-    there = [key for key in keys if key in failure.value]
+def _one_of(_node: Node, error: Error) -> Sentence:
+    keys = [branch["required"][0] for branch in error.validator_value]
+    there = [key for key in keys if key in error.instance]
     if there:
         return Sentence("exclusive-keys", f"{' and '.join(there)} exclude each other", "remove one")
     return Sentence("missing-key", f"neither {' nor '.join(keys)} is there", f'add one, such as {keys[0]}: "0 2 * * *"')
 
 
-def _other(node: Node, failure: Failure) -> Sentence:
-    return Sentence("bad-value", f"{show(node)} does not meet `{failure.keyword}` of the schema", "see docs/file.md")
+def _other(node: Node, error: Error) -> Sentence:
+    return Sentence("bad-value", f"{show(node)} does not meet `{error.validator}` of the schema", "see docs/file.md")
 
 
-_KEYWORDS: Final[dict[str, Callable[[Node, Failure], Sentence]]] = {
+_KEYWORDS: Final[dict[str, Callable[[Node, Error], Sentence]]] = {
     "type": _type,
     "pattern": _pattern,
     "enum": _enum,
     "const": _const,
-    "minimum": _minimum,
-    "maximum": _maximum,
+    "minimum": _bound,
+    "maximum": _bound,
     "minItems": _empty,
     "minProperties": _empty,
     "minLength": _empty,
@@ -195,17 +172,15 @@ _KEYWORDS: Final[dict[str, Callable[[Node, Failure], Sentence]]] = {
 
 
 def show(node: Node) -> str:
-    """A value as it was written; never what a `${VAR}` held, which may be a secret."""
-    if isinstance(node.value, dict):
-        return "a map"
-    if isinstance(node.value, list):
-        return "a list"
+    """A value as it is written; never what a `${VAR}` holds, which may be a secret."""
+    if isinstance(node.value, dict | list):
+        return "a map" if isinstance(node.value, dict) else "a list"
     text = node.raw if len(node.raw) <= _LONGEST else node.raw[:_LONGEST] + "…"
     return repr(text) if isinstance(node.value, str) else text or "null"
 
 
 def _types(schema: dict[str, Any]) -> list[str]:
-    """The types that a subschema takes, null aside."""
+    """The types that a subschema takes, without null."""
     types = schema.get("type", [])
     return [kind for kind in ([types] if isinstance(types, str) else types) if kind != "null"]
 
@@ -217,19 +192,22 @@ def _kind(schema: dict[str, Any]) -> str:
 
 
 def _noun(schema: dict[str, Any]) -> str:
-    """What a subschema wants: `a duration`, `a whole number or auto`."""
+    """What a subschema takes: `a duration`, `a whole number or 'auto'`."""
     if kind := _kind(schema):
-        return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
-    pattern = schema.get("pattern", "")
-    word = pattern.removeprefix("^").removesuffix("\\Z").replace("\\", "")
-    # A pattern of one word is that word, such as `auto`; another one says nothing to a person.
+        return f"{'an' if kind[0] in 'aeio' else 'a'} {kind}"
+    word = schema.get("pattern", "").removeprefix("^").removesuffix("\\Z").replace("\\", "")
+    # A pattern of one word is that word, such as `auto`; any other pattern means nothing to a person.
     is_word = word == "*" or word.isalpha()
-    nouns = [repr(word) if kind == "string" and is_word else _NOUNS[kind] for kind in _types(schema)]
-    return " or ".join(nouns)
+    return " or ".join(repr(word) if kind == "string" and is_word else _NOUNS[kind] for kind in _types(schema))
 
 
-def _example(schema: dict[str, Any], *, nested: bool = False) -> str:
-    """The remedy that a subschema's examples give: its scalars, or its first list or map."""
+def _remedy(schema: dict[str, Any], *, nested: bool = False) -> str:
+    """What an editor says of a wrong value, else the examples."""
+    return schema.get("patternErrorMessage") or _examples(schema, nested=nested)
+
+
+def _examples(schema: dict[str, Any], *, nested: bool) -> str:
+    """The first scalars among the examples; nested: the first list or map."""
     examples = schema.get("examples", ())
     if nested:
         found = [json.dumps(example) for example in examples if isinstance(example, dict | list)][:1]

@@ -10,28 +10,28 @@ if TYPE_CHECKING:
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """A remedy that names the nearest known word; empty where none is near."""
-    import difflib  # only the unhappy path pays for it
+    import difflib  # here, since a file without mistakes does not need it
 
     names = [name for name in known if name != word]
     folded = {name.casefold(): name for name in names}
-    # Names are bounded, but a value that should have been a name is not.
+    # Names have a longest length; a value in place of a name has none.
     near = difflib.get_close_matches(word.casefold()[:100], folded, n=1, cutoff=0.6)
     return f"did you mean {folded[near[0]]!r}?" if near else ""
 
 
 class Suggestions:
-    """`did_you_mean` for the first hundred words; a file with more mistakes than that waits for none of the rest."""
+    """`did_you_mean` for the first hundred words: it is slow, and a hostile file has many thousands of mistakes."""
 
     def __init__(self, known: Iterable[str]) -> None:
         self._known, self._left = tuple(known), 100
 
     def __call__(self, word: str) -> str:
-        """A remedy that names the nearest known word; empty where none is near, or too many were asked for."""
+        """A remedy that names the nearest known word; empty where none is near, and after a hundred words."""
         self._left -= 1
         return did_you_mean(word, self._known) if self._left >= 0 else ""
 
 
 def listed(known: Iterable[str], limit: int = 8) -> str:
-    """Some known names, for a remedy: `a, b, c, …`."""
+    """The first of the known names, for a remedy: `a, b, c, …`."""
     names = sorted(known)
     return ", ".join(names[:limit]) + (", …" if len(names) > limit else "")

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any, Final
 
+from fusiond.config.layers import node_of
 from fusiond.config.lint.suggest import did_you_mean
-from fusiond.config.lint.walk import said
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -74,7 +74,7 @@ def check(root: Node, config: Config, probes: list[Probed]) -> Iterator[Problem]
     """Each path that leads nowhere, each argument that no parameter takes, each exception that is none."""
     for probed in probes:
         if probed.failed:
-            node = said(root, "workers", probed.group, "python")
+            node = node_of(root, "workers", probed.group, "python")
             place = node.place if node is not None else root.nearest("workers", probed.group)
             message = f"the tasks of group {probed.group!r} could not be loaded: {probed.failed}"
             yield place.error("imports-unchecked", message, "mend `python`, `directory`, `user` or the environment")
@@ -110,7 +110,7 @@ def _remedy(config: Config, group: str, reason: str) -> str:
 def _arguments(root: Node, config: Config, probed: Probed) -> Iterator[Problem]:
     """What is known of the arguments: those of cron entries, and the keyword of `pass_job`."""
     for name, task in config.tasks.items():
-        found, node = probed.function(name, task.run), said(root, "tasks", name, "pass_job")
+        found, node = probed.function(name, task.run), node_of(root, "tasks", name, "pass_job")
         if isinstance(found, Signature) and task.pass_job and node is not None and not _takes(found, task.pass_job):
             message = f"tasks.{name}: the function has no keyword {node.raw!r}; it is {_shown(task.run, found)}"
             remedy = did_you_mean(task.pass_job, found.parameters) or "add the parameter, or remove pass_job"

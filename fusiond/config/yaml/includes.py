@@ -3,8 +3,8 @@ A file and what it includes → one tree.
 
 1. read     the main file
 2. find     what its `include:` names: paths and globs, in alphabetical order; relative ones start at the file
-3. read     each; an included file includes no further ones, so that there are no circles
-4. merge    sections by name; the same name declared twice is an error at its second place
+3. read     each; an included file cannot include others, so there are no circles
+4. merge    sections by name; a name that is declared twice is an error at its second place
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 MAX_FILES: Final = 500
 #: sections that may be spread over files
 _BY_NAME: Final = frozenset(field.name for field in keys_of(Config) if field.by_name)
-#: problems that leave a file out
+#: problems because of which a file is not read
 _UNREAD: Final = frozenset({"unreadable", "missing-include", "too-many-files", "too-many-values"})
-#: keys that each file may hold
+#: keys that each file may have
 _IN_EACH: Final = frozenset({"version", "include"})
 
 
@@ -43,64 +43,146 @@ def read_tree(path: Path, environ: Mapping[str, str], data: bytes | None = None)
         environ: for `${VAR}`.
         data: the file's bytes where they did not come from `path`: standard input.
     """
-    problems: list[Problem] = []
-    stats: dict[Path, os.stat_result] = {}
-    main = _read(path, environ, problems, stats, data)
-    files = [Path(os.path.abspath(path))] if data is None else []  # noqa: PTH100 - resolve() would follow symlinks
-    if main is None:
-        return Tree(None, (), tuple(problems), tuple(files), stats=stats)
-    roots = [main]
-    total, whole = main.size, True
-    for included in _included(main, path, problems):
-        files.append(Path(os.path.abspath(included)))  # noqa: PTH100
-        dropped_in = _read(included, environ, problems, stats)
-        if dropped_in is not None:
-            problems.extend(_nested(dropped_in))
-            roots.append(dropped_in)
-            total += dropped_in.size
-        whole = whole and dropped_in is not None
-        if total > MAX_NODES:
-            place = main.keys["include"]
-            message = f"more than {MAX_NODES:,} values in all files together"
-            problems.append(place.error("too-many-values", message, "remove some of the files"))
-            break
-    root = _merged(roots, problems)
-    patterns = (pattern for item, pattern in _patterns(main, path) if glob.has_magic(str(item.value)))
-    globs = tuple(os.path.abspath(pattern) for pattern in patterns)  # noqa: PTH100
-    unread = any(problem.code in _UNREAD for problem in problems)
-    whole = whole and not unread
-    return Tree(root, tuple(roots), tuple(problems), tuple(files), globs, is_whole=whole, stats=stats)
+    return _Reader(path, environ).tree(data)
 
 
-def _read(
-    path: Path,
-    environ: Mapping[str, str],
-    problems: list[Problem],
-    stats: dict[Path, os.stat_result],
-    data: bytes | None = None,
-) -> Node | None:
-    place = Path(os.path.abspath(path))  # noqa: PTH100
-    try:
+class _Reader:
+    """Reads one file and its includes, and collects their problems."""
+
+    def __init__(self, path: Path, environ: Mapping[str, str]) -> None:
+        self._path, self._environ = path, environ
+        self._problems: list[Problem] = []
+        self._stats: dict[Path, os.stat_result] = {}
+        self._files: list[Path] = []
+
+    def tree(self, data: bytes | None) -> Tree:
+        """All files, merged."""
+        main = self._read(self._path, data)
+        roots = [main] if main is not None else []
+        for path in self._included(main) if main is not None else ():
+            root = self._read(path)
+            if root is None:
+                continue
+            if "include" in root.keys:
+                message, remedy = "an included file cannot include others", "list it in the main file"
+                self._problems.append(root.keys["include"].error("nested-include", message, remedy))
+            roots.append(root)
+            if sum(each.size for each in roots) > MAX_NODES:
+                message = f"more than {MAX_NODES:,} values in all files together"
+                self._problems.append(roots[0].keys["include"].error("too-many-values", message, "remove some files"))
+                break
+        merged = self._merged(roots) if roots else None
+        globs = [pattern for item, pattern in self._patterns(main) if glob.has_magic(str(item.value))]
+        whole = len(roots) == len(self._files) + (data is not None)
+        return Tree(
+            merged,
+            tuple(roots),
+            tuple(self._problems),
+            tuple(self._files),
+            tuple(map(os.path.abspath, globs)),
+            self._stats,
+            is_whole=whole and not any(problem.code in _UNREAD for problem in self._problems),
+        )
+
+    def _read(self, path: Path, data: bytes | None = None) -> Node | None:
+        """The root of one file; None where it cannot be read."""
+        place = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow symlinks
         if data is None:
-            data, stats[place] = _bytes(path)
-        root, found = compose(source_of(str(path), place.parent, data), environ)
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        remedy = "check the path" if isinstance(error, FileNotFoundError) else "make it readable for this user"
-        problems.append(Problem(str(path), 0, 0, "error", "unreadable", f"the file cannot be read: {reason}", remedy))
-        return None
-    except RefusedText as refused:
-        problems.append(refused.problem)
-        return None
-    problems.extend(found)
-    return root
+            self._files.append(place)
+        try:
+            if data is None:
+                data, self._stats[place] = _bytes(path)
+            root, found = compose(source_of(str(path), place.parent, data), self._environ)
+        except OSError as error:
+            message = f"the file cannot be read: {(error.strerror or str(error)).lower()}"
+            remedy = "check the path" if isinstance(error, FileNotFoundError) else "make it readable for this user"
+            self._problems.append(Problem(str(path), 0, 0, "error", "unreadable", message, remedy))
+            return None
+        except RefusedText as refused:
+            self._problems.append(refused.problem)
+            return None
+        self._problems += found
+        return root
+
+    def _included(self, main: Node) -> Iterator[Path]:
+        """The files that the main one includes, each once: in the order of the list, alphabetical inside a glob."""
+        own = os.path.realpath(self._path)
+        seen = {own}
+        for item, pattern in self._patterns(main):
+            if len(self._problems) > MAX_FILES:
+                return  # as many files are missing
+            for found in self._matches(item, pattern):
+                real = os.path.realpath(found)
+                if real == own:
+                    self._problems.append(item.place.error("include-circle", "the file includes itself", "remove it"))
+                elif len(seen) > MAX_FILES:
+                    message = f"more than {MAX_FILES} files"
+                    self._problems.append(item.place.error("too-many-files", message, "merge some"))
+                    return
+                elif real not in seen:
+                    seen.add(real)
+                    yield Path(found)
+
+    def _patterns(self, main: Node | None) -> Iterator[tuple[Node, str]]:
+        """Each item of `include:` and the path or glob that it means; the schema reports what is no path."""
+        for item in main.items("include") if main is not None else ():
+            if isinstance(item.value, str) and item.value and "\0" not in item.value:
+                parent = self._path.parent
+                own = glob.escape(str(parent)) if glob.has_magic(item.value) else parent
+                yield item, os.path.join(own, item.value)  # noqa: PTH118 - keeps the user's own spelling
+
+    def _matches(self, item: Node, pattern: str) -> list[str]:
+        """The files that an item means. Regular files only: a pipe would never end."""
+        # Not Path.is_file(), which raises where a parent cannot be searched, or the name is too long.
+        if glob.has_magic(str(item.value)):
+            for directory, reason in _unsearchable(pattern):
+                message, remedy = f"{directory} cannot be searched: {reason}", "make it readable for this user"
+                self._problems.append(item.place.error("unreadable", message, remedy))
+            return list(filter(os.path.isfile, sorted(glob.glob(pattern))))  # noqa: PTH207
+        if os.path.isfile(pattern):  # noqa: PTH113
+            return [pattern]
+        remedy = "check the path, or use a glob"
+        self._problems.append(item.place.error("missing-include", f"there is no file {item.raw}", remedy))
+        return []
+
+    def _merged(self, roots: list[Node]) -> Node:
+        """One root out of all. The schema looks at each file by itself, and reports a section of the wrong type."""
+        sections: dict[str, Node] = {}
+        merged = Node(sections, roots[0].place)
+        for root in roots:
+            for key, node in root.entries():
+                if key not in sections:
+                    # A copy, since names of other files will be put into it; the file's own node stays as it is.
+                    own = dict(node.value) if isinstance(node.value, dict) else node.value
+                    sections[key] = dataclasses.replace(node, value=own, keys=dict(node.keys))
+                    merged.keys[key] = root.keys[key]
+                elif key in _BY_NAME:
+                    self._merge(sections[key], node, key)
+                elif key not in _IN_EACH:
+                    self._declared_twice(root.keys[key], f"{key!r}", merged.keys[key])
+        return merged
+
+    def _merge(self, section: Node, other: Node, key: str) -> None:
+        """Put the names of another file into a section."""
+        names = section.value = {} if section.value is None else section.value
+        for name, entry in other.entries():
+            if not isinstance(names, dict):
+                return
+            if name in names:
+                self._declared_twice(other.keys[name], f"{key}: {name!r}", section.keys[name])
+            else:
+                names[name], section.keys[name] = entry, other.keys[name]
+
+    def _declared_twice(self, place: Place, what: str, first: Place) -> None:
+        message = f"{what} is declared twice, first at {first.source.name}:{first.line}"
+        self._problems.append(place.error("duplicate-name", message, "rename or remove one"))
 
 
 def _bytes(path: Path) -> tuple[bytes, os.stat_result]:
     """
-    What was read, and of what: by the descriptor, since the path may lead elsewhere a moment later.
+    The bytes of a file, and its stat by the same descriptor: a moment later the path may lead elsewhere.
 
-    At most one byte more than is allowed: whatever the path is, it cannot fill the memory.
+    At most one byte more than is allowed, so that no file can fill the memory.
     """
     with path.open("rb") as file:
         found = os.fstat(file.fileno())
@@ -109,50 +191,8 @@ def _bytes(path: Path) -> tuple[bytes, os.stat_result]:
         return file.read(MAX_BYTES + 1), found
 
 
-def _included(main: Node, path: Path, problems: list[Problem]) -> Iterator[Path]:
-    """The files that the main one includes, each once, in the order of the list and alphabetical inside a glob."""
-    own = os.path.realpath(path)
-    seen = {own}
-    for item, pattern in _patterns(main, path):
-        if len(problems) > MAX_FILES:
-            return  # of files that are not there
-        for found in _matches(item, pattern, problems):
-            real = os.path.realpath(found)
-            if real == own:
-                problems.append(item.place.error("include-circle", "the file includes itself", "remove it"))
-            elif len(seen) > MAX_FILES:
-                problems.append(item.place.error("too-many-files", f"more than {MAX_FILES} files", "merge some"))
-                return
-            elif real not in seen:
-                seen.add(real)
-                yield Path(found)
-
-
-def _patterns(main: Node, path: Path) -> Iterator[tuple[Node, str]]:
-    """Each item of `include:`, with the path or glob that it means; what is no path is left to the schema."""
-    include = main.get("include")
-    for item in include.items() if include else ():
-        if isinstance(item.value, str) and item.value and "\0" not in item.value:
-            own = glob.escape(str(path.parent)) if glob.has_magic(item.value) else path.parent
-            yield item, os.path.join(own, item.value)  # noqa: PTH118 - keeps the user's own spelling
-
-
-def _matches(item: Node, pattern: str, problems: list[Problem]) -> list[str]:
-    """The files that an item means. Only regular ones: a pipe would never end."""
-    if glob.has_magic(str(item.value)):
-        for directory, reason in _unsearchable(pattern):
-            message, remedy = f"{directory} cannot be searched: {reason}", "make it readable for this user"
-            problems.append(item.place.error("unreadable", message, remedy))
-        return [found for found in sorted(glob.glob(pattern)) if _is_file(found)]  # noqa: PTH207
-    if _is_file(pattern):
-        return [pattern]
-    remedy = "check the path, or use a glob"
-    problems.append(item.place.error("missing-include", f"there is no file {item.raw}", remedy))
-    return []
-
-
 def _unsearchable(pattern: str) -> Iterator[tuple[str, str]]:
-    """Directories that a glob leads to and may not look into, with the reason; `glob` takes them for empty."""
+    """Directories on the way of a glob that this user may not look into, with the reason: to `glob` they are empty."""
     head, name = os.path.split(pattern)
     if glob.has_magic(head):
         yield from _unsearchable(head)
@@ -162,58 +202,4 @@ def _unsearchable(pattern: str) -> Iterator[tuple[str, str]]:
         except PermissionError as error:
             yield directory, (error.strerror or str(error)).lower()
         except OSError:
-            pass  # none, or no directory: nothing matches there
-
-
-def _is_file(path: str) -> bool:
-    # Path.is_file() raises where a parent cannot be searched, or the name is too long.
-    return os.path.isfile(path)  # noqa: PTH113
-
-
-def _nested(root: Node) -> Iterator[Problem]:
-    if root.get("include") is not None:
-        message, remedy = "an included file cannot include others", "list it in the main file"
-        yield root.keys["include"].error("nested-include", message, remedy)
-
-
-def _merged(roots: list[Node], problems: list[Problem]) -> Node:
-    """One root out of all. A section of the wrong type is left to the schema, which looks at each file by itself."""
-    main, *others = roots
-    merged = Node({}, main.place)
-    for root in (main, *others):
-        for key, node in root.entries():
-            _merge_key(merged, root, key, node, problems)
-    return merged
-
-
-def _merge_key(merged: Node, root: Node, key: str, node: Node, problems: list[Problem]) -> None:
-    sections = merged.value
-    if not isinstance(sections, dict):
-        raise TypeError("a root is a map")
-    if key not in sections:
-        # A copy, since names of other files will be put into it; the file's own node stays as it is.
-        own = dict(node.value) if isinstance(node.value, dict) else node.value
-        sections[key] = dataclasses.replace(node, value=own, keys=dict(node.keys))
-        merged.keys[key] = root.keys[key]
-    elif key in _BY_NAME:
-        _merge_names(sections[key], node, key, problems)
-    elif key not in _IN_EACH:
-        problems.append(_twice(root.keys[key], f"{key!r} is declared twice", merged.keys[key]))
-
-
-def _merge_names(section: Node, node: Node, key: str, problems: list[Problem]) -> None:
-    if section.value is None:
-        section.value = {}
-    for name, entry in node.entries():
-        if not isinstance(section.value, dict):
-            return
-        if name in section.value:
-            problems.append(_twice(node.keys[name], f"{key}: {name!r} is declared twice", section.keys[name]))
-        else:
-            section.value[name], section.keys[name] = entry, node.keys[name]
-
-
-def _twice(place: Place, message: str, first: Place) -> Problem:
-    return place.error(
-        "duplicate-name", f"{message}, first at {first.source.name}:{first.line}", "rename or remove one"
-    )
+            pass  # no directory: nothing matches there

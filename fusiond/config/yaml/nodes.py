@@ -1,7 +1,8 @@
 """
-What a file says, each value with its place.
+What a file says: values, each with its place.
 
-A node's value is a dict or list of nodes, or a scalar; `data()` strips the places. An alias shares its anchor's node.
+A node's value is a dict or list of nodes, or a scalar; `data()` is the same without places. An alias is the node of its
+anchor.
 """
 
 from __future__ import annotations
@@ -9,14 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from fusiond.config.problems import Problem, Severity
+from fusiond.config.problems import Problem, Severity, Spot
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
     from pathlib import Path
 
-#: characters of a line that a problem carries along
+#: characters of a source line that a problem keeps
 _LONGEST_LINE: Final = 2000
 
 Scalar: TypeAlias = str | int | float | bool | None
@@ -28,14 +29,14 @@ class SourceFile:
 
     #: as the user named it, for messages
     name: str
-    #: where its relative paths start, absolute
+    #: its relative paths start here; absolute
     directory: Path
     text: str
     lines: list[str]
 
 
 class Place(NamedTuple):
-    """A stretch of one line."""
+    """A part of one line."""
 
     source: SourceFile
     #: from 1
@@ -43,23 +44,17 @@ class Place(NamedTuple):
     column: int
     width: int = 1
 
+    @property
+    def spot(self) -> Spot:
+        """The place as its problems have it."""
+        return self.source.name, self.line, self.column
+
     def problem(self, severity: Severity, code: str, message: str, remedy: str = "", detail: str = "") -> Problem:
         """A problem at this place."""
-        lines = self.source.lines
+        name, lines, width = self.source.name, self.source.lines, max(1, self.width)
         line = lines[self.line - 1] if self.line <= len(lines) else ""
         excerpt = line[:_LONGEST_LINE] if self.column < _LONGEST_LINE else ""
-        return Problem(
-            self.source.name,
-            self.line,
-            self.column,
-            severity,
-            code,
-            message,
-            remedy,
-            max(1, self.width),
-            excerpt,
-            detail,
-        )
+        return Problem(name, self.line, self.column, severity, code, message, remedy, width, excerpt, detail)
 
     def error(self, code: str, message: str, remedy: str = "", detail: str = "") -> Problem:
         """An error at this place."""
@@ -76,40 +71,57 @@ class Node:
 
     value: dict[str, Node] | list[Node] | Scalar
     place: Place
-    #: a scalar as it was written, before `${VAR}` was replaced
+    #: a scalar as it is written, with its `${VAR}`
     raw: str = ""
-    #: the same after it was, before its type was decided; never shown, it may hold a secret
+    #: the same with `${VAR}` replaced, before its type was decided; never shown, since it may hold a secret
     expanded: str = ""
-    #: a scalar without quotes, whose type the text decides
+    #: a scalar without quotes: its text decides its type
     plain: bool = False
-    #: nodes beneath and this one, aliases counted as often as they are used
+    #: number of nodes, this one and all beneath it; each use of an alias counts
     size: int = 1
-    #: the place of each key of a mapping
+    #: levels of maps and lists, this one included
+    depth: int = 0
+    #: of a map: the place of each key
     keys: dict[str, Place] = field(default_factory=dict)
 
-    def entries(self) -> Iterator[tuple[str, Node]]:
-        """The keys and values of a mapping; nothing where this is none."""
-        if isinstance(self.value, dict):
-            yield from self.value.items()
-
-    def items(self) -> list[Node]:
-        """The items of a list; none where this is no list."""
-        return self.value if isinstance(self.value, list) else []
-
     def get(self, *path: str) -> Node | None:
-        """The node beneath, along the keys; None where there is none."""
+        """The node at the end of a path of keys; None where there is none."""
         node: Node | None = self
         for key in path:
             node = node.value.get(key) if node is not None and isinstance(node.value, dict) else None
         return node
 
+    def entries(self, *path: str) -> Iterator[tuple[str, Node]]:
+        """The keys and values of the map at the end of a path; nothing where there is no map."""
+        node = self.get(*path)
+        if node is not None and isinstance(node.value, dict):
+            yield from node.value.items()
+
+    def names(self, *path: str) -> Mapping[str, Place]:
+        """The keys of the map at the end of a path, each with its place; none where there is no map."""
+        node = self.get(*path)
+        return node.keys if node is not None else {}
+
+    def items(self, *path: str) -> list[Node]:
+        """The items of the list at the end of a path; none where there is no list."""
+        node = self.get(*path)
+        return node.value if node is not None and isinstance(node.value, list) else []
+
     def text(self, *path: str) -> str | None:
-        """The string beneath, along the keys; None where there is none or it is something else."""
+        """The text at the end of a path; None where there is none, or something else."""
         node = self.get(*path)
         return node.value if node is not None and isinstance(node.value, str) else None
 
+    def walk(self, key: str = "", *, without: Collection[str] = ()) -> Iterator[tuple[str, Node]]:
+        """This node and each one beneath it, with the key that it is under; leaves out what is under some keys."""
+        yield key, self
+        below = self.value.items() if isinstance(self.value, dict) else ((key, item) for item in self.items())
+        for name, node in below:
+            if name not in without:
+                yield from node.walk(name, without=without)
+
     def nearest(self, *path: str) -> Place:
-        """The place of the deepest node along the keys: of its key, where its value is a mapping or list."""
+        """The place of the last node that exists on a path; of a map or list, that of its key."""
         node, place = self, self.place
         for key in path:
             if not isinstance(node.value, dict) or key not in node.value:
@@ -136,26 +148,22 @@ class Tree:
     #: each file's own root, the main one first
     roots: tuple[Node, ...]
     problems: tuple[Problem, ...]
-    #: absolute paths, the main one first; those that could not be read too
+    #: absolute paths, the main one first; with those that could not be read
     files: tuple[Path, ...]
-    #: absolute patterns of `include:`, whether they match something or not
-    globs: tuple[str, ...] = ()
-    #: every file could be read, so that a name which is not here is nowhere
-    is_whole: bool = False
+    #: absolute patterns of `include:`, whether they match a file or not
+    globs: tuple[str, ...]
     #: each file that was read, as of when it was
-    stats: Mapping[Path, os.stat_result] = field(default_factory=dict)
+    stats: Mapping[Path, os.stat_result]
+    #: all files could be read: a name that is not here is declared nowhere
+    is_whole: bool
 
-    def untold(self, problems: Iterable[Problem]) -> Iterator[Problem]:
-        """Those about other places than what reading has complained of: one mistake is one problem."""
-        told = {_place(problem) for problem in self.problems if problem.line}
-        return (problem for problem in problems if _place(problem) not in told)
+    def not_reported(self, problems: Iterable[Problem]) -> Iterator[Problem]:
+        """Those at other places than the problems of reading: one mistake gives one problem."""
+        places = {problem.spot for problem in self.problems if problem.line}
+        return (problem for problem in problems if problem.spot not in places)
 
 
 def tell_apart(found: os.stat_result) -> tuple[int, ...]:
-    """What differs between two contents of a file, or between what may be read and what may not."""
+    """What differs between two contents of a file, or once its owner or mode has changed."""
     owner = found.st_mode, found.st_uid, found.st_gid
     return (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size, *owner)
-
-
-def _place(problem: Problem) -> tuple[str, int, int]:
-    return problem.file, problem.line, problem.column

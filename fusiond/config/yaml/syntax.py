@@ -1,7 +1,7 @@
 """
-Why a text is not YAML, said so that a person can mend it.
+Why a text is not YAML, in words that help a person to correct it.
 
-libyaml says what it expected; most mistakes have one of a few causes, which the line itself shows.
+libyaml says what it expected. Most mistakes have one of a few causes, and the line itself shows which.
 """
 
 from __future__ import annotations
@@ -10,14 +10,12 @@ import re
 from typing import Final, NamedTuple
 
 _PAIR: Final = re.compile(r"^\s*(?:- )?[^\s#'\"\[{][^#]*?:\s+\S")
-
-
-#: what a caret underlines where nothing better is known: a run of tabs, a quoted text, a word
+#: what the caret underlines where nothing better is known: a run of tabs, a quoted text, a word
 _TOKEN: Final = re.compile(r"\t+|'[^']*'|\"[^\"]*\"|[^\s,\]}\[{]+")
 
 
 class Explanation(NamedTuple):
-    """What a Problem says, and which text it is about, where that is not the word at the mark."""
+    """What a Problem says; `about` is the text that it is about, where that is not the word at the mark."""
 
     code: str
     message: str
@@ -25,7 +23,7 @@ class Explanation(NamedTuple):
     about: re.Match[str] | None = None
 
     def span(self, line: str, column: int) -> tuple[int, int]:
-        """The first column of what it is about, from 0, and how many there are."""
+        """Where the text that it is about begins, from 0, and how long it is."""
         found = self.about or _TOKEN.match(line, column)
         return (found.start(), len(found[0].rstrip())) if found else (column, 1)
 
@@ -36,7 +34,7 @@ def explain(problem: str, context: str, line: str, column: int) -> Explanation:
 
     Args:
         problem: what libyaml says is wrong.
-        context: what it was doing meanwhile; may be empty.
+        context: what libyaml was doing then; may be empty.
         line: the source line.
         column: from 0, within the line.
     """
@@ -46,9 +44,7 @@ def explain(problem: str, context: str, line: str, column: int) -> Explanation:
         _missing_quotes(problem, context, line, column)
         or _misplaced(problem, line[:column], line)
         or _unclosed(problem, context, line, column)
-        or Explanation(
-            "yaml-syntax", f"{problem} {context}".strip() or "this is not YAML", "mend it here or on the line before"
-        )
+        or Explanation("yaml-syntax", f"{problem} {context}".strip(), "correct it here or on the line before")
     )
 
 

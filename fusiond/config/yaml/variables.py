@@ -1,7 +1,7 @@
 """
 `${VAR}` and `${VAR:-default}` in a scalar; `$$` is a dollar, any other dollar stays as it is.
 
-The replacement is not looked at again, so that what a variable holds is never read as syntax.
+The replacement is not looked at again: what a variable holds is never read as syntax.
 """
 
 from __future__ import annotations
@@ -15,47 +15,34 @@ if TYPE_CHECKING:
 _REFERENCE: Final = re.compile(r"\$\$|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}|(?P<broken>\$\{)")
 
 
-class BadReference(ValueError):  # noqa: N818 - it is the reference that is bad
-    """A reference that cannot be replaced: code, message and remedy, for a Problem."""
-
-    def __init__(self, code: str, message: str, remedy: str) -> None:
-        self.code, self.message, self.remedy = code, message, remedy
-        super().__init__(f"{message}; {remedy}")
+class BadReference(ValueError):  # noqa: N818 - the reference is bad, not the program
+    """A reference that cannot be replaced. `args` are the code, message and remedy of its problem."""
 
 
 def expand(text: str, environ: Mapping[str, str]) -> str:
     """
     `text` with its references replaced.
 
-    A variable that is set but empty counts as unset where there is a default, as in a shell.
+    As in a shell, a variable that is set and empty counts as unset where there is a default.
 
     Raises:
-        BadReference: a variable that is unset and has no default, or `${` that begins no reference.
+        BadReference: for a variable that is unset and has no default, and for a `${` that begins no reference.
     """
 
     def value(match: re.Match[str]) -> str:
-        """What stands in the place of one reference."""
-        if match["broken"]:
-            raise BadReference(
-                "bad-variable",
-                f"{_from(text, match)!r} is not a reference",
-                "write ${NAME} or ${NAME:-default}; $${ is a plain dollar and brace",
-            )
+        """What replaces one reference."""
         name, default = match["name"], match["default"]
+        if match["broken"]:
+            message = f"{text[match.start() : match.start() + 20]!r} is not a reference"
+            remedy = "write ${NAME} or ${NAME:-default}; $${ gives ${ itself"
+            raise BadReference("bad-variable", message, remedy)
         if name is None:
             return "$"
         if default is not None:
             return environ.get(name) or default
         if name not in environ:
-            raise BadReference(
-                "unset-variable",
-                f"the environment variable {name} is not set",
-                f"set it, or give a default: ${{{name}:-default}}; $$ is a plain dollar",
-            )
+            remedy = f"set it, or give a default: ${{{name}:-default}}; $$ gives $ itself"
+            raise BadReference("unset-variable", f"the environment variable {name} is not set", remedy)
         return environ[name]
 
     return _REFERENCE.sub(value, text)
-
-
-def _from(text: str, match: re.Match[str]) -> str:
-    return text[match.start() : match.start() + 20]

@@ -16,7 +16,8 @@ import tempfile
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from fusiond.config.problems import Problem, as_text
+from fusiond.config.lint.reports import as_text
+from fusiond.config.problems import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -38,7 +39,7 @@ class Result:
     problems: tuple[Problem, ...] = ()
     #: patterns of every file that was read, and the globs that were searched
     files: tuple[str, ...] = ()
-    #: path → what the file was when it was read, as `config.nodes.tell_apart` has it
+    #: path → what the file was when it was read, as `tell_apart` of `config.yaml.nodes` gives it
     stats: Mapping[str, Sequence[int]] = field(default_factory=dict)
     #: where the file puts it, if it says so, whatever else is wrong with it
     state_directory: str | None = None
@@ -103,7 +104,7 @@ class Reading:
         self._said.seek(0)
         try:
             said = json.loads(self._said.read())
-            problems = tuple(Problem.from_dict(one) for one in said["problems"])
+            problems = tuple(Problem(**one) for one in said["problems"])
             return Result(
                 usable=self._process.returncode == 0,
                 hash=said.get("hash") or "",

@@ -186,7 +186,7 @@ class Reloads:
 
     def _report(self, outcome: ReloadOutcome) -> None:
         level = usual = logging.ERROR if outcome.result == "refused" else logging.INFO
-        problems = [Problem.from_dict(problem) for problem in outcome.problems]
+        problems = [Problem(**problem) for problem in outcome.problems]
         errors, warnings = (
             tuple(f"{problem.place}: {problem.severity}: " for problem in problems if problem.is_error == is_error)
             for is_error in (True, False)

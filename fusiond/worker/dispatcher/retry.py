@@ -30,20 +30,9 @@ def backoff(policy: RetryPolicy, attempt: int, rand: Random) -> timedelta:
         fixed: delay; linear: delay · attempt; exponential: delay · 2**(attempt-1), the last two at most max_delay;
         list: delays[attempt-1], the last one repeats. Then ± jitter, and never below 0.
     """
-    base = _base(policy, attempt)
+    base = policy.delay_after(attempt)
     spread = policy.jitter or base * policy.jitter_share
     return timedelta(seconds=max(0.0, base + rand.uniform(-spread, spread)))
-
-
-def _base(policy: RetryPolicy, attempt: int) -> float:
-    if policy.backoff == "list":
-        return policy.delays[min(attempt, len(policy.delays)) - 1]
-    if policy.backoff == "fixed":
-        return policy.delay
-    if policy.backoff == "linear":
-        return min(policy.delay * attempt, policy.max_delay)
-    # Beyond 2**64 every delay is above every max_delay, and a float would overflow.
-    return min(policy.delay * 2.0 ** min(attempt - 1, 64), policy.max_delay)
 
 
 def after_failure(policy: RetryPolicy, failures: int, *, may_retry: bool, rand: Random) -> timedelta | None:

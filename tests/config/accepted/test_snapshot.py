@@ -127,7 +127,7 @@ def test_a_bad_file_leaves_no_candidate(tmp_path):
     """Exit 1: the problems, each of which can be shown as it is."""
     status, said = candidate(tmp_path, "version: 1\nqueues: {q: {max_length: 0}}\n")
     assert (status, said["hash"]) == (1, None)
-    assert [Problem.from_dict(problem).code for problem in said["problems"]] == ["out-of-range"]
+    assert [Problem(**problem).code for problem in said["problems"]] == ["out-of-range"]
     assert not (tmp_path / "out.json").exists()
 
 

@@ -10,11 +10,11 @@ from croniter import croniter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusiond.config.lint import limits, policies, schedules, unit
+from fusiond.config.lint import machine, policies, schedules, systemd_unit
+from fusiond.config.lint.reports import as_json, as_text
 from fusiond.config.lint.suggest import Suggestions
 from fusiond.config.load import MAX_WARNINGS, load
 from fusiond.config.model import RetryPolicy
-from fusiond.config.problems import as_json, as_text
 from fusiond.config.quota import memory_limit
 from fusiond.config.units import size_bytes, written_size
 from fusiond.config.yaml.source import MAX_NODES
@@ -124,19 +124,30 @@ def test_a_span_of_systemd_is_read(tmp_path, written, seconds):
     """As systemd.time says; what cannot be read is compared with nothing."""
     path = tmp_path / "fusiond.service"
     path.write_text(f"[Service]\nTimeoutStopSec={written}\n")
-    assert unit.timeout_stop(path) == seconds
+    assert systemd_unit.timeout_stop(path) == seconds
+
+
+def test_drop_ins_of_all_directories_go_by_their_names(tmp_path, monkeypatch):
+    """The last name wins; of one name, that of the directory in which systemd looks first."""
+    etc, run, lib = directories = [tmp_path / name for name in ("etc", "run", "lib")]
+    monkeypatch.setattr(systemd_unit, "DIRECTORIES", tuple(directories))
+    for directory, name, seconds in ((lib, "20", 1), (etc, "30", 2), (run, "30", 3), (run, "10", 4)):
+        (dropins := directory / "fusiond.service.d").mkdir(parents=True, exist_ok=True)
+        (dropins / f"{name}.conf").write_text(f"TimeoutStopSec={seconds}\n")
+    (lib / "fusiond.service").write_text("TimeoutStopSec=5\n")
+    assert systemd_unit.timeout_stop(lib / "fusiond.service") == 2
 
 
 def test_a_drop_in_of_the_unit_wins(tmp_path):
     """The last one in alphabetical order; a unit without the key has systemd's 90 s."""
     path = tmp_path / "fusiond.service"
     path.write_text("[Service]\nType=notify\n")
-    assert unit.timeout_stop(path) == 90
+    assert systemd_unit.timeout_stop(path) == 90
     (tmp_path / "fusiond.service.d").mkdir()
     (tmp_path / "fusiond.service.d" / "10.conf").write_text("[Service]\nTimeoutStopSec=1h\n")
     (tmp_path / "fusiond.service.d" / "20.conf").write_text("[Service]\nTimeoutStopSec=2h\n")
-    assert unit.timeout_stop(path) == 7200
-    assert unit.installed((tmp_path / "no", tmp_path)) == path
+    assert systemd_unit.timeout_stop(path) == 7200
+    assert systemd_unit.installed((tmp_path / "no", tmp_path)) == path
 
 
 @pytest.mark.parametrize(
@@ -154,7 +165,7 @@ def test_a_drain_fits_into_the_shipped_unit(broker, drain, fits):
 
 def test_the_memory_of_all_groups_is_summed(monkeypatch):
     """At the largest share, with the sum written out."""
-    monkeypatch.setattr(limits, "memory_limit", lambda: 2**30)
+    monkeypatch.setattr(machine, "memory_limit", lambda: 2**30)
     text = (
         "version: 1\ndefaults: {workers: {isolation: process, max_memory: 256MiB}}\n"
         "workers: {a: {processes: 2}, b: {max_memory: 600MiB}}\n"
@@ -164,7 +175,7 @@ def test_the_memory_of_all_groups_is_summed(monkeypatch):
         (3, "600MiB")
     ]
     assert "1112MiB (2 × 256MiB + 1 × 600MiB), and this machine has 1GiB" in found[0].message
-    monkeypatch.setattr(limits, "memory_limit", lambda: 2 * 2**30)
+    monkeypatch.setattr(machine, "memory_limit", lambda: 2 * 2**30)
     assert "memory-above-host" not in [p.code for p in load("f.yaml", environ={}, data=text.encode()).problems]
 
 

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fusiond.config.lint.reports import as_text
 from fusiond.config.load import load
-from fusiond.config.problems import Problem, as_text
+from fusiond.config.problems import Problem
 
 #: what every file below has in addition, after its own lines
 HEAD = "version: 1\n"
@@ -251,7 +252,7 @@ def test_a_file_cannot_drive_the_terminal():
 @given(st.builds(Problem, st.text(), st.integers(0), st.integers(1, 9), st.just("error"), st.text(), st.text()))
 def test_a_problem_survives_json(problem):
     """What the validating helper prints is what the daemon shows."""
-    assert Problem.from_dict(problem.to_dict()) == problem
+    assert Problem(**problem.to_dict()) == problem
 
 
 def test_what_this_machine_lacks_is_an_error_where_it_is_about_to_run(tmp_path):

@@ -10,9 +10,8 @@ import sys
 import jsonschema
 import pytest
 
-from fusiond.config.lint.annotations import as_annotations
-from fusiond.config.lint.sarif import as_sarif
-from fusiond.config.problems import Problem, as_text
+from fusiond.config.lint.reports import as_github, as_sarif, as_text
+from fusiond.config.problems import Problem
 from tests.support.fusiond_command import fusiond
 
 BAD = "version: 1\nqueus: {}\nworkers: {m: {processes: 0}}\n"
@@ -91,14 +90,12 @@ def test_annotations_are_chosen_by_themselves_under_github_actions(report):
 
 def test_annotations_are_escaped():
     """No file can end a command, begin another one, or drive the terminal; a traceback keeps its lines."""
-    (line,) = as_annotations([HARD], {}).splitlines()
+    (line,) = as_github([HARD], {}).splitlines()
     assert line == (
         "::warning file=a dir/f%2C1%3Aé.yaml,title=unknown-key,line=3,endLine=3,col=5,endColumn=9::"
         "50%25 of�[31m ::x; r, s%0ATrace%0A  back%25"
     )
-    assert as_annotations([WHOLE], {"GITHUB_WORKSPACE": "/etc"}).startswith(
-        "::error file=fusion.yaml,title=unreadable::"
-    )
+    assert as_github([WHOLE], {"GITHUB_WORKSPACE": "/etc"}).startswith("::error file=fusion.yaml,title=unreadable::")
 
 
 def test_colour_is_for_a_terminal_alone(report, tmp_path):
@@ -141,6 +138,6 @@ def test_passwords_are_masked_in_every_face():
     """In message, line and detail."""
     url = "redis://u:opensesame@h"
     problem = Problem("f", 1, 1, "error", "bad-url", url, "r", 1, url, url)
-    shown = as_text([problem]) + as_sarif([problem], "1") + as_annotations([problem], {})
+    shown = as_text([problem]) + as_sarif([problem], "1") + as_github([problem], {})
     assert "opensesame" not in shown
     assert shown.count("***") >= 3

@@ -87,6 +87,8 @@ def test_an_alias_is_its_anchor():
     assert read("a: &x [1, {b: 2}]\nc: *x\n") == ({"a": [1, {"b": 2}], "c": [1, {"b": 2}]}, [])
 
 
+#: aliases that add 40 levels each, and few values
+NESTED = "".join(f"a{n}: &a{n} {'[' * 40}{f'*a{n - 1}' if n else 1}{']' * 40}\n" for n in range(40))
 BILLION = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"{b}: &{b} [{','.join([f'*{a}'] * 9)}]\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True)
 )
@@ -100,6 +102,7 @@ BILLION = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
         (b"\xff\xfea\x00", "not-utf8"), (b"\xef\xbbx", "not-utf8"), (b"\xef\xbb\xbfa: \xbb", "not-utf8"),
         ("a: \x01", "control-character"), ("a: " + "x" * 2**20, "too-large"),
         ("[" * 100_000, "too-deep"), ("a: " + "{a: " * 60, "too-deep"), ("- " * 60 + "x", "too-deep"),
+        (NESTED, "too-deep"),
         (BILLION, "too-many-values"), ("a: &a x\nb: [" + "*a, " * 1001 + "]", "too-many-aliases"),
         ("a: [" + "x," * 50_001 + "]", "too-many-values"),
         ("a: &a [*a]", "yaml-alias"), ("a: *b", "yaml-alias"), ("a: 1\n---\nb: 2\n", "yaml-documents"),

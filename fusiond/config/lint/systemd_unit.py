@@ -1,8 +1,8 @@
 """
-The systemd unit that runs the daemon: how long it lets a stop take.
+The systemd unit that runs the daemon: how long a stop may take.
 
-systemd kills whatever is left after TimeoutStopSec, so a longer `drain_timeout` never ends as it says. Where this
-machine has no unit of the name, and none is given, there is nothing to compare.
+systemd kills whatever is left after TimeoutStopSec, so a longer `drain_timeout` is cut short. Where this machine has no
+unit of the daemon's name, and none is given, there is nothing to compare.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from fusiond.config.problems import Problem
     from fusiond.config.yaml.nodes import Node
 
-NAME: Final = "fusiond.service"
-#: where systemd looks, the first one wins
+_NAME: Final = "fusiond.service"
+#: where systemd looks; the first one wins
 DIRECTORIES: Final = tuple(map(Path, ("/etc/systemd/system", "/run/systemd/system", "/usr/lib/systemd/system")))
-#: s: what a stop takes beside the drain: settling, and the embedded server's last write
+#: s: what a stop takes after the drain: settling jobs, and the last write of the embedded server
 _SETTLING, _EMBEDDED = 15.0, 30.0
 #: s: systemd's own DefaultTimeoutStopSec
 _DEFAULT: Final = 90.0
@@ -40,49 +40,44 @@ _SPAN: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([a-zµ]*)\s*")
 _STOP: Final = re.compile(r"^\s*Timeout(?:Stop)?Sec\s*=\s*(.*?)\s*$", re.MULTILINE)
 
 
-def check(root: Node, config: Config, path: Path) -> Iterator[Problem]:
-    """
-    Each group whose drain the unit cuts short.
-
-    Args:
-        root: where each value was written.
-        config: the resolved values.
-        path: the unit file; its drop-ins are beside it.
-    """
-    stop = timeout_stop(path)
+def check(root: Node, config: Config, path: Path | None) -> Iterator[Problem]:
+    """Each group whose drain the unit cuts short; `path` is the unit file, None where there is none."""
+    stop = timeout_stop(path) if path is not None else None
     if stop is None:
         return
     extra = _SETTLING + (_EMBEDDED if config.broker.url == "embedded" else 0)
     for name, group in config.workers.items():
         if group.drain_timeout + extra > stop:
-            message = (
-                f"workers.{name}: systemd kills the daemon {written(stop)} after a stop (TimeoutStopSec in {path}), "
-                f"before a drain of {written(group.drain_timeout)} and its end are over"
-            )
+            drain, limit = written(group.drain_timeout), f"TimeoutStopSec in {path}"
+            message = f"workers.{name}: a drain of {drain} is cut short, systemd kills after {written(stop)} ({limit})"
             remedy = f"write TimeoutStopSec={math.ceil(group.drain_timeout + extra)} in a drop-in of the unit"
             yield root.nearest("workers", name, "drain_timeout").warning("drain-above-stop", message, remedy)
 
 
-def installed(directories: tuple[Path, ...] | None = None) -> Path | None:
+def installed(directories: tuple[Path, ...] = DIRECTORIES) -> Path | None:
     """The unit file of this machine."""
-    paths = (directory / NAME for directory in directories or DIRECTORIES)
+    paths = (directory / _NAME for directory in directories)
     return next((path for path in paths if path.is_file()), None)
 
 
 def timeout_stop(path: Path) -> float | None:
-    """The seconds of TimeoutStopSec in a unit and its drop-ins, the last one wins; None where it cannot be read."""
+    """
+    The seconds of TimeoutStopSec in a unit and its drop-ins; None where it cannot be read.
+
+    The last one wins: drop-ins in the order of their names, of one name that of the first of DIRECTORIES.
+    """
+    directories = reversed(DIRECTORIES) if path.parent in DIRECTORIES else [path.parent]
     try:
-        texts = [path.read_text()]
-        for directory in {path.parent, *(DIRECTORIES if path.parent in DIRECTORIES else ())}:
-            texts += [dropin.read_text() for dropin in sorted((directory / f"{path.name}.d").glob("*.conf"))]
+        dropins = [dropin for directory in directories for dropin in (directory / f"{path.name}.d").glob("*.conf")]
+        texts = [each.read_text() for each in (path, *sorted(dropins, key=lambda dropin: dropin.name))]
     except (OSError, UnicodeDecodeError):
         return None
-    written_last = [value for text in texts for value in _STOP.findall(text)]
-    return _span(written_last[-1]) if written_last else _DEFAULT
+    values = [value for text in texts for value in _STOP.findall(text)]
+    return _span(values[-1]) if values else _DEFAULT
 
 
 def _span(text: str) -> float | None:
-    """`90`, `1min 30s`, `infinity`; None where it is none."""
+    """The seconds of `90`, `1min 30s` or `infinity`; None for anything else."""
     if text in ("infinity", "0"):
         return math.inf
     parts = _SPAN.findall(text)

@@ -1,0 +1,109 @@
+"""
+Names: each one that is used is declared, each one that is declared is used, and no two are easily confused.
+
+Names that are not used give warnings only: a producer on another host may use them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fusiond.config.layers import all_maps
+from fusiond.config.lint.suggest import did_you_mean, listed
+from fusiond.config.model import DEFAULT_QUEUE, PRIORITIES, RETRY_POLICIES, serves
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from fusiond.config.model import Config
+    from fusiond.config.problems import Problem
+    from fusiond.config.yaml.nodes import Node, Place
+
+
+def check_declared(root: Node) -> Iterator[Problem]:
+    """Each use of a name that is not declared, and each queue that a group lists twice."""
+    queues = {DEFAULT_QUEUE: None, **root.names("queues")}
+    priorities, policies = root.names("priorities") or PRIORITIES, {**RETRY_POLICIES, **root.names("retry_policies")}
+    for _, task in root.entries("tasks"):
+        yield from _unless_declared(task.get("queue"), "queue", queues)
+    for settings in all_maps(root, "tasks"):
+        yield from _unless_declared(settings.get("priority"), "priority", priorities)
+        yield from _unless_declared(settings.get("retry"), "retry policy", policies)
+    for _, entry in root.entries("cron"):
+        yield from _unless_declared(entry.get("task"), "task", root.names("tasks"))
+    for _, group in root.entries("workers"):
+        yield from _queues_of(group, queues)
+
+
+def check_similar(root: Node) -> Iterator[Problem]:
+    """Names of one section that only case or punctuation tells apart, and priorities of one number."""
+    for section in ("queues", "tasks", "workers", "retry_policies", "cron", "priorities"):
+        first: dict[str, str] = {}
+        for name, place in root.names(section).items():
+            other = first.setdefault(name.casefold().replace("-", "_").replace(".", "_"), name)
+            if other != name:
+                message = f"{section}: {name!r} and {other!r} are easily confused"
+                yield place.warning("similar-names", message, "rename one")
+    numbers: dict[int, str] = {}
+    for name, node in root.entries("priorities"):
+        if isinstance(node.value, int) and (other := numbers.setdefault(node.value, name)) != name:
+            message = f"the priorities {other!r} and {name!r} are both {node.raw}"
+            yield node.place.warning("same-priority", message, "give each a number of its own")
+
+
+def check_used(root: Node, config: Config) -> Iterator[Problem]:
+    """Each policy and queue that nothing uses, each queue that no group serves, each group without a task."""
+    used = {settings.text("retry") for settings in all_maps(root, "tasks")} | {"standard"}
+    for name, place in root.names("retry_policies").items():
+        if name not in used:
+            remedy = "name it in a task, or remove it"
+            yield place.warning("unused-policy", f"retry policy {name!r} is never used", remedy)
+    if config.tasks and not config.workers:
+        message = "there are tasks and no worker group"
+        yield root.keys["tasks"].warning("no-workers", message, "add workers: {main: {queues: [default]}}")
+        return
+    served = {queue for group in config.workers.values() for queue in group.queues}
+    filled = {task.queue: root.nearest("tasks", task.name) for task in reversed(list(config.tasks.values()))}
+    for name, place in sorted({**filled, **root.names("queues")}.items()):
+        if config.workers and not serves(served, name):
+            message = f"no worker group serves queue {name!r}: its jobs wait for ever"
+            yield place.warning("unserved-queue", message, "add it to the queues of a group")
+        if name not in filled and name != DEFAULT_QUEUE:
+            yield place.warning("unused-queue", f"no task uses queue {name!r}", "name it in a task, or remove it")
+    for name, group in config.workers.items():
+        # Of any other queue without a task, `unused-queue` has said so.
+        if filled and DEFAULT_QUEUE not in filled and set(group.queues) == {DEFAULT_QUEUE}:
+            message = f"workers.{name} has nothing to do: no task uses queue {DEFAULT_QUEUE!r}"
+            place = root.nearest("workers", name, "queues")
+            yield place.warning("idle-group", message, "serve other queues, or remove it")
+
+
+def _queues_of(group: Node, queues: Collection[str]) -> Iterator[Problem]:
+    """A group's list of queues, or its map of queues and weights."""
+    items, weights, seen = group.items("queues"), group.names("queues"), set[str]()
+    for item in items:
+        if not isinstance(item.value, str):
+            continue  # the schema reports it
+        if item.value in seen:
+            yield item.place.error("duplicate-item", f"{item.raw!r} is in the list twice", "remove one")
+        seen.add(item.value)
+        if item.value == "*" and len(items) > 1:
+            yield item.place.error("bad-value", "'*' stands for all queues", "remove the others, or the '*'")
+        elif item.value != "*":
+            yield from _unless_declared(item, "queue", queues)
+    for name, place in weights.items():
+        if name not in queues:
+            yield _undeclared(name, name, place, "queue", queues)
+    if weights and "order" in group.keys:
+        message = "order does not go with a map of weights"
+        yield group.keys["order"].error("exclusive-keys", message, "remove order, or write the queues as a list")
+
+
+def _unless_declared(node: Node | None, kind: str, known: Collection[str]) -> Iterator[Problem]:
+    if node is not None and isinstance(node.value, str) and node.value not in known:
+        yield _undeclared(node.value, node.raw, node.place, kind, known)
+
+
+def _undeclared(name: str, written: str, place: Place, kind: str, known: Collection[str]) -> Problem:
+    remedy = did_you_mean(name, known) or (f"declared are {listed(known)}" if known else f"declare the {kind}")
+    return place.error(f"unknown-{kind.replace(' ', '-')}", f"{kind} {written!r} is not declared", remedy)
