@@ -19,8 +19,8 @@ from pathlib import Path
 
 import pytest
 
-from fusiond.broker import embedded
 from fusiond.broker.call import as_is, plain
+from fusiond.broker.redis import embedded
 from fusiond.broker.redis.connection import connect
 from fusiond.cli import main
 from fusiond.client import Client

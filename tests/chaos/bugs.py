@@ -65,6 +65,7 @@ class Bug(NamedTuple):
 
 
 _CLAIM, _SETTLE, _RENEW = "broker/lua/claim.lua", "broker/lua/settle.lua", "broker/lua/renew.lua"
+_RESCUE = "broker/lua/shared/rescue.lua"
 _DISPATCHER, _EXCHANGE, _POOL = "worker/dispatcher/loop.py", "worker/dispatcher/exchange.py", "worker/pool/pool.py"
 _LEASES, _SLOTS, _FORKSERVER = "worker/dispatcher/leases.py", "worker/pool/slots.py", "worker/runtime/forkserver.py"
 _TICKING, _TICK = "schedule/ticking.py", "broker/lua/tick.lua"
@@ -72,7 +73,6 @@ _HANDOUT, _WATCH = "worker/pool/batching.py", "worker/pool/watchdog.py"
 _TAKE = "        line.append(attempt)\n"
 #: without it the kernel ends the children with their server, whatever else is forgotten
 _ALONE = Edit(_FORKSERVER, "            self._prctl(PR_SET_PDEATHSIG, 9)\n", "")
-_READY = "  many('ZADD', QUEUE, ready)\n"
 _RUN = "        kind, retry, payload = run.run(self, self._tasks, job)\n"
 _REQUEST = "        request = self._unanswered or self._request(shares)\n"
 
@@ -87,11 +87,11 @@ BUGS = {
     ),
     "a retry that drops": Bug(
         "settle", "puts a crashed job nowhere", "children killed",
-        [Edit(_SETTLE, "later_on[#later_on + 1], later_on[#later_on + 2] = now + delay, id\nend", "end")],
+        [Edit(_SETTLE, "  add(later_on, now + delay, id)\nend", "end")],
     ),
     "a release that drops": Bug(
         "settle", "puts a released job nowhere", "dispatchers told to end",
-        [Edit(_SETTLE, "many('ZADD', QUEUE, ready)", "")],
+        [Edit(_SETTLE, "    add(ready, finite(score) or 254 * BAND, id)\n", "")],
     ),
     "a release that burns an attempt": Bug(
         "settle", "counts an attempt that never was", "dispatchers told to end",
@@ -100,21 +100,21 @@ BUGS = {
     "rescue of the living": Bug(
         "claim", "takes back leases that hold", "no faults",
         [
-            Edit(_CLAIM, "if expiry and expiry <= now then", "if expiry then"),
-            Edit(_CLAIM, "STARTED, '-inf', now, 'LIMIT'", "STARTED, '-inf', '+inf', 'LIMIT'"),
+            Edit(_RESCUE, "if not first or first > now then return false end", "if not first then return false end"),
+            Edit(_RESCUE, "STARTED, '-inf', now, 'LIMIT'", "STARTED, '-inf', '+inf', 'LIMIT'"),
         ],
     ),
     "no rescue": Bug(
         "claim", "leaves expired leases alone", "dispatchers killed",
-        [Edit(_CLAIM, "if expiry and expiry <= now then", "if false then")],
+        [Edit(_RESCUE, "if not first or first > now then return false end", "do return false end")],
     ),
     "a rescue that drops": Bug(
         "claim", "puts a rescued job nowhere", "dispatchers killed",
-        [Edit(_CLAIM, f"many('ZREM', STARTED, expired)\n{_READY}", "many('ZREM', STARTED, expired)\n")],
+        [Edit(_RESCUE, "    add(ready, score, id)\n", "")],
     ),
     "a promotion that loses": Bug(
         "claim", "puts a job that comes due nowhere", "no faults",
-        [Edit(_CLAIM, f"many('ZREM', SCHEDULED, due)\n{_READY}", "many('ZREM', SCHEDULED, due)\n")],
+        [Edit("broker/lua/shared/due.lua", "      add(ready, later(finite(h[1]), seq + i), id)\n", "")],
     ),
     "a nonce that is ignored": Bug(
         "claim", "gives other jobs to a claim that is repeated", "connections cut",
@@ -350,7 +350,7 @@ BUGS = {
     ),
     "a rescue that knows no permit": Bug(
         "claim", "gives a job of `none` back whose attempt may have begun", "jobs that are cut off",
-        [Edit(_CLAIM, "local lost = h[6] and h[6] == h[5] and", "local lost = false and")],
+        [Edit(_RESCUE, "local lost = h[6] and h[6] == h[5] and", "local lost = false and")],
     ),
     "a begin without a permit": Bug(
         "dispatcher", "hands a job of `none` to a child and stores no permit", "jobs that are cut off",

@@ -58,6 +58,7 @@ def _behind(file, line, words):
 
 
 _CLAIM, _SETTLE, _BY_TOKEN = "broker/lua/claim.lua", "broker/lua/settle.lua", "'id', id, 'token', token"
+_RESCUE = "broker/lua/shared/rescue.lua"
 #: every step of a job, and each decision on a tick, in the order of Redis, in ns:{q}:log
 LOGGED = (
     _behind(
@@ -65,8 +66,8 @@ LOGGED = (
         "  redis.call('HSET', key, 'score', score, 'started_at', NOW, 'attempts', attempts, 'token', nonce)\n",
         "'claim', 'id', id, 'token', nonce, 'attempt', attempts, 'by', dispatcher",
     ),
-    _before(_CLAIM, "  if h[4] then\n", "'rescue', 'id', id"),
-    _behind(_CLAIM, "  redis.call('ZADD', ROOT .. ':' .. status, keep_until(ttl), id)\n", "status, 'id', id"),
+    _before(_RESCUE, "  if h[4] then\n", "'rescue', 'id', id"),
+    _behind(_RESCUE, "  redis.call('ZADD', ROOT .. ':' .. status, keep_until(ttl), id)\n", "status, 'id', id"),
     _behind(_SETTLE, "local function finish(key, id, token, ttl, result, why)\n", f"'finished', {_BY_TOKEN}"),
     _behind(_SETTLE, "local function stop(key, id, token, status, ttl, err, why, crashes)\n", f"status, {_BY_TOKEN}"),
     _behind(_SETTLE, "local function again(key, id, token, delay, err, why, crashes)\n", f"'retry', {_BY_TOKEN}"),
@@ -81,9 +82,9 @@ LOGGED = (
         "  redis.call('HSET', JOB .. id, 'last_outcome', 'requeued', 'queued_at', now)\n",
         "'requeue', 'id', id",
     ),
-    _behind(
+    _before(
         "broker/lua/tick.lua",
-        "  redis.call('HSET', JOB .. id, unpack(fields))\n",
+        "  store(id, task, args, (255 - ARGV[4]) * BAND + seq + place, due, fields)\n",
         "'tick', 'id', id, 'token', 'enqueued', 'attempt', ARGV[at], 'by', '.' .. entry",
     ),
 )

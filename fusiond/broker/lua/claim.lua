@@ -1,4 +1,4 @@
--- include: now queue many score wake schedule broken ends inbox
+-- include: now queue many score wake line_up store broken ends inbox due rescue
 --
 -- claim(queue, want, dispatcher, nonce, lease_ms, max_rescues): the next jobs, each under a lease.
 --
@@ -31,14 +31,14 @@ local LAST = ROOT .. ':claim:' .. dispatcher
 local CHORES = 100                -- of each kind, at most, in one call
 local REPEATABLE = 60000          -- ms
 local NOW, LEASE_ENDS = whole(now), whole(now + lease)
-local LARGEST_BODY = 2097152      -- bytes, twice what a producer may give; whatever is larger somebody has put here by hand
+local LARGEST_BODY = 2097152      -- bytes, twice what a producer may give; whatever is larger was written by another program
 local LONGEST_ID = 1024           -- bytes, likewise
 local LARGE_REPLY = 1048576       -- bytes of bodies; a slow link must be able to bring it within the time of one reply
 
 -- at maxmemory a script passes whose first write frees memory (also: raises here if the key is no set, before any write)
 redis.call('ZREM', QUEUE, '')
 
-local given, expiring, last, bytes, told = {}, {}, 0, 0, {}
+local given, expiring, last, bytes = {}, {}, 0, 0
 local leases, ids = {}, {}
 
 -- first_begin(attempts, rescues): whether none of the attempts so far is known to have begun: a release undoes its attempt, a rescue
@@ -56,34 +56,15 @@ local function give(id, h, attempts, started)
   ids[#ids + 1] = id
   leases[#leases + 1], leases[#leases + 2] = LEASE_ENDS, id
   local expires = h[7] and finite(h[7])
-  if expires and first_begin(attempts - 1, h[5]) then
-    expiring[#expiring + 1], expiring[#expiring + 2] = #ids, expires - now
-  end
+  if expires and first_begin(attempts - 1, h[5]) then add(expiring, #ids, expires - now) end
 end
 
--- tell(id, code, why, …): the reply's part about a job that is not given; it was ready from `since`, and waited until `upto`
-local function tell(id, code, why, task, attempts, rescues, token, since, upto, header)
-  local tag = ''
-  if header and #header <= 65536 and header:find('"log_tag"', 1, true) then
-    local good, read = pcall(cjson.decode, header)
-    tag = good and type(read) == 'table' and type(read.log_tag) == 'string' and read.log_tag or ''
-  end
-  upto = finite(upto) or now
-  for _, each in ipairs({
-    id, task:sub(1, 255), code, why, count(attempts), rescues, token or '', math.max(0, upto - (finite(since) or upto)), tag,
-  }) do told[#told + 1] = each end
-end
-
--- first_due(key): the lowest score, or nil
-local function first_due(key)
-  return tonumber(redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2])
-end
-
+-- reply(more): also when something comes due, or a lease expires
 local function reply(more)
-  local due, expiry = first_due(SCHEDULED), first_due(STARTED)
-  if expiry and (not due or expiry < due) then due = expiry end
+  local due = tonumber(redis.call('ZRANGE', SCHEDULED, 0, 0, 'WITHSCORES')[2]) or math.huge
+  due = math.min(due, tonumber(redis.call('ZRANGE', STARTED, 0, 0, 'WITHSCORES')[2]) or math.huge)
   return {
-    more == 'few' and 2 or more and 1 or 0, due and math.max(due - now, 0) or -1, given, expiring,
+    more == 'few' and 2 or more and 1 or 0, due < math.huge and math.max(due - now, 0) or -1, given, expiring,
     #told > 0 and told or nil,
   }
 end
@@ -101,63 +82,11 @@ if before and before:sub(1, #nonce + 1) == nonce .. ' ' then
   return reply(false)
 end
 
--- 1. take in the inbox
-local moved, more = take_in(CHORES)
-
--- 2. scheduled jobs that are due -> queue
-local scheduled_due = first_due(SCHEDULED)
-if scheduled_due and scheduled_due <= now then
-  local due, ready = redis.call('ZRANGEBYSCORE', SCHEDULED, '-inf', now, 'LIMIT', 0, CHORES), {}
-  local seq = redis.call('INCRBY', SEQ, #due) - #due
-  for i, id in ipairs(due) do
-    local h = redis.pcall('HMGET', JOB .. id, 'score', 'task')
-    if h.err or not finite(h[1]) or not h[2] then
-      break_job(id)
-    else
-      redis.call('HSET', JOB .. id, 'queued_at', now)
-      ready[#ready + 1], ready[#ready + 2] = later(finite(h[1]), seq + i), id
-    end
-  end
-  many('ZREM', SCHEDULED, due)
-  many('ZADD', QUEUE, ready)
-  moved, more = moved + #ready, more or #due == CHORES
-end
-
--- 3. expired leases -> queue, the old place
-local function end_job(id, status, code, message, ttl, score, ...)
-  local key = JOB .. id
-  redis.call('HSET', key, 'ended_at', now, 'token', '', 'last_outcome', code:lower(), 'error', failure(code, message), 'score', score)
-  redis.call('ZADD', ROOT .. ':' .. status, keep_until(ttl), id)
-  tell(id, code, message, ...)
-end
-local function rescue(id, ready)
-  local h = redis.pcall('HMGET', JOB .. id, 'score', 'task', 'rescues', 'cancel', 'token', 'permit', 'attempts', 'queued_at', 'created_at',
-    'started_at', 'header')
-  local score = finite(not h.err and h[1])
-  if not score or not h[2] then return break_job(id) end
-  local rescues = count(h[3]) + 1
-  local about = { h[2], h[7], rescues, h[5], h[8] or h[9], h[10], h[11] }
-  local lost = h[6] and h[6] == h[5] and 'its lease expired after it was permitted to begin, and its retry policy lets it begin once only'
-    or rescues > max_rescues and 'the lease of ' .. rescues .. ' attempts expired'
-  if h[4] then
-    end_job(id, 'canceled', 'CANCELED', 'it was canceled while it ran', h[4], score, unpack(about, 1, 7))
-  elseif lost then
-    redis.call('HSET', JOB .. id, 'rescues', rescues)
-    end_job(id, 'failed', 'LEASE_LOST', lost, FAILED_KEPT, score, unpack(about, 1, 7))
-  else
-    redis.call('HSET', JOB .. id, 'token', '', 'rescues', rescues, 'last_outcome', 'rescued', 'queued_at', now)
-    ready[#ready + 1], ready[#ready + 2] = score, id
-    tell(id, 'RESCUED', '', unpack(about, 1, 7))
-  end
-end
-local expiry = first_due(STARTED)
-if expiry and expiry <= now then
-  local expired, ready = redis.call('ZRANGEBYSCORE', STARTED, '-inf', now, 'LIMIT', 0, CHORES), {}
-  for _, id in ipairs(expired) do rescue(id, ready) end
-  many('ZREM', STARTED, expired)
-  many('ZADD', QUEUE, ready)
-  moved, more = moved + #ready, more or #expired == CHORES
-end
+-- 1. take in the inbox · 2. scheduled jobs that are due -> queue · 3. expired leases -> queue, the old place
+local more = take_in(CHORES)
+more = promote(CHORES) or more
+more = rescue_expired(CHORES, max_rescues) or more
+local moved = line_up()
 
 -- 4. the first of the queue -> started
 -- begin(id, score): true where it must stay where it was
@@ -165,14 +94,13 @@ local function begin(id, score)
   local key = JOB .. id
   local h = redis.pcall('HMGET', key, 'task', 'args', 'attempts', 'crashes', 'rescues', 'header', 'expires_at', 'queued_at', 'created_at')
   if h.err or not h[1] or not h[2] or #id > LONGEST_ID then return break_job(id) end
+  local code, why
   if #h[2] > LARGEST_BODY or #(h[6] or '') > LARGEST_BODY then
-    local why = 'its body is larger than ' .. LARGEST_BODY .. ' bytes'
-    return end_job(id, 'failed', 'BAD_ARGUMENTS', why, FAILED_KEPT, score, h[1], h[3], count(h[5]), '', h[8] or h[9], now, h[6])
+    code, why = 'BAD_ARGUMENTS', 'its body is larger than ' .. LARGEST_BODY .. ' bytes'
+  elseif h[7] and first_begin(h[3], h[5]) and (tonumber(h[7]) or math.huge) <= now then
+    code, why = 'EXPIRED', count(h[5]) == 0 and 'it had not begun when it expired' or 'it is not known to have begun before it expired'
   end
-  if h[7] and first_begin(h[3], h[5]) and (tonumber(h[7]) or math.huge) <= now then
-    local why = count(h[5]) == 0 and 'it had not begun when it expired' or 'it is not known to have begun before it expired'
-    return end_job(id, 'failed', 'EXPIRED', why, FAILED_KEPT, score, h[1], h[3], count(h[5]), '', h[8] or h[9], now, h[6])
-  end
+  if code then return end_job(id, 'failed', code, why, FAILED_KEPT, score, h[1], h[3], count(h[5]), '', h[8] or h[9], now, h[6]) end
   if most_of[h[1]] then
     if few <= 0 then return true end
     few = few - 1
@@ -193,9 +121,7 @@ while not suspended and not stays and #ids < want and looked < want + CHORES and
       stays = begin(popped[i], popped[i + 1])
       keep = stays
     end
-    if keep then
-      back[#back + 1], back[#back + 2] = popped[i + 1], popped[i]
-    end
+    if keep then add(back, popped[i + 1], popped[i]) end
   end
   many('ZADD', QUEUE, back)
   looked = looked + #popped / 2
@@ -211,7 +137,7 @@ end
 local left = not suspended and redis.call('ZCARD', QUEUE) > 0
 if #ids < want and not suspended and not left then
   redis.call('SET', WAKE, '1', 'PX', 15000)
-elseif moved > 0 and left then
+elseif moved and left then
   wake()
 end
 return reply(stays and 'few' or more or left)

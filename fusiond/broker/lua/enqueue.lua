@@ -1,4 +1,4 @@
--- include: now queue many score wake schedule store
+-- include: now queue many score wake line_up store
 --
 -- enqueue(queue, jobs, confirmed): stores new jobs, by id; a repeat of the same job changes nothing.
 --
@@ -54,13 +54,28 @@ if #fresh > room then
 end
 
 -- 2. write
-local seq = redis.call('INCRBY', SEQ, #fresh) - #fresh
-local ready, later_on = {}, {}
-
-for i, first in ipairs(fresh) do
-  store(first, (255 - ARGV[first + 3]) * BAND + seq + i, ready, later_on)
+-- options(first, n): what a job has beside id, task, args and priority -> hash fields, due
+local function options(first, n)
+  local fields, due = {}, 0
+  for i = first, first + 2 * n - 1, 2 do
+    local name, value = ARGV[i], ARGV[i + 1]
+    if name == 'delay' then
+      due = math.max(due, now) + value
+    elseif name == 'at' then
+      due = tonumber(value)
+    elseif name == 'expires' then
+      add(fields, 'expires_at', now + value)
+    else
+      add(fields, name, value)
+    end
+  end
+  return fields, due
 end
-many('ZADD', QUEUE, ready)
-local earliest = schedule(later_on)
-if #ready > 0 or earliest then wake() end
+
+local seq = redis.call('INCRBY', SEQ, #fresh) - #fresh
+for i, first in ipairs(fresh) do
+  local fields, due = options(first + 5, ARGV[first + 4])
+  store(ARGV[first], ARGV[first + 1], ARGV[first + 2], (255 - ARGV[first + 3]) * BAND + seq + i, due, fields)
+end
+if line_up() then wake() end
 return table.concat(replies)

@@ -1,4 +1,4 @@
--- include: now queue many score wake schedule broken ends moved
+-- include: now queue many score wake line_up broken ends moved
 --
 -- move_begin(queue, target, nonce, limit, skip_queued, skip_scheduled): the first `limit` waiting jobs are to leave for another queue.
 --

@@ -1,4 +1,4 @@
--- include: now queue many score wake schedule ends moved
+-- include: now queue many score wake line_up ends moved
 --
 -- move_copy(queue, not_after, source, jobs): stores jobs that are leaving another queue; nobody claims them before `move_end`.
 --

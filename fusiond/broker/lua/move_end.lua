@@ -1,4 +1,4 @@
--- include: now queue many score wake schedule ends moved
+-- include: now queue many score wake line_up ends moved
 --
 -- move_end(queue, jobs): jobs that have left the other queue wait here from now on.
 --
@@ -26,5 +26,5 @@ for i = 1, #ARGV, 2 do
     end
   end
 end
-line_up()
+if line_up() then wake() end
 return moved

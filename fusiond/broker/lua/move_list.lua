@@ -1,4 +1,4 @@
--- include: now queue many score wake schedule ends moved
+-- include: now queue many score wake line_up ends moved
 --
 -- move_list(queue, limit): jobs that are leaving, the ready ones first, in their order.
 --

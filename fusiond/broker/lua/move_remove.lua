@@ -1,4 +1,4 @@
--- include: now queue many score wake schedule ends moved
+-- include: now queue many score wake line_up ends moved
 --
 -- move_remove(queue, jobs): removes jobs that are in the other queue now, or has them stay.
 --
@@ -29,5 +29,5 @@ end
 
 local replies = {}
 for i = 1, #ARGV, 4 do replies[#replies + 1] = remove(ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]) end
-line_up()
+if line_up() then wake() end
 return replies

@@ -1,4 +1,4 @@
--- include: now queue many score wake schedule ends
+-- include: now queue many score wake line_up ends
 --
 -- settle(queue, outcomes): ends attempts.
 --
@@ -29,7 +29,7 @@ local LONGEST_UNLOADED = 300000   -- ms, 5 minutes: between two attempts to run 
 local NOW, KEPT_UNTIL = whole(now), {}
 local GOES_ON = { retry = true, released = true, unknown = true, unloaded = true }
 local replies, ended = {}, {}
-local gone, ready, later_on = {}, {}, {}
+local gone = {}
 
 local function register(status, id, ttl)
   local list = ended[status]
@@ -70,7 +70,7 @@ local function again(key, id, token, delay, err, why, crashes)
   if err ~= '' then fields[#fields + 1], fields[#fields + 2] = 'error', err end
   if crashes then fields[#fields + 1], fields[#fields + 2] = 'crashes', crashes end
   redis.call('HSET', key, unpack(fields))
-  later_on[#later_on + 1], later_on[#later_on + 2] = now + delay, id
+  add(later_on, now + delay, id)
 end
 
 -- release(): as if it had never been claimed
@@ -78,9 +78,9 @@ local function release(key, id, token, delay, why, attempts, score)
   local outcome = why ~= '' and why or 'released'
   redis.call('HSET', key, 'token', '', 'last_token', token, 'last_outcome', outcome, 'attempts', attempts - 1)
   if delay > 0 then
-    later_on[#later_on + 1], later_on[#later_on + 2] = now + delay, id
+    add(later_on, now + delay, id)
   else
-    ready[#ready + 1], ready[#ready + 2] = finite(score) or 254 * BAND, id
+    add(ready, finite(score) or 254 * BAND, id)
   end
 end
 
@@ -150,7 +150,5 @@ for status, list in pairs(ended) do
   many('ZADD', ROOT .. ':' .. status, list)
   trim(status, #list + 10)
 end
-many('ZADD', QUEUE, ready)
-local earliest = schedule(later_on)
-if #ready > 0 or earliest then wake() end
+if line_up() then wake() end
 return replies

@@ -1,4 +1,4 @@
--- include: now queue many score wake schedule
+-- include: now queue many score wake line_up store
 --
 -- tick(queue, entry, ticks): stores the jobs of ticks that a cron entry has decided on; a repeat, however late, stores nothing.
 --
@@ -40,29 +40,16 @@ for i = 7, #ARGV, 2 do
 end
 -- before anything is written: it raises where `seq` is no number
 local seq = #fresh > 0 and redis.call('INCRBY', SEQ, #fresh) - #fresh
-
-local ready, later_on = {}, {}
--- store(at, place): the job of the tick at ARGV[at]
-local function store(at, place)
-  local id, score = 'cron:' .. entry .. ':' .. ARGV[at], (255 - ARGV[4]) * BAND + seq + place
-  local fields = { 'task', task, 'args', args, 'created_at', now }
-  if expires then fields[7], fields[8] = 'expires_at', now + expires end
-  local due, list, position = math.max(ARGV[at], now) + ARGV[at + 1], ready, score
-  if due > now then
-    fields[#fields + 1], fields[#fields + 2] = 'score', score
-    list, position = later_on, due
-  end
-  redis.call('HSET', JOB .. id, unpack(fields))
-  list[#list + 1], list[#list + 2] = position, id
+for place, at in ipairs(fresh) do
+  local id, due = 'cron:' .. entry .. ':' .. ARGV[at], math.max(ARGV[at], now) + ARGV[at + 1]
+  local fields = expires and { 'expires_at', now + expires } or {}
+  store(id, task, args, (255 - ARGV[4]) * BAND + seq + place, due, fields)
 end
-for place, at in ipairs(fresh) do store(at, place) end
 for i, reply in ipairs(replies) do
   local tick = ARGV[5 + 2 * i]
   if reply ~= '4' then newest = tick end
   if reply == '0' or reply == '1' then with_job = tick end
 end
 redis.call('HSET', TICKS, entry, newest .. ' ' .. with_job)
-many('ZADD', QUEUE, ready)
-local earliest = schedule(later_on)
-if #ready > 0 or earliest then wake() end
+if line_up() then wake() end
 return { table.concat(replies), with_job }

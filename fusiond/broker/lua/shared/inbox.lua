@@ -1,5 +1,5 @@
 -- The inbox: raw JSON objects that any language has pushed, taken in by the claim.
--- (needs now, queue, score, many, schedule, broken)
+-- (needs now, queue, score, line_up, store, broken)
 -- Only the header is decoded. The whole object is stored as it came, as `args`: what cjson decodes must not be encoded again,
 -- since it turns [] into {}, rounds large integers and cuts floats to 14 digits.
 local TEN_YEARS = 315360000       -- seconds
@@ -99,8 +99,8 @@ local function defaults(job)
   job.due = job.at and math.floor(job.at * 1000) or job.delay and now + math.floor(job.delay * 1000) or 0
 end
 
--- take(raw, nth, ready, later_on): stores one job and lists it in one of the two; raises a reason
-local function take(raw, nth, ready, later_on)
+-- take(raw, nth): stores one job; raises a reason
+local function take(raw, nth)
   local job = read(raw)
   job.id = job.id or (job.key and id_of_key(job.task, job.key)) or new_id(raw, nth)
   local key = JOB .. job.id
@@ -110,41 +110,30 @@ local function take(raw, nth, ready, later_on)
     error((job.key and 'key ' .. job.key or 'id ' .. job.id) .. ' is taken by another job', 0)
   end
   defaults(job)
-  local score = (255 - job.priority) * BAND + redis.call('INCR', SEQ)
-  local list, place = ready, score
-  if job.due > now then list, place = later_on, job.due end
-  list[#list + 1], list[#list + 2] = place, job.id
-  local fields = { 'task', job.task, 'args', raw, 'created_at', now }
-  local function set(name, value)
-    if value then fields[#fields + 1], fields[#fields + 2] = name, value end
-  end
-  set('score', list == later_on and score)
-  set('expires_at', job.expires_at)
-  set('header', header(job))
-  redis.call('HSET', key, unpack(fields))
+  local fields, head = {}, header(job)
+  if job.expires_at then add(fields, 'expires_at', job.expires_at) end
+  if head then add(fields, 'header', head) end
+  store(job.id, job.task, raw, (255 - job.priority) * BAND + redis.call('INCR', SEQ), job.due, fields)
 end
 
--- take_in(limit): moves up to `limit` bodies from the inbox to where they belong; how many were there, and whether more are
+-- take_in(limit): moves up to `limit` bodies from the inbox to where they belong; whether there may be more
 local function take_in(limit)
   local inbox = ROOT .. ':inbox'
   local length = redis.pcall('LLEN', inbox)
   if type(length) == 'table' then
     redis.call('RENAME', inbox, inbox .. ':broken')
     broken('the inbox was no list; it is kept as ' .. inbox .. ':broken', '')
-    return 0, false
+    return false
   end
-  if length == 0 then return 0, false end
+  if length == 0 then return false end
   local max = tonumber(redis.call('HGET', CONF, 'max_length'))
   -- full: what was pushed stays in the inbox until there is room
   if max then limit = math.min(limit, max - redis.call('ZCARD', QUEUE) - redis.call('ZCARD', SCHEDULED)) end
-  if limit <= 0 then return 0, false end
-  local ready, later_on = {}, {}
+  if limit <= 0 then return false end
   -- LPUSH at one end, RPOP at the other: first in, first out
   for nth, raw in ipairs(redis.call('RPOP', inbox, limit)) do
-    local good, reason = pcall(take, raw, nth, ready, later_on)
+    local good, reason = pcall(take, raw, nth)
     if not good then broken('inbox: ' .. tostring(reason), raw) end
   end
-  many('ZADD', QUEUE, ready)
-  schedule(later_on)
-  return math.min(length, limit), length > limit
+  return length > limit
 end

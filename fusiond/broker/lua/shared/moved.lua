@@ -1,5 +1,5 @@
--- A job that is moved between queues is `deferred` in both until it has left the first one: nobody claims it. (needs now, queue, score, many,
--- wake, schedule, ends)
+-- A job that is moved between queues is `deferred` in both until it has left the first one: nobody claims it. (needs now, queue, score, line_up,
+-- ends)
 -- ns:{q}:leaving and ns:{q}:arriving hold id -> "<nonce> <queued | scheduled> <place> <the other queue>"; the nonce names one move of one job.
 local LEAVING, ARRIVING, DEFERRED = ROOT .. ':leaving', ROOT .. ':arriving', ROOT .. ':deferred'
 -- move_of(hash, id, nonce): kind and place of this move of the job; nil where there is none, or another one
@@ -9,8 +9,6 @@ local function move_of(hash, id, nonce)
   local of, kind, place = record:match('^(%S+) (%S+) (%S+) ')
   if of == nonce then return kind, finite(place) or 0 end
 end
--- Rows: what becomes of the jobs of one call, listed at its end by `line_up`
-local ready, later_on = {}, {}
 -- undefer(id, kind, score): deferred -> queue | scheduled, or canceled if that was asked meanwhile; `score`: as a ready job's
 local function undefer(id, kind, score, due)
   if redis.call('ZREM', DEFERRED, id) == 0 then return end
@@ -20,12 +18,8 @@ local function undefer(id, kind, score, due)
       'error', failure('CANCELED', 'it was canceled before it began'))
     redis.call('ZADD', ROOT .. ':canceled', keep_until(ttl), id)
   elseif kind == 'scheduled' then
-    later_on[#later_on + 1], later_on[#later_on + 2] = due, id
+    add(later_on, due, id)
   else
-    ready[#ready + 1], ready[#ready + 2] = score, id
+    add(ready, score, id)
   end
-end
-local function line_up()
-  many('ZADD', QUEUE, ready)
-  if schedule(later_on) or #ready > 0 then wake() end
 end
