@@ -6,7 +6,9 @@ import json
 import os
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from fusiond.cli import source, words
+from fusiond.cli import arguments
+from fusiond.cli.enqueue import words
+from fusiond.cli.find import file, unknown
 from fusiond.errors import FusionError
 
 if TYPE_CHECKING:
@@ -14,53 +16,51 @@ if TYPE_CHECKING:
 
     from fusiond.config.model import Config, Task, WorkerGroup
 
-#: what a debugger and a coloured output need of the terminal; a group's children get none of it
+#: variables that a debugger and coloured output need; a group's children do not get them
 _TERMINAL: Final = ("TERM", "COLORTERM", "NO_COLOR", "COLUMNS", "LINES", "PYTHONBREAKPOINT", "DISPLAY")
 
 
 def register(subparsers: Any) -> None:
     """Add `call`."""
-    parser = subparsers.add_parser(
-        "call",
-        help="run one task here, in the foreground, without Redis and retries; breakpoint() works",
-        description="Run a task with the directory, interpreter and environment of its worker group, but as this user "
-        "and in this terminal. The result is printed as JSON; an exception prints its traceback and gives status 1.",
-    )
-    source.add_file_option(parser)
-    parser.add_argument(
-        "--group", metavar="NAME", help="use this group's settings; default: a group that serves the task's queue"
-    )
+    parser = arguments.command(subparsers, "call", _call)
+    arguments.add_file(parser)
+    parser.add_argument("--group", metavar="NAME", help="use this group's settings; default: one that serves the task")
     parser.add_argument("task", metavar="TASK")
     words.add_options(parser)
-    parser.set_defaults(handler=_call)
 
 
 def _call(options: argparse.Namespace) -> NoReturn:
-    config = source.config(options)
+    """
+    Run one task here, in the foreground, without Redis and retries; breakpoint() works.
+
+    The task has the directory, interpreter and environment of its worker group, but runs as this user and in this
+    terminal. The result is printed as JSON; an exception prints its traceback and gives status 1.
+    """
+    config = file.config(options.config)
     task = config.tasks.get(options.task)
     if task is None:
-        raise source.unknown("task", options.task, config.tasks)
+        raise unknown("task", options.task, config.tasks)
     args, kwargs = words.arguments(options)
     request = {"run": task.run, "soft": task.timeout.soft, "args": args, "kwargs": kwargs, "pass_job": task.pass_job}
     _become(_group(config, task, options.group), request)
 
 
 def _group(config: Config, task: Task, name: str | None) -> WorkerGroup:
-    """The group named, or the first that serves the task's queue."""
+    """The group of that name; if none is named, the first that serves the task's queue."""
     from fusiond.config.model import serves
 
     if name is not None:
         if name not in config.workers:
-            raise source.unknown("worker group", name, config.workers)
+            raise unknown("worker group", name, config.workers)
         return config.workers[name]
     found = next((group for group in config.workers.values() if serves(group.queues, task.queue)), None)
     if found is None:
-        raise FusionError(f"no group serves queue {task.queue!r}, in which {task.name!r} lives; name one with --group")
+        raise FusionError(f"no group serves queue {task.queue!r} of task {task.name!r}; name one with --group")
     return found
 
 
 def _become(group: WorkerGroup, request: dict[str, Any]) -> NoReturn:
-    """Replace this process by the group's interpreter: the terminal, Ctrl-C and a debugger are the task's alone."""
+    """Replace this process by the group's interpreter, so that the task has the terminal, Ctrl-C and the debugger."""
     from dataclasses import replace
     from pathlib import Path
 

@@ -1,79 +1,74 @@
-"""`fusiond cron`: what runs on a schedule, when, and now."""
+"""`fusiond cron`: the entries, when they tick, and a run beside the schedule."""
 
 from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING, Any
 
-from fusiond.cli import numbers, source
+from fusiond.cli import arguments
 from fusiond.cli.exits import OK
-from fusiond.cli.table import paint, print_json, table, when
+from fusiond.cli.find import broker, daemon, file, unknown
+from fusiond.cli.terminal.colours import paint
+from fusiond.cli.terminal.table import table
+from fusiond.cli.terminal.text import when
 
 if TYPE_CHECKING:
     import argparse
 
     from fusiond.broker.ticks import CronState
+    from fusiond.cli.find.broker import BrokerSession
     from fusiond.config.model import Config, CronEntry
 
 
 def register(subparsers: Any) -> None:
     """Add `cron list`, `explain`, `run`, `suspend` and `resume`."""
-    parser = subparsers.add_parser("cron", help="[broker] schedules: list, explain, run, suspend, resume")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-
-    listing = commands.add_parser("list", help="[broker] list the file's entries with their last and next ticks")
-    listing.set_defaults(handler=_list)
-    explain = commands.add_parser(
-        "explain", help="show the next ticks of an entry, and what daylight saving does to them"
-    )
-    explain.add_argument("name", metavar="NAME")
-    explain.add_argument("--next", type=numbers.many, default=10, metavar="N", help="how many ticks; default: 10")
-    source.add_file_option(explain)
-    explain.set_defaults(handler=_explain)
-    run = commands.add_parser("run", help="[broker] enqueue an entry's task now, beside its schedule")
-    run.set_defaults(handler=_run)
-    suspend = commands.add_parser(
-        "suspend", help="[broker] skip an entry's ticks until it is resumed, over restarts too"
-    )
-    resume = commands.add_parser("resume", help="[broker] undo suspend; the skipped ticks are not made up for")
-    suspend.set_defaults(handler=_suspend, on=True)
-    resume.set_defaults(handler=_suspend, on=False)
-    for each in (run, suspend, resume):
+    commands = arguments.commands_below(subparsers, "cron", "[broker] Schedules: list, explain, run, suspend, resume.")
+    listing = arguments.command(commands, "list", _list)
+    explain = arguments.command(commands, "explain", _explain)
+    run = arguments.command(commands, "run", _run)
+    suspend = arguments.command(commands, "suspend", _suspend)
+    resume = arguments.command(commands, "resume", _resume)
+    for each in (explain, run, suspend, resume):
         each.add_argument("name", metavar="NAME")
+    count = arguments.row_count
+    explain.add_argument("--next", type=count, default=10, metavar="N", help="how many ticks; default: 10")
+    arguments.add_file(explain)
     for each in (listing, run, suspend, resume):
-        source.add_broker_options(each)
+        arguments.add_broker(each)
     for each in (listing, explain, run):
-        source.add_json_option(each)
+        arguments.add_json(each)
 
 
 def _entry(config: Config, name: str) -> CronEntry:
     if name not in config.cron:
-        raise source.unknown("cron entry", name, config.cron)
+        raise unknown("cron entry", name, config.cron)
     return config.cron[name]
 
 
 def _explain(options: argparse.Namespace) -> int:
+    """Show the next ticks of an entry, and what daylight saving does to them."""
     from fusiond.schedule.cron import explain
 
     now = time.time() * 1000
-    ticks = explain(_entry(source.config(options), options.name), int(now), options.next)
-    if options.json:
-        print_json([{"at": tick.at, "local": tick.local.isoformat(), "note": tick.note} for tick in ticks])
-        return OK
+    ticks = explain(_entry(file.config(options.config), options.name), int(now), options.next)
+    document = [{"at": tick.at, "local": tick.local.isoformat(), "note": tick.note} for tick in ticks]
+    lines = []
     for tick in ticks:
         note = f"  {paint(tick.note, 'yellow')}" if tick.note else ""
-        print(f"{tick.local:%a %Y-%m-%d %H:%M:%S %Z}  {paint(f'{when(tick.at, now):>8}', 'dim')}{note}")
+        lines.append(f"{tick.local:%a %Y-%m-%d %H:%M:%S %Z}  {paint(f'{when(tick.at, now):>8}', 'dim')}{note}")
+    arguments.answer(options, document, lambda: "\n".join(lines))
     return OK
 
 
 def _list(options: argparse.Namespace) -> int:
+    """[broker] List the file's entries with their last and next ticks."""
     from fusiond.config.units import written
     from fusiond.schedule.cron import next_tick
 
-    config = source.accepted(options)
-    with source.broker(options) as desk:
-        states = desk.run_all([desk.verbs.cron_state(name) for name in config.cron])
-        outcomes = [_outcome(desk, state) for state in states]
+    config = daemon.accepted_config(options)
+    with broker.session(options) as session:
+        states = session.run_all([session.verbs.cron_state(name) for name in config.cron])
+        outcomes = [_outcome(session, state) for state in states]
     now = time.time() * 1000
     rows: list[dict[str, Any]] = [
         {
@@ -89,51 +84,60 @@ def _list(options: argparse.Namespace) -> int:
         }
         for entry, state, outcome in zip(config.cron.values(), states, outcomes, strict=True)
     ]
-    if options.json:
-        print_json(rows)
-        return OK
+    arguments.answer(options, rows, lambda: _listed(rows, now))
+    return OK
+
+
+def _listed(rows: list[dict[str, Any]], now: float) -> str:
+    """The entries as a table."""
     lines = (
         (
             *(row[name] for name in ("name", "task", "schedule", "timezone")),
             when(row["last"], now),
             row["outcome"] or "",
-            _next(row, now),
+            "suspended" if row["suspended"] else when(row["next"], now) or "never",
         )
         for row in rows
     )
-    print(table(("ENTRY", "TASK", "SCHEDULE", "TIMEZONE", "LAST", "OUTCOME", "NEXT"), lines, states="outcome next"))
-    return OK
+    return table(("ENTRY", "TASK", "SCHEDULE", "TIMEZONE", "LAST", "OUTCOME", "NEXT"), lines, states="outcome next")
 
 
-def _outcome(desk: source.Desk, state: CronState) -> str | None:
-    """The status of the last tick's job; kept by the scheduler once the job itself was dropped."""
+def _outcome(session: BrokerSession, state: CronState) -> str | None:
+    """The status of the last tick's job; once that job was dropped, its last status that the scheduler stored."""
     if state.last_queue is None or state.last_job is None:
         return None
-    status = desk.run(desk.verbs.status(state.last_queue, state.last_job))
+    status = session.run(session.verbs.status(state.last_queue, state.last_job))
     return status or state.last_status or "gone"
 
 
-def _next(row: dict[str, Any], now: float) -> str:
-    return "suspended" if row["suspended"] else when(row["next"], now) or "never"
-
-
 def _run(options: argparse.Namespace) -> int:
+    """[broker] Enqueue an entry's task now, beside its schedule."""
     from fusiond.cli.enqueue import announce
     from fusiond.enqueue_options import NO_OPTIONS
     from fusiond.producer import Producer
 
-    entry = _entry(source.accepted(options), options.name)
-    with source.broker(options) as desk:
-        producer = Producer(desk.verbs, "memory")
-        announce(desk.run(producer.enqueue(NO_OPTIONS, entry.task, entry.args, dict(entry.kwargs))), options)
+    entry = _entry(daemon.accepted_config(options), options.name)
+    with broker.session(options) as session:
+        producer = Producer(session.verbs, "memory")
+        announce(session.run(producer.enqueue(NO_OPTIONS, entry.task, entry.args, dict(entry.kwargs))), options)
     return OK
 
 
 def _suspend(options: argparse.Namespace) -> int:
+    """[broker] Skip an entry's ticks until it is resumed, over restarts too."""
+    return _set_suspended(options, on=True)
+
+
+def _resume(options: argparse.Namespace) -> int:
+    """[broker] Undo suspend; the skipped ticks are not made up for."""
+    return _set_suspended(options, on=False)
+
+
+def _set_suspended(options: argparse.Namespace, *, on: bool) -> int:
     from fusiond.cli.queue import outcome
 
-    entry = _entry(source.accepted(options), options.name)
-    with source.broker(options) as desk:
-        desk.run(desk.verbs.suspend_cron(entry.name, on=options.on))
-    print(f"{entry.name}: {outcome(on=options.on, suspended=options.on or entry.suspended)}")
+    entry = _entry(daemon.accepted_config(options), options.name)
+    with broker.session(options) as session:
+        session.run(session.verbs.suspend_cron(entry.name, on=on))
+    print(f"{entry.name}: {outcome(on=on, suspended=on or entry.suspended)}")
     return OK

@@ -1,57 +1,42 @@
-"""`fusiond run`, `dev` and `reload`."""
+"""`fusiond run`, `dev`, `reload`, `history` and `rollback`: the daemon and its configurations."""
 
 from __future__ import annotations
 
-import json
-import os
 import sys
-from typing import TYPE_CHECKING, Any
+import time
+from typing import TYPE_CHECKING, Any, Final
 
 from fusiond import paths
-from fusiond.cli import numbers, source
+from fusiond.cli import arguments
 from fusiond.cli.exits import OK, REFUSED
-from fusiond.cli.table import legible
+from fusiond.cli.find import daemon, file
+from fusiond.cli.terminal.table import table
+from fusiond.cli.terminal.text import legible, one_line, when
 from fusiond.errors import ConfigError, ControlError, ForeignDaemon
 
 if TYPE_CHECKING:
     import argparse
 
-    from fusiond.cli import Subparsers
+#: characters of a hash in the table; --json has all of them
+_HASH: Final = 12
+#: characters of the CHANGES column
+_WIDEST: Final = 100
+#: seconds that the daemon may take to list its generations
+_TIMEOUT: Final = 10.0
 
-_FILE_HELP = "the file; default: $FUSION_CONFIG, ./fusion.yaml, /etc/fusion.yaml"
 
-
-def register(subparsers: Subparsers) -> None:
+def register(subparsers: Any) -> None:
     """Add the commands."""
-    run = subparsers.add_parser("run", help="run the daemon in the foreground")
-    run.add_argument("-c", "--config", metavar="FILE", help=_FILE_HELP)
+    run = arguments.command(subparsers, "run", _run)
+    run.add_argument("--only", action="append", metavar="NAME", help="only this group, or `scheduler`; may be repeated")
     run.add_argument(
-        "--only",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="run only this group, or `scheduler`; may be repeated",
+        "--last-good", action="store_true", help="start with the configuration that was accepted last, not the file"
     )
-    run.add_argument(
-        "--last-good",
-        action="store_true",
-        help="start from the configuration that was accepted last instead of the file",
-    )
-    run.set_defaults(handler=_run)
+    dev = arguments.command(subparsers, "dev", _dev)
+    for each in (run, dev):
+        arguments.add_file(each)
 
-    dev = subparsers.add_parser(
-        "dev",
-        help="run the daemon for task development: it loads code as you save it",
-        description="Each group has one child, the daemon runs a Redis of its own whatever the file says, "
-        "it logs as text, and a group is replaced when its code is saved.",
-    )
-    dev.add_argument("-c", "--config", metavar="FILE", help=_FILE_HELP)
-    dev.set_defaults(handler=_dev)
-
-    reload = subparsers.add_parser(
-        "reload", help="[daemon] apply the changed file and print what was done; status 1 if it was refused"
-    )
-    source.add_daemon_options(reload)
+    reload = arguments.command(subparsers, "reload", _reload)
     reload.add_argument(
         "--code",
         nargs="?",
@@ -61,16 +46,30 @@ def register(subparsers: Subparsers) -> None:
         metavar="GROUP",
         help="also replace this group, or all, to load new code; may be repeated",
     )
-    reload.add_argument("--json", action="store_true", help="print the outcome as JSON")
-    reload.add_argument("--timeout", type=numbers.patience, default=120.0, metavar="SECONDS", help="default: 120")
-    reload.set_defaults(handler=_reload)
+    history = arguments.command(subparsers, "history", _history)
+    rollback = arguments.command(subparsers, "rollback", _rollback)
+    rollback.add_argument(
+        "generation", nargs="?", type=_generation, metavar="GENERATION", help="default: the one before"
+    )
+    for each in (reload, rollback):
+        arguments.add_timeout(each)
+    for each in (reload, history, rollback):
+        arguments.add_daemon(each)
+        arguments.add_json(each)
 
 
 def _run(options: argparse.Namespace) -> int:
-    return _start(options, only=options.only, last_good=options.last_good)
+    """Run the daemon in the foreground."""
+    return _start(options, only=options.only or [], last_good=options.last_good)
 
 
 def _dev(options: argparse.Namespace) -> int:
+    """
+    Run the daemon for task development: it loads code as you save it.
+
+    Each group has one child, the daemon runs a Redis of its own whatever the file says, it logs as text, and a group is
+    replaced when its code is saved.
+    """
     return _start(options, development=True)
 
 
@@ -87,20 +86,78 @@ def _start(options: argparse.Namespace, **how: Any) -> int:
 
 
 def _reload(options: argparse.Namespace) -> int:
-    from fusiond.config.lint.reports import as_text
-    from fusiond.config.load import load
-
-    who = source.asker(" ".join(["fusiond reload", *(f"--code {group}".removesuffix(" *") for group in options.code)]))
+    """[daemon] Apply the changed file and print what was done; status 1 if it was refused."""
+    who = daemon.asker(" ".join(["fusiond reload", *(f"--code {name}".removesuffix(" *") for name in options.code)]))
     try:
-        outcome = source.daemon(options).ask("reload", who, " ".join(options.code), timeout=options.timeout)
+        outcome = daemon.find(options).ask("reload", who, " ".join(options.code), timeout=options.timeout)
     except ForeignDaemon:
         raise
     except ControlError:
-        loaded = load(source.path(options), environ=os.environ)
-        if loaded.config is not None:
-            raise
-        # Nobody is there to refuse it; why it would be refused is known all the same.
-        print(as_text(loaded.problems), file=sys.stderr)
-        return REFUSED
-    print(json.dumps(outcome, indent=2) if options.json else legible(outcome["summary"]))
+        file.config(options.config)  # the problems of the file, if it has any, say more than "no daemon listens"
+        raise
+    return _answer(options, outcome)
+
+
+def _answer(options: argparse.Namespace, outcome: dict[str, Any]) -> int:
+    """Print how a reload or rollback ended; returns the exit status."""
+    arguments.answer(options, outcome, lambda: legible(outcome["summary"]))
     return REFUSED if outcome["result"] == "refused" else OK
+
+
+def _history(options: argparse.Namespace) -> int:
+    """
+    [daemon] List the accepted generations: when, who asked, what changed.
+
+    If the daemon does not run, its state directory is read, if this user may.
+    """
+    entries, now = _entries(options), time.time() * 1000
+    rows = (
+        (
+            entry["generation"],
+            when(entry["accepted_at"] * 1000, now),
+            entry["hash"][:_HASH],
+            ", ".join(entry["asked_by"]),
+            one_line((f"back to {entry['restores']}: " if entry["restores"] else "") + entry["changes"], _WIDEST),
+        )
+        for entry in reversed(entries)
+    )
+    headings = ("GENERATION", "ACCEPTED", "HASH", "ASKED BY", "CHANGES")
+    arguments.answer(options, entries, lambda: table(headings, rows, right="generation"))
+    return OK
+
+
+def _entries(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Oldest first: from the daemon; if it does not run, from its state directory."""
+    from fusiond.config.accepted.history import entries
+
+    try:
+        found: list[dict[str, Any]] = daemon.find(options).ask("history", timeout=_TIMEOUT)["entries"]
+    except ControlError:
+        path = file.path(options.config)
+        state = paths.state_directory(path, file.directories(path).state_directory, development=options.dev)
+        found = [entry.to_dict() for entry in entries(paths.history(state), of=str(path))]
+        if not found:
+            raise
+    return found
+
+
+def _rollback(options: argparse.Namespace) -> int:
+    """
+    [daemon] Run an earlier generation; the file is not changed.
+
+    The earlier configuration is tried and applied as by a reload, under a new number. The file counts again when it
+    changes, or after fusiond reload.
+    """
+    generation = "" if options.generation is None else str(options.generation)
+    who = daemon.asker("fusiond rollback")
+    return _answer(options, daemon.find(options).ask("rollback", generation, who, timeout=options.timeout))
+
+
+def _generation(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError
+    return number
+
+
+_generation.__name__ = "generation"  # argparse's name for it: `invalid generation value: 'x'`

@@ -15,13 +15,13 @@ USAGE: Final = 2
 AWAY: Final = 3
 #: `plan --exit-code` found changes
 CHANGES: Final = 4
-#: `--wait` ran out; the job goes on
+#: the time of `--wait` is over; the job goes on
 TIMED_OUT: Final = 124
 INTERRUPTED: Final = 130
 
 
 class UsageError(errors.FusionError):
-    """The command line asks for what cannot be, or names a file that cannot be read."""
+    """The command line is wrong, or it names a file that cannot be read."""
 
 
 _BY_CLASS: Final[tuple[tuple[type[errors.FusionError], int], ...]] = (
@@ -35,5 +35,5 @@ _BY_CLASS: Final[tuple[tuple[type[errors.FusionError], int], ...]] = (
 
 
 def status_of(error: errors.FusionError) -> int:
-    """The exit status that tells a script what kind of error it was."""
+    """The exit status for an error."""
     return next((status for cls, status in _BY_CLASS if isinstance(error, cls)), REFUSED)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from fusiond.cli import source
+from fusiond.cli import arguments
 from fusiond.cli.exits import OK, REFUSED, UsageError
-from fusiond.cli.table import legible, print_json, span, table
+from fusiond.cli.find import broker
+from fusiond.cli.terminal.table import table
+from fusiond.cli.terminal.text import legible, span
 
 if TYPE_CHECKING:
     import argparse
@@ -15,89 +17,79 @@ if TYPE_CHECKING:
 
     from fusiond.broker.records import Counts
     from fusiond.broker.redis.redis_errors import Spoilt
+    from fusiond.cli.find.broker import BrokerSession
 
 _HEADINGS: Final = ("QUEUE", "QUEUED", "OLDEST", "SCHEDULED", "STARTED", "FINISHED", "FAILED", "CANCELED", "NOTES")
 
 
 def register(subparsers: Any) -> None:
     """Add `queue list`, `suspend` and `resume`."""
-    parser = subparsers.add_parser("queue", help="[broker] the queues: list")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    listing = commands.add_parser("list", help="[broker] list each queue with its jobs by status")
-    listing.set_defaults(handler=_list)
-
-    suspend = subparsers.add_parser("suspend", help="[broker] let queues accept jobs but start none, until resumed")
-    resume = subparsers.add_parser("resume", help="[broker] undo suspend")
-    suspend.set_defaults(handler=_suspend, on=True)
-    resume.set_defaults(handler=_suspend, on=False)
+    commands = arguments.commands_below(subparsers, "queue", "[broker] The queues: list.")
+    listing = arguments.command(commands, "list", _list)
+    suspend = arguments.command(subparsers, "suspend", _suspend)
+    resume = arguments.command(subparsers, "resume", _resume)
     for each in (suspend, resume):
         each.add_argument("queues", nargs="*", metavar="QUEUE")
         each.add_argument("--all", action="store_true", help="every queue, and those that are added later")
     for each in (listing, suspend, resume):
-        source.add_broker_options(each)
-        source.add_json_option(each)
+        arguments.add_broker(each)
+        arguments.add_json(each)
 
 
 def _list(options: argparse.Namespace) -> int:
-    with source.broker(options) as desk:
-        counted, spoilt = count_each(desk)
-    if options.json:
-        print_json(documents(counted))
-    else:
-        print(listed(counted))
-    return complain(spoilt)
-
-
-def complain(spoilt: Iterable[object]) -> int:
-    """Name the queues that could not be read, each once, beside what was printed of the others; the exit status."""
-    sentences = dict.fromkeys(map(str, spoilt))
-    for sentence in sentences:
-        print(f"fusiond: {legible(sentence)}", file=sys.stderr)
-    return REFUSED if sentences else OK
+    """[broker] List each queue with its jobs by status."""
+    with broker.session(options) as session:
+        counted, unreadable = count_each(session)
+    arguments.answer(options, documents(counted), lambda: listed(counted))
+    return complain(unreadable)
 
 
 def _suspend(options: argparse.Namespace) -> int:
+    """[broker] Let queues accept jobs but start none, until they are resumed."""
+    return _set_suspended(options, on=True)
+
+
+def _resume(options: argparse.Namespace) -> int:
+    """[broker] Undo suspend."""
+    return _set_suspended(options, on=False)
+
+
+def _set_suspended(options: argparse.Namespace, *, on: bool) -> int:
     if options.all == bool(options.queues):
         raise UsageError("name queues, or give --all")
-    with source.broker(options) as desk:
+    with broker.session(options) as session:
         if options.all:
-            now = desk.run(desk.verbs.suspend_all(on=options.on))
+            now = session.run(session.verbs.suspend_all(on=on))
         else:
-            names = desk.queues(*options.queues)
-            calls = [desk.verbs.suspend(name, by="operator", on=options.on) for name in names]
-            now = dict(zip(names, desk.run_all(calls), strict=True))
-    if options.json:
-        print_json([{"queue": name, "suspended": suspended} for name, suspended in now.items()])
-        return OK
-    for name, suspended in now.items():
-        print(f"{name}: {outcome(on=options.on, suspended=suspended)}")
+            names = session.queues(*options.queues)
+            calls = [session.verbs.suspend(name, by="operator", on=on) for name in names]
+            now = dict(zip(names, session.run_all(calls), strict=True))
+    lines = [f"{name}: {outcome(on=on, suspended=suspended)}" for name, suspended in now.items()]
     if options.all:
-        print(f"queues still to come: {outcome(on=options.on, suspended=options.on)}")
+        lines.append(f"queues still to come: {outcome(on=on, suspended=on)}")
+    document = [{"queue": name, "suspended": suspended} for name, suspended in now.items()]
+    arguments.answer(options, document, lambda: "\n".join(lines))
     return OK
 
 
 def outcome(*, on: bool, suspended: bool) -> str:
-    """What became of a suspend or resume."""
+    """How a suspend (`on`) or resume ended."""
     if suspended and not on:
         return "stays suspended, the file says so"
     return "suspended" if suspended else "resumed"
 
 
-def count_all(desk: source.Desk) -> dict[str, Counts]:
-    """Each queue's counts, in one round trip."""
-    names = desk.queues()
-    return dict(zip(names, desk.run_all([desk.verbs.counts(name) for name in names]), strict=True))
+def count_each(session: BrokerSession) -> tuple[dict[str, Counts], list[Spoilt]]:
+    """The counts of each queue that can be read, in one round trip, and the errors of the others."""
+    return session.run_each({name: session.verbs.counts(name) for name in session.queues()})
 
 
-def count_each(desk: source.Desk) -> tuple[dict[str, Counts], list[Spoilt]]:
-    """The same of those that can be read, and what is wrong with the others."""
-    from fusiond.broker.redis.redis_errors import Spoilt
-
-    names = desk.queues()
-    read = desk.run_each([desk.verbs.counts(name) for name in names])
-    found = dict(zip(names, read, strict=True))
-    spoilt = [each for each in found.values() if isinstance(each, Spoilt)]
-    return {name: each for name, each in found.items() if not isinstance(each, Spoilt)}, spoilt
+def complain(unreadable: Iterable[Spoilt]) -> int:
+    """Print each error once, about queues that are missing in the answer; returns the exit status."""
+    sentences = dict.fromkeys(map(str, unreadable))
+    for sentence in sentences:
+        print(f"fusiond: {legible(sentence)}", file=sys.stderr)
+    return REFUSED if sentences else OK
 
 
 def documents(counted: Mapping[str, Counts]) -> list[dict[str, Any]]:

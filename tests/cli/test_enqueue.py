@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fusiond.cli import source
-from fusiond.cli.workers import why_unserved
+from fusiond.cli.find import broker
+from fusiond.cli.status.workers import why_unserved
 from fusiond.job import JobStatus
 from tests.support.fusiond_desk import opened
 
@@ -145,7 +145,7 @@ def test_a_worker_that_answers_serves_only_the_tasks_of_its_daemons_file(desk):
     """Two hosts, two files, one queue: who waits is told what a producer is told."""
     said = {"group": "main", "state": "idle", "phase": "serving", "queues": "default", "answers": 10**9}
     desk.run(desk.verbs.announce("box.7", said))
-    with source.desk(desk.settings, Path("/")) as opened:
+    with broker.connected(desk.settings, Path("/")) as opened:
         assert why_unserved(opened, "default", "send") == ""
         assert "what serves queue 'default' now has no task 'gone' in its file" in why_unserved(
             opened, "default", "gone"

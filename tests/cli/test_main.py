@@ -61,7 +61,7 @@ def test_help_says_which_commands_speak_to_whom(tmp_path):
 def test_options_stand_anywhere_and_dashes_end_them(line, task, words):
     """Before, between and behind the words; what follows -- is no option, whatever it looks like."""
     options = parser().parse_args(["enqueue", *line.split()])
-    assert (options.delay, options.task, options.words) == ("5m", task, words)
+    assert (options.delay, options.task, options.words) == (300, task, words)
 
 
 @pytest.mark.parametrize(

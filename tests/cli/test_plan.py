@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from fusiond.cli.foresight import look, said
 from fusiond.cli.plan import _by_daemon
+from fusiond.cli.plan.warnings import look, said
 from fusiond.config.accepted.effects import effects
 from fusiond.config.load import load
 from fusiond.errors import ControlError

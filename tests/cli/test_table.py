@@ -4,8 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusiond.cli import table
-from fusiond.cli.progress import Progress
+from fusiond.cli.terminal.colours import paint
+from fusiond.cli.terminal.progress import Progress
+from fusiond.cli.terminal.table import fields, table
+from fusiond.cli.terminal.text import span, when
 
 
 class Terminal(io.StringIO):
@@ -28,7 +30,7 @@ class Terminal(io.StringIO):
 )
 def test_a_span_is_in_its_two_largest_units(seconds, text):
     """A length of time is read at a glance, never `273600 seconds`."""
-    assert table.span(seconds) == text
+    assert span(seconds) == text
 
 
 @pytest.mark.parametrize(
@@ -36,48 +38,45 @@ def test_a_span_is_in_its_two_largest_units(seconds, text):
 )
 def test_a_moment_is_beside_now(at, text):
     """Times are `3m ago` or `in 5s`."""
-    assert table.when(at, 1_000_000) == text
+    assert when(at, 1_000_000) == text
 
 
 def test_columns_line_up_with_figures_to_the_right():
     """Each column is as wide as its widest cell, wide characters counted; nothing trails."""
-    text = table.table(["NAME", "JOBS"], [["日本", 1234], ["b", 5]], right="jobs")
+    text = table(["NAME", "JOBS"], [["日本", 1234], ["b", 5]], right="jobs")
     assert text.split("\n") == ["NAME   JOBS", "日本  1,234", "b         5"]
 
 
 def test_no_rows_are_the_headings():
     """An empty table is its headings, not an error."""
-    assert table.table(["A", "B"], []) == "A  B"
+    assert table(["A", "B"], []) == "A  B"
 
 
 @given(st.text())
 def test_no_cell_can_steer_the_terminal(text):
     """What a job or another host wrote cannot move the cursor, colour the screen or begin a line."""
-    shown = table.table(["A"], [[text]])
+    shown = table(["A"], [[text]])
     assert "\x1b" not in shown
     assert shown.count("\n") == 1
-    assert "\x1b" not in table.fields([("a", text)])
+    assert "\x1b" not in fields([("a", text)])
 
 
 def test_colour_is_for_a_terminal_alone(monkeypatch):
     """Colour on a terminal; none in a pipe, under NO_COLOR or on a dumb terminal."""
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
-    assert table.paint("x", "red", Terminal()) == "\x1b[31mx\x1b[0m"
-    assert table.paint("x", "red", io.StringIO()) == "x"
+    assert paint("x", "red", Terminal()) == "\x1b[31mx\x1b[0m"
+    assert paint("x", "red", io.StringIO()) == "x"
     monkeypatch.setenv("NO_COLOR", "1")
-    assert table.paint("x", "red", Terminal()) == "x"
+    assert paint("x", "red", Terminal()) == "x"
     monkeypatch.delenv("NO_COLOR")
     monkeypatch.setenv("TERM", "dumb")
-    assert table.paint("x", "red", Terminal()) == "x"
+    assert paint("x", "red", Terminal()) == "x"
 
 
 def test_fields_leave_out_what_is_not_set():
     """A value that is not there has no line; the lines of a long one stay under it."""
-    assert (
-        table.fields([("id", "x"), ("key", ""), ("result", None), ("error", "a\nb\n")])
-        == "id     x\nerror  a\n       b"
-    )
+    assert fields([("id", "x"), ("key", ""), ("result", None), ("error", "a\nb\n")]) == "id     x\nerror  a\n       b"
 
 
 def test_progress_redraws_one_line_on_a_terminal():

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusiond.cli import words
+from fusiond.cli.enqueue import words
 from fusiond.errors import BadArguments
 
 #: deeper than JSON may be nested

@@ -14,8 +14,10 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from fusiond.cli.progress import Progress
-from fusiond.cli.table import count, paint, span, table
+from fusiond.cli.terminal.colours import paint
+from fusiond.cli.terminal.progress import Progress
+from fusiond.cli.terminal.table import table
+from fusiond.cli.terminal.text import count, span
 from tests.demo.stage import DidNotHappenError, Stage
 
 if TYPE_CHECKING:

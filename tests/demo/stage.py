@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from fusiond.cli.table import paint
+from fusiond.cli.terminal.colours import paint
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -217,7 +217,7 @@ def test_dev_beside_production(make):
         return done.json["daemon"] and done.json["daemon"]["pid"], done.err
 
     seen, note = pid()
-    assert (seen, "this is the production daemon" in note) == (production.process.pid, True)
+    assert (seen, "uses the production daemon" in note) == (production.process.pid, True)
     seen, note = pid("--dev")
     assert (seen, "note" in note) == (dev.process.pid, False)
     done = production.fusiond("enqueue", "--dev", "echo", "1", "--wait", "20")
@@ -254,4 +254,4 @@ def test_a_name_that_leads_to_the_same_file_is_not_another_daemons(make):
     second.stop()
     done = second.fusiond("status", "--json")
     assert done.json["daemon"]["source"] == str(first.file)
-    assert f"the daemon runs {second.file} by the name {first.file}, and is meant" in done.err
+    assert f"the daemon runs {second.file} by another name, {first.file}; this command uses it" in done.err

@@ -228,7 +228,7 @@ def test_health_status_and_metrics_agree(daemon):
     until(lambda: program(daemon, "worker:main@1")["deaths"] >= 3)
     is_ready, said, shown = ready()
     assert (is_ready, said) == (False, "not ready: worker:main@1: shop.missing: no module named 'shop'\n")
-    assert "last words of worker:main@1:\n" in shown
+    assert "last lines of worker:main@1:\n" in shown
     assert "here are the last words" in shown
     until(lambda: "started again in" in probe("status").out)
     assert probe("health", "--live").status == 0

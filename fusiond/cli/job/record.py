@@ -1,4 +1,4 @@
-"""A job's record, for people and for programs."""
+"""How a job is shown, to people and to programs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING, Any
 
-from fusiond.cli.table import fields, plain, when
+from fusiond.cli.terminal.table import fields
+from fusiond.cli.terminal.text import one_line, when
 from fusiond.job import JobStatus
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def document(record: JobRecord) -> dict[str, Any]:
-    """All that is known, as JSON; times are epoch ms. `args` is raw text where it cannot be read."""
+    """The whole record as JSON; times are epoch ms. `args` is text if it cannot be read as JSON."""
     known = dataclasses.asdict(record)
     args, kwargs = arguments(record.args)
     known |= {"name": record.name, "status": record.status.value, "args": args, "kwargs": kwargs}
@@ -22,7 +23,7 @@ def document(record: JobRecord) -> dict[str, Any]:
 
 
 def arguments(raw: bytes) -> tuple[Any, dict[str, Any]]:
-    """Positional and keyword arguments: out of `[args, kwargs]`, or of an object that came through the inbox."""
+    """Positional and keyword arguments, from `[args, kwargs]` or from an object that was pushed to the inbox."""
     value = _parsed(raw)
     match value:
         case [list(args), dict(kwargs)]:
@@ -33,7 +34,7 @@ def arguments(raw: bytes) -> tuple[Any, dict[str, Any]]:
 
 
 def page(record: JobRecord, now_ms: float) -> str:
-    """Everything about a job, a line for each thing that is set."""
+    """Everything about a job, one line for each field that is set."""
     return fields(
         [
             ("job", record.name),
@@ -62,7 +63,7 @@ def page(record: JobRecord, now_ms: float) -> str:
 
 
 def row(record: JobRecord, now_ms: float) -> tuple[object, ...]:
-    """A line of `job list`: job, task, status, attempts, when, and what there is to say."""
+    """The cells of `job list`: job, task, status, attempts, when, call or error."""
     moments = {
         JobStatus.SCHEDULED: record.due_at,
         JobStatus.STARTED: record.started_at,
@@ -70,22 +71,22 @@ def row(record: JobRecord, now_ms: float) -> tuple[object, ...]:
         JobStatus.FAILED: record.ended_at,
         JobStatus.CANCELED: record.ended_at,
     }
-    # The error of an attempt says nothing about a job that has finished since, or runs again.
+    # The error of an earlier attempt is not shown if the job has finished since, or runs again.
     failed = record.status in (JobStatus.FAILED, JobStatus.SCHEDULED, JobStatus.CANCELED) and record.error
     detail = _error(record.error).partition("\n")[0] if failed else signature(record)
     if record.broken:
         detail = f"broken: {record.broken}"
     moment = when(moments.get(record.status, record.created_at), now_ms)
-    return record.name, record.task, record.status.value, record.attempts, moment, plain(detail, 60)
+    return record.name, record.task, record.status.value, record.attempts, moment, one_line(detail, 60)
 
 
 def last_moment(record: JobRecord) -> int:
-    """Epoch ms of the last thing that happened to the job: its end, its start, its enqueue."""
+    """When the job ended, otherwise when it started, otherwise when it was enqueued: epoch ms."""
     return record.ended_at or record.started_at or record.created_at or 0
 
 
 def signature(record: JobRecord) -> str:
-    """The call as a person would write it: `send_otp("+49", code="1234")`."""
+    """The call as Python would write it: `send_otp("+49", code="1234")`."""
     args, kwargs = arguments(record.args)
     if not isinstance(args, list) or not isinstance(kwargs, dict):
         return str(args)
@@ -95,7 +96,7 @@ def signature(record: JobRecord) -> str:
 
 
 def _error(raw: bytes | None) -> str:
-    """Headline first, then the traceback."""
+    """One line with code, type and message, then the traceback; "" if there is no error."""
     error = _parsed(raw)
     if not isinstance(error, dict):
         return ""
@@ -105,7 +106,7 @@ def _error(raw: bytes | None) -> str:
 
 
 def _parsed(raw: bytes | None) -> Any:
-    """JSON, or the text itself where another program wrote something else."""
+    """The value, or the text itself if it is not JSON, as another program may have written it."""
     if raw is None:
         return None
     try:

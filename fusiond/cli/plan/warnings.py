@@ -1,9 +1,8 @@
 """
-What a change would meet: effects of files beside what waits and runs now.
+What a reload would meet: the ticks that move, and the jobs that wait or run now.
 
-1. look   at the queues and workers, in two round trips; a broker that is away leaves a sentence and no figures
-2. warn   of queues that nothing will serve, and of limits below what is there
-3. tell   the ticks that move, before and after
+1. look   at the queues and the workers, in two round trips, if the broker is in reach
+2. warn   of queues that nothing will serve, and of limits that fall below the number of jobs
 """
 
 from __future__ import annotations
@@ -13,9 +12,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from fusiond.cli import source
-from fusiond.cli.queue import count_all
-from fusiond.cli.table import count, paint
+from fusiond.cli.find import broker
+from fusiond.cli.queue import count_each
+from fusiond.cli.terminal.colours import paint
+from fusiond.cli.terminal.text import count
 from fusiond.errors import FusionError
 from fusiond.schedule.cron import explain
 
@@ -24,52 +24,65 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from fusiond.broker.records import Counts
+    from fusiond.cli.find.broker import BrokerSession
     from fusiond.config.accepted.diff import Plan
     from fusiond.config.accepted.effects import Effects
     from fusiond.config.model import CronEntry
 
-#: ticks that are shown before and after
+#: ticks that are shown before and after the change
 _TICKS: Final = 3
 
 
 @dataclass(slots=True)
-class Foresight:
-    """What would be met."""
+class Circumstances:
+    """The state in which a reload would take place."""
 
-    #: one for each entry whose ticks move: name, before, after; null: it is not there
-    cron: list[dict[str, Any]] = field(default_factory=list)
-    #: kind, name, message and its figures
+    #: name, before and after of each entry whose ticks move; before or after is null if the entry is not there
+    cron: list[dict[str, Any]]
+    #: kind, name, message and the numbers of jobs and of the limit
     warnings: list[dict[str, Any]] = field(default_factory=list)
-    #: why nothing is known of what waits and runs
+    #: why jobs were not counted
     away: str = ""
 
 
-def look(effects: Effects, options: argparse.Namespace | None) -> Foresight:
+def look(effects: Effects, options: argparse.Namespace | None) -> Circumstances:
     """
-    Beside what is there.
+    Compare the effects of a change with the jobs that are there.
 
     Args:
         effects: of the change.
-        options: where the broker is; None: nothing that runs is looked at.
+        options: say where the broker is; None: jobs are not counted.
     """
     now = int(time.time() * 1000)
-    found = Foresight([_ticks(change.name, change.before, change.after, now) for change in effects.timetables])
+    found = Circumstances(
+        [
+            {"name": change.name, "before": _coming(change.before, now), "after": _coming(change.after, now)}
+            for change in effects.timetables
+        ]
+    )
     queues: Mapping[str, Counts] = {}
     running: Counter[str] = Counter()
     if options is None:
         found.away = "files alone were compared"
     else:
         try:
-            with source.broker(options) as desk:
-                queues, running = count_all(desk), _running(desk)
+            with broker.session(options) as session:
+                queues, unreadable = count_each(session)
+                if unreadable:
+                    raise unreadable[0]
+                running = _running(session)
         except FusionError as error:
-            found.away = str(error).splitlines()[0]  # of a file with mistakes: what it is, without their list
-    found.warnings = [*_unserved(effects, queues, found.away), *_lengths(effects, queues), *_slots(effects, running)]
+            found.away = str(error).splitlines()[0]  # the list of a file's problems is left out
+    found.warnings = [
+        *_unserved(effects, queues, found.away),
+        *_below_waiting(effects, queues),
+        *_below_running(effects, running),
+    ]
     return found
 
 
-def said(plan: Plan, found: Foresight) -> str:
-    """All of it, for people."""
+def said(plan: Plan, found: Circumstances) -> str:
+    """The plan and the circumstances, for people."""
     lines = [str(plan)] if plan.refused or plan.is_empty else list(plan.phrases())
     for entry in found.cron:
         lines.append(f"cron {entry['name']} ticks {paint(_moments(entry['before'], 'not at all'), 'dim')}")
@@ -80,14 +93,9 @@ def said(plan: Plan, found: Foresight) -> str:
     return "\n".join(lines)
 
 
-# -- cron -------------------------------------------------------------------------------------------------------------
-
-
-def _ticks(name: str, before: CronEntry | None, after: CronEntry | None, now: int) -> dict[str, Any]:
-    return {"name": name, "before": before and _coming(before, now), "after": after and _coming(after, now)}
-
-
-def _coming(entry: CronEntry, now: int) -> dict[str, Any]:
+def _coming(entry: CronEntry | None, now: int) -> dict[str, Any] | None:
+    if entry is None:
+        return None
     ticks = [] if entry.suspended else explain(entry, now, _TICKS)
     return {"suspended": entry.suspended, "ticks": [tick.local.isoformat() for tick in ticks]}
 
@@ -100,13 +108,10 @@ def _moments(side: dict[str, Any] | None, absent: str) -> str:
     return ", ".join(tick.replace("T", " ") for tick in side["ticks"]) or "never"
 
 
-# -- what waits and runs ----------------------------------------------------------------------------------------------
-
-
-def _running(desk: source.Desk) -> Counter[str]:
-    """Group → jobs of its busiest worker: `processes` bounds each host's own."""
+def _running(session: BrokerSession) -> Counter[str]:
+    """Group → running jobs of its busiest worker, as `processes` limits each worker."""
     busiest: Counter[str] = Counter()
-    for worker in desk.run(desk.verbs.workers()):
+    for worker in session.run(session.verbs.workers()):
         jobs = worker.fields.get("running", "")
         group = worker.fields.get("group", "")
         busiest[group] = max(busiest[group], int(jobs) if jobs.isdecimal() else 0)
@@ -114,21 +119,19 @@ def _running(desk: source.Desk) -> Counter[str]:
 
 
 def _unserved(effects: Effects, queues: Mapping[str, Counts], away: str) -> Iterator[dict[str, Any]]:
-    for name in sorted({*effects.queues, *queues}):
-        if not effects.loses(name):
-            continue
+    for name in filter(effects.loses, sorted({*effects.queues, *queues})):
         counts = queues.get(name)
         waiting = counts.queued + counts.scheduled + counts.inbox + counts.deferred if counts else 0
-        jobs = count(waiting, "job")
-        verb = "waits" if waiting == 1 else "wait"
-        message = f"{jobs} {verb} in queue {name!r}, which nothing will serve"
-        if not waiting:
+        if waiting:
+            verb = "waits" if waiting == 1 else "wait"
+            message = f"{count(waiting, 'job')} {verb} in queue {name!r}, which nothing will serve"
+        else:
             unknown = "; whether jobs wait in it is not known" if away else ""
             message = f"nothing will serve queue {name!r}{unknown}"
         yield {"kind": "unserved", "name": name, "message": message, "waiting": None if away else waiting}
 
 
-def _lengths(effects: Effects, queues: Mapping[str, Counts]) -> Iterator[dict[str, Any]]:
+def _below_waiting(effects: Effects, queues: Mapping[str, Counts]) -> Iterator[dict[str, Any]]:
     for name, limit in effects.max_length.items():
         waiting = queues[name].queued + queues[name].scheduled if name in queues else 0
         if waiting > limit:
@@ -139,7 +142,7 @@ def _lengths(effects: Effects, queues: Mapping[str, Counts]) -> Iterator[dict[st
             yield {"kind": "max_length", "name": name, "message": message, "waiting": waiting, "limit": limit}
 
 
-def _slots(effects: Effects, running: Counter[str]) -> Iterator[dict[str, Any]]:
+def _below_running(effects: Effects, running: Counter[str]) -> Iterator[dict[str, Any]]:
     for name, limit in effects.processes.items():
         if running[name] > limit:
             message = (

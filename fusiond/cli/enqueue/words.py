@@ -1,5 +1,5 @@
 """
-Read what a person types after a task's name.
+The arguments of a task on the command line.
 
     ARG           a string
     NAME=VALUE    a keyword, a string
@@ -7,7 +7,7 @@ Read what a person types after a task's name.
 
     3   =>  "3"          n=3  =>  {"n": "3"}          n:=3  =>  {"n": 3}
 
-What only looks like a keyword (`a=b` that is meant as a string) goes through --args, which takes JSON.
+A string that looks like a keyword, such as `a=b`, must be passed by --args, which takes JSON.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from fusiond.nesting import TOO_DEEP, too_deep
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: characters that a sentence shows of a value that is nested too deep; such a one is long
+#: characters that an error shows of a value that is nested too deep
 _SHOWN: Final = 40
 _KEYWORD: Final = re.compile(r"([^\W\d]\w*)(:?=)(.*)", re.DOTALL)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The words themselves, --args and --kwargs."""
+    """Add the words, --args and --kwargs."""
     parser.add_argument(
         "words",
         nargs="*",
@@ -46,7 +46,7 @@ def arguments(options: argparse.Namespace) -> tuple[list[Any], dict[str, Any]]:
     The call's arguments: --args first, then the words.
 
     Raises:
-        BadArguments: a keyword twice, or a NAME:= whose value is not JSON.
+        BadArguments: a keyword is given twice, or the value of a NAME:= is not JSON.
     """
     args, kwargs = split(options.words)
     twice = sorted(kwargs.keys() & options.kwargs.keys())
@@ -56,7 +56,7 @@ def arguments(options: argparse.Namespace) -> tuple[list[Any], dict[str, Any]]:
 
 
 def split(words: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
-    """Positional arguments and keywords out of the words."""
+    """The positional arguments and the keywords among the words. Raises BadArguments."""
     args: list[str] = []
     kwargs: dict[str, Any] = {}
     for word in words:

@@ -1,7 +1,7 @@
 """
-Say how far a long run has come.
+Show how far a long command has come.
 
-On a terminal: one line that redraws itself, at most ten times a second. Elsewhere: nothing.
+On a terminal: one line, redrawn at most ten times a second. Elsewhere: nothing.
 """
 
 from __future__ import annotations
@@ -9,25 +9,19 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from typing import TYPE_CHECKING, Final, Self, TextIO
+from typing import Final, Self, TextIO
 
-from fusiond.cli.table import plain, span
-
-if TYPE_CHECKING:
-    from types import TracebackType
+from fusiond.cli.terminal.text import one_line, span
 
 _REDRAW: Final = 0.1
-CLEAR: Final = "\r\x1b[K"
+_CLEAR: Final = "\r\x1b[K"
 
 
 class Progress:
-    """
-    A count that grows; a context that leaves its last state behind.
-
-    `noun` is what is counted, such as `jobs enqueued`.
-    """
+    """A count that grows. Used as a context; at the end the last state stays on the screen."""
 
     def __init__(self, noun: str, *, stream: TextIO | None = None) -> None:
+        """`noun`: what is counted, such as `jobs enqueued`. `stream`: by default standard error."""
         self._noun, self._stream = noun, stream or sys.stderr
         self._live = self._stream.isatty()
         self._begun = self._drawn = time.monotonic()
@@ -36,37 +30,37 @@ class Progress:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, _: object, __: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._live:
             self._draw("\n")
 
     def to(self, done: int) -> None:
-        """So many are done now."""
+        """Set the count."""
         self.done = done
         now = time.monotonic()
         if self._live and now - self._drawn >= _REDRAW:
             self._drawn = now
             self._draw()
 
-    def add(self, more: int = 1) -> None:
-        """So many more are done."""
-        self.to(self.done + more)
+    def add(self) -> None:
+        """Add 1 to the count."""
+        self.to(self.done + 1)
 
     def note(self, text: str) -> None:
-        """A line of its own; the count is drawn anew below it."""
+        """Print a line; the count is drawn again below it."""
         self.clear()
-        self._stream.write(f"{plain(text)}\n")
+        self._stream.write(f"{one_line(text)}\n")
 
     def clear(self) -> None:
-        """Make room for a line on another stream; the count is drawn anew below it."""
+        """Remove the count from the screen, so that a line can be printed there; it is drawn again below that line."""
         if self._live:
-            self._stream.write(CLEAR)
+            self._stream.write(_CLEAR)
             self._stream.flush()
         self._drawn = 0.0
 
     def _draw(self, end: str = "") -> None:
         seconds = max(time.monotonic() - self._begun, 0.001)
         text = f"{self.done:,} {self._noun}, {self.done / seconds:,.0f}/s, {span(seconds)}"
-        wide = shutil.get_terminal_size().columns - 1
-        self._stream.write(f"{CLEAR}{text[:wide]}{end}")
+        width = shutil.get_terminal_size().columns - 1
+        self._stream.write(f"{_CLEAR}{text[:width]}{end}")
         self._stream.flush()

@@ -1,0 +1,185 @@
+"""`fusiond enqueue`: one job, or one for each line of JSON."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import math
+import sys
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from fusiond.cli import arguments
+from fusiond.cli.enqueue import words
+from fusiond.cli.exits import OK, REFUSED, UsageError
+from fusiond.cli.find import broker
+from fusiond.cli.terminal.progress import Progress
+from fusiond.cli.terminal.text import count, json_text, legible
+from fusiond.errors import BrokerError, JobFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from fusiond.broker.call import Plan
+    from fusiond.cli.find.broker import BrokerSession
+    from fusiond.enqueue_options import Options
+    from fusiond.producer import JobRef, Producer
+
+#: seconds after which `--wait` checks whether anything serves the queue
+_CHECK: Final = 10.0
+_EXAMPLES: Final = """\
+  fusiond enqueue send_otp +4912345 code=1234 --priority high
+  fusiond enqueue report region=eu retries:=3 --in 10m
+  fusiond enqueue report --at 2030-01-31T02:00+01:00 --key report-2030-01
+  fusiond enqueue report --wait 30
+  fusiond enqueue - < jobs.jsonl       one job a line: {"task": "report", "args": [], "kwargs": {"region": "eu"}}
+"""
+_OPTIONS: Final = ("delay", "at", "priority", "queue", "key", "id", "expires", "timeout", "meta", "log_tag")
+
+
+def register(subparsers: Any) -> None:
+    """Add `enqueue`."""
+    parser = arguments.command(
+        subparsers,
+        "enqueue",
+        _enqueue,
+        epilog=f"examples:\n{_EXAMPLES}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add, lasting = parser.add_argument, arguments.positive_duration
+    add("task", metavar="TASK", help="a task of the file; - reads JSON lines")
+    words.add_options(parser)
+    when = parser.add_mutually_exclusive_group()
+    when.add_argument(
+        "--in", dest="delay", type=arguments.duration, metavar="TIME", help="run after this time, such as 5m or 1h30m"
+    )
+    when.add_argument(
+        "--at",
+        type=arguments.moment,
+        metavar="TIME",
+        help="run at this time, in ISO 8601; without an offset it is local",
+    )
+    add("--priority", type=_priority, metavar="P", help="a name from the file, or 0 to 255; higher runs first")
+    add("--queue", metavar="Q", help="another queue than the task's")
+    same = parser.add_mutually_exclusive_group()
+    same.add_argument("--key", metavar="K", help="a second call with this key for this task returns the first job")
+    same.add_argument("--id", metavar="ID", help="the job's id: 1 to 128 letters, digits and _:.-")
+    add("--expires", type=lasting, metavar="TIME", help="if not begun within this time, it fails with EXPIRED")
+    add("--timeout", type=lasting, metavar="TIME", help="of one attempt, instead of the task's")
+    add("--meta", type=words.json_object, metavar="JSON", help="what the function receives with pass_job")
+    add("--log-tag", metavar="TAG", help="a word that is added to the job's log lines")
+    add(
+        "--wait",
+        nargs="?",
+        type=arguments.job_timeout,
+        const=float("inf"),
+        metavar="SECONDS",
+        help="wait until the job has ended, and print its result",
+    )
+    arguments.add_broker(parser)
+    arguments.add_json(parser)
+
+
+def _priority(text: str) -> str | int:
+    return int(text) if text.isdecimal() else text
+
+
+def _enqueue(options: argparse.Namespace) -> int:
+    """[broker] Enqueue one job, or one for each line of JSON on standard input."""
+    from fusiond.enqueue_options import Options
+    from fusiond.producer import Producer
+
+    common = Options(**{name: getattr(options, name) for name in _OPTIONS})
+    with broker.session(options) as session:
+        producer = Producer(session.verbs, "memory")
+        if options.task == "-":
+            return _lines(session, producer, common, options)
+        args, kwargs = words.arguments(options)
+        place = session.run(producer.enqueue(common, options.task, args, kwargs))
+        if options.wait is None:
+            announce(place, options)
+            return OK
+        warn_unserved([] if place.served else [place.queue])
+        print(json_text(_result(session, producer, place, options.wait)))
+        return OK
+
+
+def announce(place: JobRef, options: argparse.Namespace) -> None:
+    """Print the job's name, and a warning if no worker group serves it."""
+    name = f"{place.queue}/{place.id}"
+    document = {"job": name, "queue": place.queue, "id": place.id, "served": bool(place.served)}
+    arguments.answer(options, document, lambda: name)
+    warn_unserved([] if place.served else [place.queue])
+
+
+def warn_unserved(queues: Collection[str]) -> None:
+    """Warn that jobs in these queues wait for a worker group."""
+    for queue in sorted(queues):
+        print(
+            f"fusiond: warning: no living worker group serves queue '{queue}' for this task;"
+            " jobs wait there until one does (fusiond status)",
+            file=sys.stderr,
+        )
+
+
+def _result(session: BrokerSession, producer: Producer, place: JobRef, seconds: float) -> Any:
+    """What the job returned; if it failed, its traceback is printed on standard error and JobFailed is raised."""
+    try:
+        return session.run(_explained(session, place, producer.result(place, seconds)))
+    except JobFailed as failure:
+        if failure.traceback:
+            print(legible(failure.traceback.rstrip()), file=sys.stderr)
+        raise JobFailed(
+            failure.code, failure.type, f"{failure.message} (fusiond job show {place.queue}/{place.id})"
+        ) from failure
+
+
+def _explained(session: BrokerSession, place: JobRef, wait: Plan[Any]) -> Plan[Any]:
+    """The steps of `wait`; if they last longer than _CHECK seconds, the reason is printed once."""
+    check_at = time.monotonic() + _CHECK
+    reply: Any = None
+    while True:
+        try:
+            step = wait.send(reply)
+        except StopIteration as end:
+            return end.value
+        reply = yield step
+        if time.monotonic() > check_at:
+            check_at = math.inf
+            _explain_wait(session, place)
+
+
+def _explain_wait(session: BrokerSession, place: JobRef) -> None:
+    """Print why the job has not begun, if nothing is there to begin it."""
+    from fusiond.cli.status.workers import why_waiting
+
+    with contextlib.suppress(BrokerError):  # the wait itself raises it too
+        record = session.run(session.verbs.job(place.queue, place.id))
+        if record is not None and (why := why_waiting(session, record)):
+            print(f"fusiond: {place.queue}/{place.id} waits: {legible(why)}", file=sys.stderr, flush=True)
+
+
+def _lines(session: BrokerSession, producer: Producer, common: Options, options: argparse.Namespace) -> int:
+    """Enqueue a job for each line of standard input; with --json, print the job's name for each line."""
+    from fusiond.cli.enqueue import lines
+
+    if options.words or options.args or options.kwargs or options.wait is not None or options.key or options.id:
+        raise UsageError("with -, arguments, keys and ids are in the lines, and there is no --wait")
+    refused = 0
+    unserved: set[str] = set()
+    with Progress("jobs enqueued") as progress:
+        for number, outcome in lines.enqueue(session, producer, sys.stdin.buffer, common):
+            if isinstance(outcome, str):
+                refused += 1
+                progress.note(f"line {number}: {outcome}")
+                continue
+            progress.add()
+            if not outcome.served:
+                unserved.add(outcome.queue)
+            if options.json:
+                print(json.dumps({"line": number, "job": f"{outcome.queue}/{outcome.id}"}))
+    warn_unserved(unserved)
+    if not options.json:
+        print(f"{count(progress.done, 'job')} enqueued" + (f", {count(refused, 'line')} refused" if refused else ""))
+    return REFUSED if refused else OK

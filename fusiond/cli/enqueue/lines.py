@@ -1,0 +1,129 @@
+"""
+`fusiond enqueue -`: a job for each line of JSON.
+
+1. read     a window of lines; a line that is not a job is refused with the reason
+2. group    lines that differ in nothing but their arguments
+3. send     each group in one round trip, which stores all of its jobs or none
+4. repeat   one by one if a group was refused, so that each line has its own outcome
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from fusiond.errors import BadArguments, EnqueueError
+from fusiond.nesting import TOO_DEEP, too_deep
+from fusiond.producer import CHUNK
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from fusiond.cli.find.broker import BrokerSession
+    from fusiond.enqueue_options import Options
+    from fusiond.producer import JobRef, Producer
+
+    #: number of a line, and where its job is or why there is none
+    LineResult = tuple[int, JobRef | str]
+
+_NUMBER: Final = (int, float)
+#: key of a line beside task, args and kwargs → its types; as in schemas/job.schema.json
+_OPTIONS: Final[dict[str, tuple[type, ...]]] = {
+    "id": (str,),
+    "queue": (str,),
+    "priority": (str, int),
+    "delay": (str, *_NUMBER),
+    "at": (str, *_NUMBER),
+    "expires": (str, *_NUMBER),
+    "timeout": (str, *_NUMBER),
+    "key": (str,),
+    "log_tag": (str,),
+    "meta": (dict,),
+}
+
+
+class _Line(NamedTuple):
+    """A line that was read; `number` counts from 1."""
+
+    number: int
+    task: str
+    args: list[Any]
+    kwargs: dict[str, Any]
+    options: Options
+
+
+def enqueue(
+    session: BrokerSession, producer: Producer, lines: Iterable[bytes], common: Options
+) -> Iterator[LineResult]:
+    """
+    The outcome of each line that is not blank, in any order.
+
+    `common`: options for lines that do not have them.
+    """
+    numbered = enumerate(lines, 1)
+    while window := list(islice(numbered, CHUNK)):
+        groups: dict[object, list[_Line]] = {}
+        for number, text in window:
+            try:
+                if text.strip():
+                    line = _read(number, text, common)
+                    groups.setdefault(_group(line), []).append(line)
+            except EnqueueError as error:
+                yield number, str(error)
+        for group in groups.values():
+            yield from _together(session, producer, group) if len(group) > 1 else _one_by_one(session, producer, group)
+
+
+def _group(line: _Line) -> object:
+    """Equal for lines that may share a round trip; a job with an id of its own may not."""
+    alone = line.options.id is not None or line.options.key is not None
+    return line.number if alone else (line.task, repr(line.options))
+
+
+def _read(number: int, text: bytes, common: Options) -> _Line:
+    """The job of a line. Raises BadArguments."""
+    if too_deep(text):
+        raise BadArguments(f"the line cannot be read: {TOO_DEEP}")
+    try:
+        said = json.loads(text)
+    except ValueError as error:
+        raise BadArguments(f"not JSON: {error}") from None
+    if not isinstance(said, dict) or not isinstance(said.get("task"), str):
+        raise BadArguments('no job; a line is an object such as {"task": "report", "kwargs": {"region": "eu"}}')
+    args, kwargs = said.pop("args", []), said.pop("kwargs", {})
+    if not isinstance(args, list) or not isinstance(kwargs, dict):
+        raise BadArguments("args is an array and kwargs an object")
+    return _Line(number, said.pop("task"), args, kwargs, _options(said, common))
+
+
+def _options(said: dict[str, Any], common: Options) -> Options:
+    for name, value in said.items():
+        if name not in _OPTIONS:
+            raise BadArguments(f"unknown key {name!r}; known are task, args, kwargs, {', '.join(_OPTIONS)}")
+        if isinstance(value, bool) or not isinstance(value, _OPTIONS[name]):
+            raise BadArguments(f"{name}: {json.dumps(value)} is of the wrong type")
+    # `delay` and `at` exclude each other, so either one of a line replaces both of the command.
+    if {"delay", "at"} & said.keys():
+        common = replace(common, delay=None, at=None)
+    return replace(common, **said)
+
+
+def _together(session: BrokerSession, producer: Producer, group: list[_Line]) -> Iterator[LineResult]:
+    jobs = [(line.task, line.args, line.kwargs) for line in group]
+    try:
+        places = session.run(producer.enqueue_many(group[0].options, jobs))
+    except EnqueueError:
+        yield from _one_by_one(session, producer, group)
+        return
+    for line, place in zip(group, places, strict=True):
+        yield line.number, place
+
+
+def _one_by_one(session: BrokerSession, producer: Producer, group: list[_Line]) -> Iterator[LineResult]:
+    for line in group:
+        try:
+            yield line.number, session.run(producer.enqueue(line.options, line.task, line.args, line.kwargs))
+        except EnqueueError as error:
+            yield line.number, str(error)

@@ -1,0 +1,143 @@
+"""The broker: --url, otherwise the file of -c or --dev, $FUSION_URL, the file that is found."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from fusiond import paths
+from fusiond.cli.exits import UsageError
+from fusiond.cli.find import daemon, file, unknown
+from fusiond.errors import ForeignDaemon
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from fusiond.broker.call import Call, Plan
+    from fusiond.broker.redis.connection import Connection
+    from fusiond.broker.redis.redis_errors import Spoilt
+    from fusiond.broker.verbs import Verbs
+    from fusiond.config import model
+
+K = TypeVar("K")
+T = TypeVar("T")
+
+
+class BrokerSession:
+    """The verbs of a namespace and a connection to run them on."""
+
+    __slots__ = ("connection", "verbs")
+
+    def __init__(self, verbs: Verbs, connection: Connection) -> None:
+        self.verbs, self.connection = verbs, connection
+
+    def run(self, what: Call[T] | Plan[T]) -> T:
+        """As `Connection.run`."""
+        return self.connection.run(what)
+
+    def run_all(self, calls: Sequence[Call[T]]) -> list[T]:
+        """Run Calls in one round trip. Raises the first error among the replies."""
+        from fusiond.broker.redis.protocol import raised
+
+        return raised(self.connection.run_many(calls)) if calls else []
+
+    def run_each(self, calls: Mapping[K, Call[T]]) -> tuple[dict[K, T], list[Spoilt]]:
+        """The replies in one round trip, without those of queues that cannot be read; and the errors of these."""
+        from fusiond.broker.redis.protocol import raised
+        from fusiond.broker.redis.redis_errors import Spoilt
+
+        replies = self.connection.run_many(list(calls.values())) if calls else []
+        unreadable = [reply for reply in replies if isinstance(reply, Spoilt)]
+        raised([reply for reply in replies if not isinstance(reply, Spoilt)])
+        found = zip(calls, replies, strict=True)
+        return {key: reply for key, reply in found if not isinstance(reply, Spoilt)}, unreadable
+
+    def queues(self, *names: str) -> list[str]:
+        """These queues, or all if none is named. Raises FusionError for one that does not exist."""
+        known = self.run(self.verbs.queues())
+        for name in names:
+            if name not in known:
+                raise unknown("queue", name, known)
+        return list(names) or known
+
+
+@contextmanager
+def session(options: argparse.Namespace) -> Iterator[BrokerSession]:
+    """A session with the broker that the command means. Raises FusionError."""
+    with connected(*_settings_of(options)) as opened:
+        yield opened
+
+
+@contextmanager
+def connected(settings: model.Broker, runtime: Path) -> Iterator[BrokerSession]:
+    """A session with this broker; `runtime`: the daemon's runtime directory, for the embedded server."""
+    from fusiond.broker.redis.connection import connect
+    from fusiond.broker.verbs import Verbs
+
+    try:
+        verbs = Verbs(settings.namespace)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    with connect(settings, runtime, repeats=1) as connection:
+        yield BrokerSession(verbs, connection)
+
+
+def _settings_of(options: argparse.Namespace) -> tuple[model.Broker, Path]:
+    """The broker's settings and the daemon's runtime directory."""
+    from dataclasses import replace
+
+    if options.url and options.dev:
+        raise UsageError("--url and --dev name two brokers; leave one of them out")
+    url = options.url or (None if options.config or options.dev else os.environ.get("FUSION_URL"))
+    settings, runtime = _of_url(url) if url else _of_file(options)
+    return replace(settings, namespace=options.namespace or settings.namespace), runtime
+
+
+def _of_url(url: str) -> tuple[model.Broker, Path]:
+    from fusiond.config import model
+    from fusiond.config.endpoints import BadUrl, split_namespace
+
+    try:
+        bare, namespace = split_namespace(url)
+    except BadUrl as error:
+        raise UsageError(f"{error}; {error.remedy}") from error
+    if bare == "embedded":
+        raise UsageError("`embedded` is a word of the file; name the file with -c")
+    return (model.Broker(url=bare, namespace=namespace) if namespace else model.Broker(url=bare)), Path("/")
+
+
+def _of_file(options: argparse.Namespace) -> tuple[model.Broker, Path]:
+    """The broker of the file, or the one that its daemon uses, if that is another one."""
+    from fusiond.config import model
+
+    chosen = daemon.find(options) if options.dev else daemon.choose(options)
+    settings = daemon.accepted_config(options).broker
+    if chosen is None:
+        return settings, _runtime(options, settings)
+    if chosen.development:
+        settings = model.Broker(namespace=settings.namespace)
+    running = daemon.running_config(options)
+    if running is None:
+        return settings, chosen.runtime
+    if (running.broker.url, running.broker.namespace) != (settings.url, settings.namespace):
+        path = daemon.daemons(options).file
+        daemon.note(options, f"{path} names another broker than its daemon uses; this command uses the daemon's")
+    return running.broker, chosen.runtime
+
+
+def _runtime(options: argparse.Namespace, settings: model.Broker) -> Path:
+    """The runtime directory of the file's daemon, which does not run. Raises ForeignDaemon if another file uses it."""
+    from fusiond.pointers import other_file
+
+    found = daemon.daemons(options)
+    runtime = paths.runtime_directory(found.file, file.directories(found.file).runtime_directory)
+    if settings.url == "embedded":
+        if found.refused:
+            raise found.refused[0]
+        # The daemon of another file may have been killed while its server still runs.
+        if other := other_file(runtime, found.file):
+            raise ForeignDaemon(f"{runtime} is that of the daemon of {other}, not of {found.file}; use -c {other}")
+    return runtime

@@ -1,0 +1,189 @@
+"""
+`fusiond plan`: what a reload would do.
+
+1. compare   the file with what the daemon runs. The daemon reads its own file, with its own environment; another file
+             is read here, and so are both files with --against
+2. look      at the jobs that wait and run, if the broker is in reach
+3. print     the changes, the ticks that move, the limits that fall below the number of jobs
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from fusiond.cli import arguments
+from fusiond.cli.exits import CHANGES, OK, REFUSED
+from fusiond.cli.find import daemon, file
+from fusiond.cli.terminal.colours import paint
+from fusiond.cli.terminal.text import legible, when
+from fusiond.errors import ControlError, FusionError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from fusiond.config.accepted.effects import Effects
+    from fusiond.supervise.locate import Located
+
+#: seconds; the daemon's helper has 30
+_TIMEOUT: Final = 40.0
+#: seconds for one import
+_IMPORT_TIMEOUT: Final = 30.0
+
+
+class Comparison(NamedTuple):
+    """A file and what it would replace."""
+
+    #: as the user named it
+    file: str
+    #: what it is compared with, for people
+    against: str
+    #: None: the file cannot be used
+    effects: Effects | None
+    #: the file's problems as plain data
+    problems: list[dict[str, Any]]
+    #: why the file cannot be used; may have many lines
+    reason: str = ""
+    #: outcome of the daemon's last reload that changed something; None: there was none, or it is another file
+    taken: dict[str, Any] | None = None
+
+
+def register(subparsers: Any) -> None:
+    """Add `plan`."""
+    parser = arguments.command(subparsers, "plan", _plan)
+    add = parser.add_argument
+    add("file", nargs="?", metavar="FILE", help="default: the file of the daemon")
+    add("--against", metavar="OTHER", help="compare with another file; needs neither daemon nor broker")
+    add("--imports", action="store_true", help="also load each task of the file as you, as `validate --imports` does")
+    add("--exit-code", action="store_true", help="status 0: nothing changes, 4: something does")
+    arguments.add_broker(parser)
+    arguments.add_json(parser)
+
+
+def _plan(options: argparse.Namespace) -> int:
+    """
+    [daemon, broker] Show what a reload would do; with --exit-code, status 4 if it would change something.
+
+    Without FILE the daemon reads its own file; another FILE is read as you, with your environment. Changes nothing. If
+    the broker cannot be reached, the plan leaves out what waits and runs.
+    """
+    from fusiond.cli.plan.warnings import look, said
+
+    found = _against_file(options) if options.against else _against_daemon(options)
+    if options.imports and found.effects is not None:
+        found = _with_imports(found)
+    document: dict[str, Any] = {"file": found.file, "against": found.against, "problems": found.problems}
+    if found.effects is None:
+        text = f"{found.file}: a reload would be refused\n{legible(found.reason)}"
+        arguments.answer(options, {**document, "refused": True}, lambda: text)
+        return REFUSED
+    plan = found.effects.plan
+    now = look(found.effects, None if options.against else options)
+    lines = [paint(f"{found.file} against {found.against}", "dim"), said(plan, now)]
+    if found.taken and plan.is_empty:
+        lines.append(_said_of_taken(found.taken))
+    document |= {
+        "changes": not plan.is_empty,
+        "refused": bool(plan.refused),
+        "summary": str(plan),
+        "plan": plan.to_dict(),
+        "cron": now.cron,
+        "warnings": now.warnings,
+        "not_looked_at": now.away or None,
+        "taken": found.taken,
+    }
+    arguments.answer(options, document, lambda: "\n".join(lines))
+    if plan.refused:
+        return REFUSED
+    return CHANGES if options.exit_code and not plan.is_empty else OK
+
+
+def _said_of_taken(taken: dict[str, Any]) -> str:
+    """`generation 7 was taken 12s ago, asked by the file's change: 1 group replaced (main, because code changed)`."""
+    from fusiond.config.accepted.diff import Plan
+    from fusiond.config.model import rebuild
+
+    ago = when(taken["ended_at"] * 1000, time.time() * 1000)
+    what = rebuild(Plan, taken["plan"]) if taken["plan"] else "nothing changed"
+    return f"generation {taken['generation']} was taken {ago}, asked by {', '.join(taken['asked_by'])}: {what}"
+
+
+def _with_imports(found: Comparison) -> Comparison:
+    """The comparison with the problems of loading the file's tasks; an error means that a reload would be refused."""
+    from fusiond.cli.validate import with_imports
+    from fusiond.config.load import load
+    from fusiond.config.lint.reports import as_text
+
+    loaded = with_imports(load(found.file, environ=os.environ), _IMPORT_TIMEOUT)
+    problems = [problem.to_dict() for problem in loaded.problems]
+    if loaded.config is None:
+        return found._replace(effects=None, problems=problems, reason=as_text(loaded.problems))
+    return found._replace(problems=problems)
+
+
+def _against_file(options: argparse.Namespace) -> Comparison:
+    from fusiond.config.accepted.effects import effects
+
+    name = options.file or file.short_path(options.config)
+    _, new = file.read(name)
+    _, old = file.read(options.against)
+    return Comparison(str(name), options.against, effects(old, new), [])
+
+
+def _against_daemon(options: argparse.Namespace) -> Comparison:
+    from fusiond.paths import as_named
+    from fusiond.pointers import same_file
+
+    located = _daemon(options)
+    if options.file is not None:
+        running = located.ask("status", timeout=_TIMEOUT)
+        if not same_file(as_named(options.file), running["source"]):
+            return _of_another(options.file, running)
+    return _by_daemon(located.ask("plan", timeout=_TIMEOUT))
+
+
+def _daemon(options: argparse.Namespace) -> Located:
+    """The daemon of -c; without -c, the daemon of FILE if one runs it, otherwise that of the file that is found."""
+    if options.file is not None and options.config is None:
+        of_file = copy.copy(options)
+        of_file.config = options.file
+        try:
+            return daemon.find(of_file)
+        except FusionError:
+            try:
+                file.path(None)
+            except FusionError:
+                options.config = options.file
+    return daemon.find(options)
+
+
+def _by_daemon(said: dict[str, Any]) -> Comparison:
+    """The comparison that the daemon made of its own file. Raises ControlError."""
+    from fusiond.config.accepted.effects import Effects
+
+    try:
+        found = said["effects"] and Effects.from_dict(said["effects"])
+    except (TypeError, KeyError, AttributeError) as error:
+        raise ControlError("the daemon is of another version than this command; restart it") from error
+    return Comparison(said["source"], _running(said), found, said["problems"], said["reason"], said.get("taken"))
+
+
+def _of_another(name: str, running: dict[str, Any]) -> Comparison:
+    """A file that is not the daemon's: it is read as this user, as the daemon might read what this user may not."""
+    from fusiond.config.accepted.effects import effects
+    from fusiond.config.accepted.snapshot import read_snapshot
+
+    snapshot = Path(running["snapshot"])
+    if not os.access(snapshot, os.R_OK):
+        raise FusionError(
+            f"{snapshot}: only the daemon's user may read what runs; run this as that user, or give --against OTHER"
+        )
+    _, new = file.read(name)
+    return Comparison(name, _running(running), effects(read_snapshot(snapshot).config, new), [])
+
+
+def _running(said: dict[str, Any]) -> str:
+    return f"generation {said['generation']}, which runs"

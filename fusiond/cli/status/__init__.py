@@ -1,0 +1,90 @@
+"""`fusiond status` and `health`: the daemon, its queues and its workers."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from fusiond.cli import arguments
+from fusiond.cli.exits import AWAY, OK, REFUSED
+from fusiond.cli.find import daemon
+from fusiond.cli.terminal.text import legible, print_json
+
+if TYPE_CHECKING:
+    import argparse
+
+#: seconds between two pages of --watch
+_WATCH: Final = 1.0
+#: seconds that the daemon may take to answer a probe
+_TIMEOUT: Final = 5.0
+_CLEAR: Final = "\x1b[H\x1b[2J"
+
+
+def register(subparsers: Any) -> None:
+    """Add `status`, also as `info`, and `health`."""
+    status = arguments.command(subparsers, "status", _status, aliases=["info"])
+    status.add_argument(
+        "-W", "--workers", action="store_true", help="also show each worker of each host, and what it does"
+    )
+    status.add_argument("--watch", action="store_true", help="show it again each second, until Ctrl-C")
+    status.add_argument("--metrics", action="store_true", help="print numbers in the text format of Prometheus")
+    arguments.add_broker(status)
+    health = arguments.command(subparsers, "health", _health)
+    which = health.add_mutually_exclusive_group(required=True)
+    which.add_argument("--live", action="store_true", help="whether the daemon answers, even without Redis")
+    which.add_argument("--ready", action="store_true", help="whether every group serves and Redis answers, now")
+    arguments.add_daemon(health)
+    for each in (status, health):
+        arguments.add_json(each)
+
+
+def _status(options: argparse.Namespace) -> int:
+    """
+    [daemon, broker] Show the daemon, its programs, the queues and the workers.
+
+    If the daemon or the broker cannot be reached, the other is shown, and the exit status is 3. The status is 0 even if
+    the daemon is not ready: scripts use `fusiond health --ready`.
+    """
+    from fusiond.cli.queue import complain
+    from fusiond.cli.status.metrics import exposition
+    from fusiond.cli.status.report import ask
+
+    while True:
+        report = ask(options)
+        if options.watch and sys.stdout.isatty() and not options.json:
+            print(_CLEAR, end="")
+        if options.metrics:
+            print(exposition(report), end="")
+        elif options.json:
+            print_json(report.document())
+        else:
+            print(report.page())
+        for sentence in report.errors.values():
+            print(f"fusiond: {legible(sentence)}", file=sys.stderr)
+        status = complain(report.unreadable)
+        if not options.watch:
+            return AWAY if report.errors else status
+        sys.stdout.flush()
+        time.sleep(_WATCH)
+
+
+def _health(options: argparse.Namespace) -> int:
+    """
+    [daemon] A probe: status 0 if the daemon answers, or is ready.
+
+    Exit status: 0 yes · 1 not ready, the reasons are printed · 3 the daemon does not answer.
+    """
+    status = daemon.find(options).ask("status", timeout=_TIMEOUT)
+    document = {name: status[name] for name in ("pid", "ready", "ending", "unready")}
+    arguments.answer(options, document, lambda: legible("live" if options.live else _verdict(status)))
+    return OK if options.live or status["ready"] else REFUSED
+
+
+def _verdict(status: dict[str, Any]) -> str:
+    """`ready`, or why the daemon is not."""
+    if status["ready"]:
+        return "ready"
+    if status["ending"]:
+        return "ending"
+    return f"not ready: {'; '.join(f'{name}: {why}' for name, why in status['unready'].items())}"

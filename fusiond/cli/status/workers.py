@@ -1,0 +1,149 @@
+"""
+What the workers of every host do now, for `fusiond status -W`.
+
+1. ask     all workers at once, by a message; each answers with its state and its jobs
+2. wait    for the answers, at most PATIENCE seconds
+3. judge   a worker without an answer is `silent`; an idle one of which all queues are suspended is `suspended`
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fusiond.cli.terminal.table import table
+from fusiond.cli.terminal.text import span, when
+from fusiond.job import NOT_LOADED, JobStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from fusiond.broker.records import Counts, Worker
+    from fusiond.cli.find.broker import BrokerSession
+    from fusiond.job import JobRecord
+
+#: seconds: the time that workers have to answer, and the time between two looks at the answers
+PATIENCE, PAUSE = 1.0, 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class SeenWorker:
+    """One worker, as it is now."""
+
+    name: str
+    #: started (it does not serve yet, or not at the moment), idle, busy, suspended, silent
+    state: str
+    queues: tuple[str, ...]
+    #: those of its queues that are suspended
+    suspended: tuple[str, ...]
+    #: {job, task, ms} of each running job, the longest first
+    jobs: tuple[dict[str, Any], ...]
+    #: all fields of its record in Redis
+    fields: Mapping[str, str]
+
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        known = {"name": self.name, "state": self.state, "queues": self.queues, "suspended_queues": self.suspended}
+        return {**self.fields, **known, "jobs": self.jobs}
+
+
+def ask_workers(session: BrokerSession, queues: Mapping[str, Counts]) -> list[SeenWorker]:
+    """All workers that were heard within the last minute. Raises BrokerError."""
+    number = session.run(session.verbs.ask_workers())
+    deadline = time.monotonic() + PATIENCE
+    found = session.run(session.verbs.workers())
+    while time.monotonic() < deadline and not all(_has_answered(worker, number) for worker in found):
+        time.sleep(PAUSE)
+        found = session.run(session.verbs.workers())
+    suspended = {name for name, one in queues.items() if one.suspended_by_operator or one.suspended_by_file}
+    return [_seen(worker, suspended, silent=not _has_answered(worker, number)) for worker in found]
+
+
+def why_waiting(session: BrokerSession, job: JobRecord) -> str:
+    """Why a job has not begun, as a sentence; "" if it has, or if a worker serves it. Raises BrokerError."""
+    if job.last_outcome == NOT_LOADED and job.status in (JobStatus.QUEUED, JobStatus.SCHEDULED):
+        return f"the code of task {job.task!r} does not load; fusiond status names module and line"
+    return why_unserved(session, job.queue, job.task) if job.status is JobStatus.QUEUED else ""
+
+
+def why_unserved(session: BrokerSession, queue: str, task: str) -> str:
+    """
+    Why no worker begins a job of the task from the queue, as a sentence; "" if one serves both.
+
+    It needs two things: a worker that answers now and claims from the queue, and a living daemon whose file has the
+    task and whose workers claim from the queue. `served` of a producer's job checks only the second.
+    """
+    counts = session.run(session.verbs.counts(queue))
+    if counts.suspended_by_operator or counts.suspended_by_file:
+        return f"queue {queue!r} is suspended; fusiond resume {queue}"
+    workers = [worker for worker in ask_workers(session, {queue: counts}) if queue in worker.queues]
+    if any(worker.state in ("idle", "busy") and worker.fields.get("phase") == "serving" for worker in workers):
+        if session.run(session.verbs.catalogue()).serves(task, queue):
+            return ""
+        return f"what serves queue {queue!r} now has no task {task!r} in its file; reload the daemon that has it"
+    found = ", ".join(map(_state, workers)) or "no worker names it"
+    return f"nothing serves queue {queue!r} now: {found}; fusiond status shows the programs"
+
+
+def _state(worker: SeenWorker) -> str:
+    """The worker's state, and what keeps it from serving, if it says so."""
+    trouble = worker.fields.get("trouble")
+    return f"{worker.name} is {worker.state}" + (f" ({trouble})" if trouble else "")
+
+
+def _has_answered(worker: Worker, number: int) -> bool:
+    return _number(worker.fields.get("answers")) >= number
+
+
+def _seen(worker: Worker, suspended: set[str], *, silent: bool) -> SeenWorker:
+    queues = tuple(worker.fields.get("queues", "").split())
+    off = tuple(name for name in queues if name in suspended)
+    state = worker.fields.get("state", "")
+    if silent:
+        state = "silent"
+    elif state == "idle" and off and off == queues:
+        state = "suspended"
+    return SeenWorker(worker.name, state, queues, off, () if silent else _jobs(worker), worker.fields)
+
+
+def _jobs(worker: Worker) -> tuple[dict[str, Any], ...]:
+    """The running jobs of its record; none if another program has written the record."""
+    try:
+        said = json.loads(worker.fields.get("jobs", "[]"))
+        return tuple({"job": str(one["job"]), "task": str(one["task"]), "ms": int(one["ms"])} for one in said)
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return ()
+
+
+def _number(said: str | None) -> int:
+    return int(said) if said and said.isascii() and said.isdigit() and len(said) < 16 else 0
+
+
+def workers_page(workers: Sequence[SeenWorker]) -> str:
+    """For people: the workers, then their jobs."""
+    shown = table(("WORKER", "GROUP", "STATE", "BUSY", "QUEUES", "BORN", "NOTES"), map(_row, workers), right="busy")
+    jobs = [(one["job"], one["task"], span(one["ms"] / 1000), worker.name) for worker in workers for one in worker.jobs]
+    return shown + ("\n\n" + table(("JOB", "TASK", "RUNS FOR", "WORKER"), jobs) if jobs else "")
+
+
+def _row(worker: SeenWorker) -> tuple[object, ...]:
+    said, now = worker.fields, time.time() * 1000
+    return (
+        worker.name,
+        said.get("group", ""),
+        worker.state,
+        f"{said.get('running', '0')}/{said.get('processes', '?')}",
+        ", ".join(f"{name} (suspended)" if name in worker.suspended else name for name in worker.queues),
+        when(_number(said.get("born")) or None, now),
+        _note(worker, now),
+    )
+
+
+def _note(worker: SeenWorker, now: float) -> str:
+    if worker.state == "silent":
+        heard = _number(worker.fields.get("said"))
+        ago = f"; it was last heard {when(heard, now)}" if heard else ""
+        return f"it does not answer{ago}: killed, frozen or cut off"
+    return "draining" if worker.fields.get("phase") == "draining" else ""

@@ -1,0 +1,1 @@
+"""What commands print: colours, safe text, tables, progress. Knows nothing of jobs and of the daemon."""

@@ -1,0 +1,75 @@
+"""
+Text for people and for programs.
+
+1. safe      text from elsewhere without characters that control the terminal
+2. worded    lengths of time, moments, numbers of things
+3. JSON      in UTF-8, also safe for a terminal
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Final
+
+_UNUSUAL: Final = re.compile(r"[^\x00-\x7e]")
+_UNITS: Final = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
+
+
+def one_line(text: str, most: int | None = None) -> str:
+    """The text on one line, each control character replaced by a space, cut to `most` characters."""
+    line = "".join(char if char.isprintable() else " " for char in text)
+    return line if most is None or len(line) <= most else line[: most - 1] + "…"
+
+
+def legible(text: str) -> str:
+    """The text with its lines; each other control character is replaced by a space."""
+    return "\n".join(map(one_line, text.split("\n")))
+
+
+def span(seconds: float) -> str:
+    """A length of time in its two largest units: `250ms`, `3s`, `4m 10s`, `2h`, `3d 4h`."""
+    if seconds < 1:
+        return f"{max(0, round(seconds * 1000))}ms"
+    left, parts = int(seconds), []
+    for unit, size in _UNITS:
+        number, left = divmod(left, size)
+        if number:
+            parts.append(f"{number}{unit}")
+        elif parts:
+            break
+    return " ".join(parts[:2])
+
+
+def when(at_ms: float | None, now_ms: float) -> str:
+    """A moment relative to now: `3m ago`, `in 5s`, `now`; "" for None."""
+    if at_ms is None:
+        return ""
+    seconds = (at_ms - now_ms) / 1000
+    if abs(seconds) < 1:
+        return "now"
+    text = span(abs(seconds)).split()[0]
+    return f"in {text}" if seconds > 0 else f"{text} ago"
+
+
+def count(number: int, noun: str, nouns: str = "") -> str:
+    """`1 job`, `2,000 jobs`; `nouns` is an irregular plural."""
+    return f"{number:,} {noun if number == 1 else nouns or noun + 's'}"
+
+
+def print_json(value: Any) -> None:
+    """Print one JSON document: indented, in UTF-8, keys in their order."""
+    print(json_text(value, indent=2))
+
+
+def json_text(value: Any, indent: int | None = None) -> str:
+    """JSON in UTF-8; DEL, C1 and lone surrogates are escaped too, as the reader may be a terminal."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    return text if text.isascii() and "\x7f" not in text else _UNUSUAL.sub(_escaped, text)
+
+
+def _escaped(match: re.Match[str]) -> str:
+    char = match[0]
+    if char == "\x7f":
+        return "\\u007f"  # json.dumps leaves it as it is
+    return char if char.isprintable() else json.dumps(char)[1:-1]
