@@ -32,8 +32,8 @@ def short_path(named: str | None) -> Path:
 
 def read(file: Path | str) -> tuple[Node, model.Config]:
     """The nodes of a file and its configuration. Raises UsageError or ConfigError."""
-    from fusiond.config.load import load
     from fusiond.config.lint.reports import as_text
+    from fusiond.config.load import load
 
     loaded = load(file, environ=os.environ)
     if loaded.config is not None and loaded.root is not None:

@@ -114,8 +114,8 @@ def _said_of_taken(taken: dict[str, Any]) -> str:
 def _with_imports(found: Comparison) -> Comparison:
     """The comparison with the problems of loading the file's tasks; an error means that a reload would be refused."""
     from fusiond.cli.validate import with_imports
-    from fusiond.config.load import load
     from fusiond.config.lint.reports import as_text
+    from fusiond.config.load import load
 
     loaded = with_imports(load(found.file, environ=os.environ), _IMPORT_TIMEOUT)
     problems = [problem.to_dict() for problem in loaded.problems]
