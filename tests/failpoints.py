@@ -94,7 +94,7 @@ STEPS = {
     "ended": Step(SUPERVISOR, "supervise.supervisord.process", "Process.finish"),
     "write": Step(SUPERVISOR, "config.accepted.snapshot", "write_atomically"),
     "promote": Step(SUPERVISOR, "supervise.reload.transaction", "promote"),
-    "tell": Step(SUPERVISOR, "supervise.fleet", "Fleet._tell_one"),
+    "tell": Step(SUPERVISOR, "supervise.process_table", "ProcessTable._tell_one"),
     # a reload
     "reload.read": Step(SUPERVISOR, "supervise.reload.transaction", "Transaction._take"),
     "reload.plan": Step(SUPERVISOR, "supervise.reload.transaction", "Transaction._plan"),

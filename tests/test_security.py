@@ -28,7 +28,7 @@ from fusiond.config import model
 from fusiond.config.lint import ownership
 from fusiond.config.yaml.includes import read_tree
 from fusiond.errors import BrokerError, FusionError, JobFailed
-from fusiond.supervise import start
+from fusiond.supervise import directories
 from fusiond.supervise.server import choose_server
 from fusiond.supervise.supervisord.daemon_options import DaemonOptions
 from tests.support.fusiond_desk import opened
@@ -626,16 +626,16 @@ def test_what_another_laid_into_a_directory_is_not_taken_for_the_daemons(tmp_pat
     state.mkdir(mode=0o777)
     state.chmod(0o777)
     (state / "lost+found").mkdir()
-    start.make_private(state)
+    directories.make_private(state)
     assert stat.S_IMODE(state.stat().st_mode) == 0o700
     planted = state / "current.json"
     for plant in (planted.touch, lambda: planted.symlink_to("/etc/passwd"), planted.mkdir):
         plant()
         os.lchown(planted, 65534, 65534)
         with pytest.raises(FusionError, match=r"current\.json belongs to user 65534"):
-            start.make_private(state)
+            directories.make_private(state)
         planted.rmdir() if planted.is_dir() else planted.unlink()
-    start.make_private(state)
+    directories.make_private(state)
 
 
 @AS_ROOT

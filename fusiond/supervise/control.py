@@ -43,7 +43,7 @@ def ask(
     What the daemon answers to a verb: `status`, `reload`.
 
     Args:
-        verb: one of `FusionFace`'s.
+        verb: one of `FusionNamespace`'s.
         arguments: the verb's.
         control: its socket, `paths.control_socket(runtime)`.
         timeout: seconds for the whole of it.

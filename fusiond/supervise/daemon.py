@@ -1,13 +1,13 @@
 """
-The daemon's loop: supervisor's own, subclassed.
+The daemon's loop, which is supervisor's own, subclassed.
 
 Each turn of the loop, in supervisor's order:
 
 1. poll        until a packet, a request, a signal, or the next deadline
-2. transition  start what is due, kill what overran
-3. reap        what ended
+2. transition  start what is due, kill what is late to end
+3. reap        programs that ended
 4. signals     TERM, INT, QUIT end the daemon, a second one at once; HUP asks for a reload
-5. tick        ask the programs for signs of life, the reload's next step, then reconcile
+5. tick        ask the programs whether they are alive, take the next step of a request, then reconcile
 
 Knows processes and the accepted snapshot. No Redis, no task code, no YAML.
 """
@@ -21,67 +21,53 @@ import time
 from typing import TYPE_CHECKING
 
 from supervisor.medusa import asyncore_25 as asyncore
+from supervisor.options import ProcessGroupConfig
 from supervisor.states import ProcessStates as State
 from supervisor.states import SupervisorStates
 from supervisor.supervisord import Supervisor
 
 from fusiond import logs
-from fusiond.supervise.code import CODE_WATCHER, Code
-from fusiond.supervise.fleet import Fleet
+from fusiond.supervise.code_watcher import CODE_WATCHER, CodeWatcher
 from fusiond.supervise.liveness import Liveness
-from fusiond.supervise.programs import PUBLISHER, REDIS, SCHEDULER, WORKER, Places
-from fusiond.supervise.reload.plan_requests import PlanRequests
+from fusiond.supervise.process_table import ProcessTable
+from fusiond.supervise.reload.outcome import Request
 from fusiond.supervise.reload.reloads import Reloads
 from fusiond.supervise.supervisord.daemon_options import LONGEST_SLEEP, DaemonOptions
-from fusiond.supervise.supervisord.process import GroupConfig
-from fusiond.supervise.supervisord.rpc import DaemonFace, FusionFace
-from fusiond.supervise.watch import Watcher, view
+from fusiond.supervise.supervisord.rpc import FusionNamespace, SupervisorNamespace
+from fusiond.supervise.wanted_programs import PUBLISHER, REDIS, SCHEDULER, WORKER, RunOptions
+from fusiond.supervise.watch import Watcher, targets
 
 if TYPE_CHECKING:
     from fusiond.config.accepted.snapshot import Snapshot
     from fusiond.supervise.notify import Notify
 
-#: seconds after which systemd is told READY though a program is not: Redis may be away, which is no reason to give up
+#: seconds after which systemd is told READY although a program is not: Redis may be away, which must not fail the start
 START_PATIENCE = 20.0
-#: open files wanted: a link and a few sockets for each program, and its programs inherit it
+#: open files wanted: a link and a few sockets for each program; the programs inherit the limit
 OPEN_FILES = 8192
 log = logging.getLogger(__name__)
 
 
 class Daemon(Supervisor):  # type: ignore[misc] # supervisor has no types
-    """One daemon: its fleet of processes, its reloads, its control socket."""
+    """One daemon: its processes, the requests to it, its control socket."""
 
-    def __init__(self, options: DaemonOptions, accepted: Snapshot, places: Places, notify: Notify) -> None:
+    def __init__(self, options: DaemonOptions, accepted: Snapshot, run: RunOptions, notify: Notify) -> None:
         super().__init__(options)
         self.notify = notify
-        self.places = places
         self.started = time.monotonic()
-        self._announced = self._ending_said = False
+        self._announced = self._ending_told = False
         self._status = ""
-        self.fleet = Fleet(options, lambda: self.process_groups, accepted, places)
-        self.liveness = Liveness(self.fleet)
-        self.reloads = Reloads(
-            self.fleet,
-            state=places.state,
-            notify=notify,
-            foreign=options.foreign,
-            on_accepted=self._on_accepted,
-        )
-        self.plan_requests = PlanRequests(self.fleet, options.foreign, lambda: self.reloads.taken)
-        self.watcher = Watcher(view, options.waker.wake)
-        self.code = Code(options.waker.wake) if places.development else None
-        options.process_group_configs = [GroupConfig(options, name) for name in (REDIS, SCHEDULER, PUBLISHER, WORKER)]
+        self.processes = ProcessTable(options, lambda: self.process_groups, accepted, run)
+        self.liveness = Liveness(self.processes)
+        self.reloads = Reloads(self.processes, notify=notify, helpers=options.helpers, on_accepted=self._set_log_level)
+        self.watcher = Watcher(targets, options.waker.wake)
+        self.code_watcher = CodeWatcher(options.waker.wake) if run.development else None
+        options.process_group_configs = [
+            ProcessGroupConfig(options, name, 999, []) for name in (REDIS, SCHEDULER, PUBLISHER, WORKER)
+        ]
         options.idle_for = self._idle_for
-        fusion = FusionFace(
-            self.fleet,
-            self.reloads,
-            self.plan_requests,
-            self.liveness,
-            places=places,
-            started=self.started,
-            ending=lambda: self.ending,
-        )
-        options.faces = lambda _: [("supervisor", DaemonFace(self)), ("fusion", fusion)]
+        fusion = FusionNamespace(self.processes, self.reloads, self.liveness, self.started, lambda: self.ending)
+        options.namespaces = [("supervisor", SupervisorNamespace(self)), ("fusion", fusion)]
 
     @property
     def ending(self) -> bool:
@@ -89,10 +75,10 @@ class Daemon(Supervisor):  # type: ignore[misc] # supervisor has no types
         return bool(self.options.mood < SupervisorStates.RUNNING)
 
     def main(self) -> None:
-        """Run until asked to end, and until every program has ended."""
+        """Run until the daemon is asked to end and every program has ended."""
         _raise_open_files()
         self.options.make_logger()
-        self.watcher.watch(self.reloads.files)
+        self.watcher.watch(self.reloads.last_read.files)
         try:
             self.run()
         except asyncore.ExitNow:
@@ -100,46 +86,45 @@ class Daemon(Supervisor):  # type: ignore[misc] # supervisor has no types
         finally:
             signal.set_wakeup_fd(-1)
             self.watcher.stop()
-            if self.code:
-                self.code.stop()
+            if self.code_watcher:
+                self.code_watcher.stop()
             self.options.close_httpservers()
 
     # ---- what supervisor's loop calls
 
     def tick(self, now: float | None = None) -> None:
-        """After events, transitions, reaping and signals of a turn."""
+        """Called after the events, transitions, ends and signals of a turn."""
         super().tick(now)
         self.notify.tick(time.monotonic())
         self.liveness.tick()
         if self.ending:
-            self._say_ending()
+            self._tell_ending()
             return
-        if self.watcher.fired() and self.fleet.accepted.config.watch:
+        accepted = self.processes.accepted.config
+        if self.watcher.fired() and accepted.watch:
             self.reloads.look()
-        if self.code and (groups := self.code.changed(self.fleet.accepted.config.workers)):
-            self.reloads.ask(CODE_WATCHER, groups)
+        if self.code_watcher and (groups := self.code_watcher.changed(accepted.workers)):
+            self.reloads.ask(Request(CODE_WATCHER, code=groups))
         self.reloads.tick()
-        self.plan_requests.tick()
-        self.watcher.watch(self.reloads.files)
-        self.fleet.reconcile()
-        self._announce()
+        self.watcher.watch(self.reloads.last_read.files)
+        self.processes.reconcile()
         self._tell_status()
 
     def handle_signal(self) -> None:
-        """Stock takes one signal a turn, and restarts everything on SIGHUP."""
+        """Supervisor handles one signal a turn, and restarts everything on SIGHUP."""
         while (received := self.options.get_signal()) is not None:
             if received == signal.SIGHUP and not self.ending:
-                self.reloads.ask("SIGHUP")
+                self.reloads.ask(Request("SIGHUP"))
             elif received in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
                 self._end(signal.Signals(received))
 
     def ordered_stop_groups_phase_1(self) -> None:
-        """Stock stops one group after another; ours all at once, and redis when all others have ended."""
-        others = [process for process in self.fleet if process.program.part != REDIS]
+        """Supervisor stops one group after another; here all programs end at once, and redis after them."""
+        others = [process for process in self.processes if process.program.part != REDIS]
         unstopped = [process for process in others if process.alive]
-        for process in others if unstopped else self.fleet:
+        for process in others if unstopped else self.processes:
             if process.state == State.STARTING and process.program.part != REDIS:
-                process.condemn()
+                process.end_without_jobs()
             elif process.state in (State.STARTING, State.RUNNING):
                 process.stop()
             elif process.state == State.BACKOFF:
@@ -148,53 +133,47 @@ class Daemon(Supervisor):  # type: ignore[misc] # supervisor has no types
     # ---- own
 
     def _end(self, received: signal.Signals) -> None:
-        """First signal: warm. Second: the programs are told again, which makes them end at once."""
+        """At the first signal jobs may end; a second one is passed on, which makes the programs end at once."""
         if not self.ending:
             log.info("%s: the daemon ends when its running jobs have; a second signal ends it now", received.name)
             self.options.mood = SupervisorStates.SHUTDOWN
             return
         log.warning("%s again: ending now", received.name)
-        for process in self.fleet:
+        for process in self.processes:
             if process.state == State.STOPPING and process.program.part != REDIS:
                 process.signal(signal.SIGTERM)
 
-    def _say_ending(self) -> None:
-        """Once, whoever asked: a signal, `supervisorctl shutdown`."""
-        if not self._ending_said:
-            self._ending_said = True
+    def _tell_ending(self) -> None:
+        """Once, whether a signal or `supervisorctl shutdown` ended the daemon."""
+        if not self._ending_told:
+            self._ending_told = True
             self.notify.stopping("ending")
             self.reloads.end()
-            self.plan_requests.end()
 
-    def _on_accepted(self) -> None:
-        """What a configuration changes in the daemon itself."""
-        logs.set_level(self.fleet.accepted.config.logging.level)
-
-    def _announce(self) -> None:
-        """READY=1, once: when all programs are ready, or can't be, or patience ended."""
-        if not self._announced and (self.fleet.settled() or time.monotonic() > self.started + START_PATIENCE):
-            self._announced = True
-            log.info(
-                "generation %d: %s; %.2f s after the start",
-                self.fleet.accepted.generation,
-                self.fleet.describe(),
-                time.monotonic() - self.started,
-            )
-            self.notify.ready(self.fleet.describe())
+    def _set_log_level(self) -> None:
+        """The one thing that a configuration changes in the daemon itself."""
+        logs.set_level(self.processes.accepted.config.logging.level)
 
     def _tell_status(self) -> None:
-        """Keep the line that `systemctl status` shows true."""
-        if self._announced and (status := self.fleet.describe()) != self._status:
-            self._status = status
-            self.notify.status(status)
+        """READY=1 once all programs are ready or cannot be, or after START_PATIENCE; then each change of the status."""
+        if self._announced:
+            if (status := self.processes.describe()) != self._status:
+                self._status = status
+                self.notify.status(status)
+        elif self.processes.settled() or time.monotonic() > self.started + START_PATIENCE:
+            self._announced, self._status = True, self.processes.describe()
+            generation, seconds = self.processes.accepted.generation, time.monotonic() - self.started
+            log.info("generation %d: %s; %.2f s after the start", generation, self._status, seconds)
+            self.notify.ready(self._status)
 
     def _idle_for(self) -> float:
         """Seconds until the loop has something to do by itself."""
         now = time.monotonic()
-        waits = [self.notify.due(now), self.liveness.due(now), *(process.wait(time.time()) for process in self.fleet)]
+        waits = [self.notify.due(now), self.liveness.due(now)]
+        waits += [process.wait(time.time()) for process in self.processes]
         waits += [channel.delay for channel in self.options.get_socket_map().values() if getattr(channel, "delay", 0)]
         if not self.ending:
-            waits += [self.reloads.due(now), self.plan_requests.due(now)]
+            waits.append(self.reloads.due(now))
             waits.append(LONGEST_SLEEP if self._announced else max(0.0, self.started + START_PATIENCE - now))
         return min(waits)
 

@@ -1,4 +1,4 @@
-"""The last lines of a program's log, in a file of its own that `supervisorctl tail` opens too."""
+"""The file with the last lines of a program's log, which `supervisorctl tail` opens too."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-#: lines, and characters of one, that `fusiond status` shows of a program that is down
+#: lines that `fusiond status` shows of a program that is down, and characters of a line
 LINES, WIDTH = 5, 300
 #: bytes that are read for them
 _READ = 8192
 
 
-def last_words(tail: Path | None) -> tuple[str, ...]:
-    """The last lines that a program logged; none where there is no file."""
+def last_lines(tail: Path | None) -> tuple[str, ...]:
+    """The last lines that a program logged; none if there is no file."""
     if tail is None:
         return ()
     try:
@@ -28,8 +28,8 @@ def last_words(tail: Path | None) -> tuple[str, ...]:
     return tuple(line[:WIDTH] for line in text.splitlines()[-LINES:])
 
 
-def forget_tail(tail: Path | None) -> None:
-    """Remove the file of a program that is gone for good; one that cannot be removed now is left."""
+def remove_tail(tail: Path | None) -> None:
+    """Remove the file of a program that is not wanted any more; if that fails, leave it."""
     if tail is not None:
         with contextlib.suppress(OSError):
             tail.unlink(missing_ok=True)

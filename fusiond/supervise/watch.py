@@ -3,10 +3,10 @@ Notice that the file changed.
 
 1. watch      the directories of the file, of its real path, and of each include: editors rename over a file, and a
               Kubernetes ConfigMap swaps a symlink in a directory above
-2. filter     only a change to a name on the way to a file, or in a directory that a glob searches, wakes the loop
-3. compare    a print of all files; only a change of it is a change
+2. filter     only a change to a path that leads to a file, or in a directory that a glob searches, wakes the loop
+3. compare    the loop compares a fingerprint of all files; only another fingerprint is a change
 
-A thread waits for watchfiles, which waits for inotify; or polls where the kernel reports nothing.
+A thread waits for watchfiles, which waits for inotify, or polls where the kernel cannot report changes.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from __future__ import annotations
 import contextlib
 import glob
 import logging
-import os
 import threading
 import time
 from dataclasses import dataclass
+from os.path import dirname, isdir, islink, normpath, realpath
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,36 +32,57 @@ DEBOUNCE, STEP = 100, 50
 SETTLED = 1.0
 #: seconds until the directories are watched anew and the files compared, whatever happens
 AGAIN = 10.0
-#: seconds that the end of the daemon waits for the thread, which may hang in a network's file system
+#: seconds that the end of the daemon waits for the thread, which may hang in a network file system
 PATIENCE = 2.0
-#: symlinks on one way, as the kernel counts
+#: the most symlinks that are followed, as in the kernel
 LINKS = 40
 #: who asks for a reload when a file was saved
-WATCHER = "the file's change"
+FILE_WATCHER = "the file's change"
 log = logging.getLogger(__name__)
 
-#: path → what tells one content of it from another
-Print = tuple[tuple[object, ...], ...]
+#: for each file its path and what tells one content from another
+Fingerprint = tuple[tuple[object, ...], ...]
 
 
-def fingerprint(files: Iterable[str]) -> Print:
-    """What would differ if one of the files, or globs, changed, came, went, or were another through a symlink."""
+def fingerprint(files: Iterable[str]) -> Fingerprint:
+    """Differs if one of the files, or of the matches of a glob, changed, came, went, or was swapped by a symlink."""
     return tuple(_mark(path) for path in _expand(files))
 
 
-def as_read(seen: Print, stats: Mapping[str, Sequence[int]]) -> Print:
+def fingerprint_as_read(files: Iterable[str], stats: Mapping[str, Sequence[int]]) -> Fingerprint:
     """
-    A print that was taken after the files had been read: without what has changed, come or gone since.
+    The fingerprint of files that were read before, without those that have changed, come or gone since.
 
     Args:
-        seen: the print.
-        stats: path → `tell_apart` of the file as it was read.
+        files: paths and globs.
+        stats: path → `tell_apart` of the file when it was read.
     """
-    return tuple(mark for mark in seen if mark[2:] == tuple(stats.get(str(mark[0]), ())))
+    return tuple(mark for mark in fingerprint(files) if mark[2:] == tuple(stats.get(str(mark[0]), ())))
+
+
+def newest(files: Iterable[str]) -> float:
+    """Epoch seconds of the last change to any of the files; 0 if there is none."""
+    times = [0.0]
+    for path in _expand(files):
+        with contextlib.suppress(OSError):
+            times.append(Path(path).stat().st_mtime)
+    return max(times)
+
+
+def _expand(files: Iterable[str]) -> Iterator[str]:
+    for path in files:
+        yield from sorted(glob.glob(path)) if glob.has_magic(path) else [path]
+
+
+def _mark(path: str) -> tuple[object, ...]:
+    try:
+        return (path, realpath(path), *tell_apart(Path(path).stat()))
+    except OSError as error:
+        return (path, error.errno)
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class Targets:
     """What to watch for some files."""
 
     #: real paths of directories that exist
@@ -70,90 +91,79 @@ class View:
     concerns: Callable[[str], bool]
 
 
-def view(files: Iterable[str]) -> View:
-    """What to watch for files and globs. Of what does not exist yet, the nearest directory above that does."""
+def targets(files: Iterable[str]) -> Targets:
+    """What to watch for files and globs. For a path that does not exist yet: the nearest directory above that does."""
     files = tuple(files)
-    names: set[str] = set()
-    searched: set[str] = set()
-    for pattern in filter(glob.has_magic, files):
-        for directory in _searched(Path(pattern)):
-            if _is_directory(directory):
-                searched.add(os.path.realpath(directory))
-            else:
-                names.add(_existing(directory))
+    searched = {directory for pattern in files if glob.has_magic(pattern) for directory in _searched(Path(pattern))}
+    names = {_existing(directory) for directory in searched if not isdir(directory)}
     for name in _expand(files):
-        path = Path(name)
         # Each may be swapped: file -> ..data/file, ..data -> ..2026_01; current/file, current -> releases/42
-        names.update(map(_existing, (path, Path(os.path.realpath(path)), *_links(path))))
-    directories = searched.union(map(os.path.dirname, names))
+        names.update(map(_existing, (Path(name), Path(realpath(name)), *_links(Path(name)))))
+    globbed = {realpath(directory) for directory in searched if isdir(directory)}
+    directories = globbed.union(map(dirname, names))
 
     def concerns(path: str) -> bool:
-        return path in names or path in directories or os.path.dirname(path) in searched  # noqa: PTH120 - a text
+        return path in names or path in directories or dirname(path) in globbed
 
-    return View(frozenset(directories), concerns)
+    return Targets(frozenset(directories), concerns)
 
 
 def _existing(path: Path) -> str:
-    """The path, or the one above it that is the first to be missing, below the real path of its directory."""
-    while not _is_directory(path.parent):
+    """The path, or the topmost missing directory above it, below the real path of its parent."""
+    # Path.is_dir() raises where a parent cannot be searched, or the name is too long.
+    while not isdir(path.parent):
         path = path.parent
-    return str(Path(os.path.realpath(path.parent), path.name))
-
-
-def _is_directory(path: Path) -> bool:
-    """As Path.is_dir(), which raises where a parent cannot be searched, or the name is too long."""
-    return os.path.isdir(path)  # noqa: PTH112
+    return str(Path(realpath(path.parent), path.name))
 
 
 def _searched(pattern: Path) -> set[Path]:
-    """The directories in which something may come that matches."""
+    """The directories in which a new match may appear."""
     found: set[Path] = set()
     for parent in pattern.parents:
         if not glob.has_magic(str(parent)):
             return {*found, parent}
-        found |= set(map(Path, glob.glob(str(parent))))  # noqa: PTH207 - the pattern is absolute
+        found |= set(map(Path, glob.glob(str(parent))))
     return found
 
 
-def _links(path: Path) -> set[Path]:
-    """Each symlink on the way to the file."""
-    found: set[Path] = set()
-    ahead = [path]
-    while ahead and len(found) < LINKS:
-        here = ahead.pop()
-        for step in (here, *here.parents):
-            if step not in found and os.path.islink(step):  # noqa: PTH114 - as above
-                found.add(step)
-                with contextlib.suppress(OSError):  # swapped just now
-                    ahead.append(Path(os.path.normpath(step.parent / step.readlink())))
+def _links(path: Path) -> list[Path]:
+    """Each symlink that leads to the file."""
+    found: list[Path] = []
+    steps = [path, *path.parents]
+    for step in steps:  # which grows
+        if islink(step) and step not in found and len(found) < LINKS:
+            found.append(step)
+            with contextlib.suppress(OSError):  # swapped just now
+                to = Path(normpath(step.parent / step.readlink()))
+                steps += [to, *to.parents]
     return found
 
 
 class Watcher:
     """
-    Says, to the loop that it is a part of, when something happened to the files.
+    Wakes the loop when something happened to the files.
 
     Args:
         find: files → what to watch for them.
         wake: makes the loop turn; safe from any thread.
     """
 
-    def __init__(self, find: Callable[[tuple[str, ...]], View], wake: Callable[[], None]) -> None:
+    def __init__(self, find: Callable[[tuple[str, ...]], Targets], wake: Callable[[], None]) -> None:
         self._find, self._wake = find, wake
         self._files: tuple[str, ...] = ()
         #: set by the thread: something may have happened
         self._fired = threading.Event()
-        #: set for the thread: the files are others, or the daemon ends
+        #: set for the thread: there are other files, or the daemon ends
         self._disturbed = threading.Event()
         self._stopped = self._warned = False
         self._thread: threading.Thread | None = None
 
     def watch(self, files: tuple[str, ...]) -> None:
-        """From now on, these; nothing happens where they are the same as before."""
+        """Watch these files from now on; cheap if they are the same as before."""
         if files == self._files:
             return
         self._files = files
-        # What changed before the first watch has no event.
+        # There is no event for what changed before the first watch.
         self._fire()
         self._disturbed.set()
         if self._thread is None:
@@ -162,7 +172,7 @@ class Watcher:
 
     def fired(self) -> bool:
         """Whether something may have happened since the last call."""
-        # Cleared before the caller looks at the files: whatever happens from here on fires again.
+        # Cleared before the caller looks at the files: a later change fires again.
         fired = self._fired.is_set()
         self._fired.clear()
         return fired
@@ -181,24 +191,22 @@ class Watcher:
     # ---- in the thread
 
     def _run(self) -> None:
-        # watchfiles reports each burst of changes at INFO.
+        # watchfiles logs each burst of changes at INFO.
         logging.getLogger("watchfiles").setLevel(logging.WARNING)
         while not self._stopped:
             self._disturbed.clear()
             try:
-                changed = self._until_changed(self._find(self._files))
+                self._watch(self._find(self._files))
             except Exception as error:  # noqa: BLE001 - a directory has just gone, or its name is not UTF-8
-                # Without this thread no change would ever be noticed; with it the files are looked at each second.
+                # Without this thread no change would be noticed; with it the files are compared each second.
                 log.debug("the watch is begun anew: %s", error)
                 self._disturbed.wait(SETTLED)
-                changed = True
-            if changed:
                 self._fire()
 
-    def _until_changed(self, found: View) -> bool:
-        """Whether something happened; False: it is time to look for the directories again."""
+    def _watch(self, found: Targets) -> None:
+        """Wait until something happened, or it is time to look for the directories again."""
         try:
-            return self._wait(found)
+            self._wait(found)
         except FileNotFoundError:
             raise
         except (OSError, RuntimeError) as error:
@@ -206,13 +214,13 @@ class Watcher:
                 self._warned = True
                 log.warning(
                     "the kernel cannot report changes to the files (%s): they are polled instead. "
-                    "Where a limit is reached, raise fs.inotify.max_user_instances or max_user_watches with sysctl",
+                    "If a limit is reached, raise fs.inotify.max_user_instances or max_user_watches with sysctl",
                     error,
                 )
-            return self._wait(found, polling=True)
+            self._wait(found, polling=True)
 
-    def _wait(self, found: View, *, polling: bool | None = None) -> bool:
-        """As `_until_changed`; `polling` None: as the environment says. Raises OSError, RuntimeError."""
+    def _wait(self, found: Targets, *, polling: bool | None = None) -> None:
+        """As `_watch`; `polling` None: as the environment says. Raises OSError, RuntimeError."""
         import watchfiles  # here: the start of the daemon does not wait for it
 
         began, settled = time.monotonic(), False
@@ -222,37 +230,12 @@ class Watcher:
             force_polling=polling, ignore_permission_denied=True,
         ):  # fmt: skip
             if any(found.concerns(path) for _, path in changes):
-                return True
+                self._fire()
+                return
             passed = time.monotonic() - began
             if not settled and passed >= SETTLED:
-                # What changed between the last look at the files and the begin of the watch has no event.
+                # There is no event for what changed between the last look at the files and the begin of the watch.
                 settled = True
                 self._fire()
             if passed >= AGAIN:
-                return False
-        return False
-
-
-def _expand(files: Iterable[str]) -> Iterator[str]:
-    for path in files:
-        if glob.has_magic(path):
-            yield from sorted(glob.glob(path))  # noqa: PTH207 - the pattern is absolute
-        else:
-            yield path
-
-
-def _mark(path: str) -> tuple[object, ...]:
-    try:
-        seen = Path(path).stat()
-    except OSError as error:
-        return (path, error.errno)
-    return (path, os.path.realpath(path), *tell_apart(seen))
-
-
-def newest(files: Iterable[str]) -> float:
-    """Epoch seconds of the last change to any of the files; 0 where there is none."""
-    times = [0.0]
-    for path in _expand(files):
-        with contextlib.suppress(OSError):
-            times.append(Path(path).stat().st_mtime)
-    return max(times)
+                return

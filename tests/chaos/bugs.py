@@ -385,7 +385,7 @@ BUGS = {
     ),
     "a passing failure that is final": Bug(
         "supervisor", "gives up for good what ends with status 78, though it was ready before", "failures that pass",
-        [Edit("supervise/supervisord/process.py", "== EX_CONFIG and not self.proved:", "== EX_CONFIG:")],
+        [Edit("supervise/supervisord/process.py", "== EX_CONFIG and not self.was_ready:", "== EX_CONFIG:")],
     ),
     "a fork server that loads nothing and is left so": Bug(
         "dispatcher", "starts no other fork server after one that loaded no task", "failures that pass",

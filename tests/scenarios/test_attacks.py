@@ -195,7 +195,7 @@ NOT_A_VERB = (
     "supervisor.addProcessGroup", "supervisor.removeProcessGroup", "supervisor.reloadConfig", "supervisor.restart",
     "supervisor.clearLog", "supervisor.sendProcessStdin", "supervisor.signalProcess", "supervisor.clearProcessLogs",
     "supervisor.sendRemoteCommEvent", "supervisor.supervisord", "supervisor.supervisord.options", "supervisor._update",
-    "fusion._fleet", "fusion._state", "fusion.__init__", "fusion.__class__", "fusion.reload.__globals__",
+    "fusion._processes", "fusion._state", "fusion.__init__", "fusion.__class__", "fusion.reload.__globals__",
     "fusion.reload.__func__", "system.namespaces", "system.__init__", "os.system", "twiddler.addProgramToGroup", "",
     "fusion", "fusion.", ".reload", "__class__.__mro__",
 )  # fmt: skip

@@ -8,11 +8,13 @@ import sys
 import time
 
 import pytest
+from supervisor.options import ProcessGroupConfig
 
 from fusiond.supervise import liveness, tree
-from fusiond.supervise.programs import Program
 from fusiond.supervise.supervisord.daemon_options import DaemonOptions
-from fusiond.supervise.supervisord.process import GroupConfig, Process, ProgramConfig
+from fusiond.supervise.supervisord.process import Process
+from fusiond.supervise.supervisord.program_config import ProgramConfig
+from fusiond.supervise.wanted_programs import Program
 from fusiond.worker.dispatcher.leases import LEASE
 from tests.support.fusiond_command import fusiond, samples
 from tests.support.running import STANDINS, Running, alive, until
@@ -119,7 +121,7 @@ def test_a_host_that_stood_still_judges_nobody(daemon):
         os.kill(pid, signal.SIGCONT)
     until(lambda: daemon.status()["ready"])
     assert {name: one["pid"] for name, one in daemon.programs().items()} == before
-    assert "each program is asked anew" in daemon.text()
+    assert "each program is asked again" in daemon.text()
 
 
 def test_status_78_is_final_only_before_the_first_readiness(daemon):
@@ -172,9 +174,9 @@ def test_ready_means_that_every_program_serves_now(daemon):
 def test_a_drain_that_did_not_go_is_told_again(tmp_path):
     """The link takes no more just now: the program counts as draining, and is told at a later turn."""
     options = DaemonOptions(tmp_path / "socket")
-    group = GroupConfig(options, "worker").make_group()
+    group = ProcessGroupConfig(options, "worker", 999, []).make_group()
     process = Process(
-        ProgramConfig(options, Program("worker:main@1", "worker:main", ("/bin/true",), 1, slots=2)), group
+        ProgramConfig(options, Program("worker:main@1", "worker:main", ("/bin/true",), 1, 10.0, slots=2)), group
     )
     process.dispatchers, process.pipes = process.config.make_dispatchers(process)
     theirs = process.pipes["link"].theirs
@@ -202,10 +204,10 @@ def packets(sock):
 
 
 def test_a_process_whose_number_is_another_ones_now_is_not_killed():
-    """A member is a pid and when it began."""
+    """A member is a pid and when it started."""
     (own,) = (one for one in tree.below(os.getppid()) if one.pid == os.getpid())
-    tree.kill(frozenset({own._replace(began=own.began - 1)}))
-    assert tree.living(frozenset({own._replace(began=own.began - 1)})) == frozenset()
+    tree.kill(frozenset({own._replace(started=own.started - 1)}))
+    assert tree.living(frozenset({own._replace(started=own.started - 1)})) == frozenset()
     assert own in tree.living(frozenset({own}))
 
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from fusiond.config.accepted.snapshot import Snapshot
 from fusiond.config.model import Broker, Config, WorkerGroup
-from fusiond.supervise.programs import SETTLE, Places, part_of, programs
+from fusiond.supervise.wanted_programs import SETTLE, RunOptions, part_of, wanted_programs
 
-PLACES = Places(Path("/s"), Path("/r"), "/usr/bin/redis-server")
+OPTIONS = RunOptions(Path("/s"), Path("/r"), "/usr/bin/redis-server")
 
 
 def snapshot(*groups, url="embedded", generation=4, socket_group=None):
@@ -19,58 +19,65 @@ def snapshot(*groups, url="embedded", generation=4, socket_group=None):
     return Snapshot(generation, "hash", config, Path("/s/current.json"))
 
 
-def births(found, generation=3):
+def generations(found, generation=3):
     return {part_of(name): generation for name in found.config.workers}
 
 
 def test_redis_comes_first_then_the_scheduler_then_the_groups():
     """In start order, each under the name that supervisorctl shows."""
     found = snapshot(WorkerGroup("main"), WorkerGroup("other"))
-    assert list(programs(found, births(found), PLACES)) == ["redis", "scheduler", "worker:main@3", "worker:other@3"]
+    assert list(wanted_programs(found, generations(found), OPTIONS)) == [
+        "redis",
+        "scheduler",
+        "worker:main@3",
+        "worker:other@3",
+    ]
 
 
 def test_a_broker_elsewhere_needs_no_server():
     """Only `embedded` is ours to run."""
     found = snapshot(url="redis://elsewhere")
-    assert list(programs(found, {}, PLACES)) == ["scheduler"]
+    assert list(wanted_programs(found, {}, OPTIONS)) == ["scheduler"]
 
 
 def test_only_keeps_redis_and_what_is_named():
     """A group would be no use without its broker, nor without producers that know its tasks."""
     found = snapshot(WorkerGroup("main"), WorkerGroup("other"))
-    only = replace(PLACES, only=frozenset({"other"}))
-    assert list(programs(found, births(found), only)) == ["redis", "publisher", "worker:other@3"]
+    only = replace(OPTIONS, only=frozenset({"other"}))
+    assert list(wanted_programs(found, generations(found), only)) == ["redis", "publisher", "worker:other@3"]
 
 
 def test_a_worker_is_told_its_snapshot_and_its_group():
     """It runs isolated from the working directory, and may take its drain and a moment more to stop."""
     found = snapshot(WorkerGroup("main", processes=3, drain_timeout=60.0))
-    worker = programs(found, births(found), PLACES)["worker:main@3"]
-    told = ("--snapshot", "/s/current.json", "--runtime", str(PLACES.runtime), "--group", "main")
+    worker = wanted_programs(found, generations(found), OPTIONS)["worker:main@3"]
+    told = ("--snapshot", "/s/current.json", "--runtime", str(OPTIONS.runtime), "--group", "main")
     assert worker.argv[1:] == ("-P", "-m", "fusiond.worker", *told)
-    assert (worker.slots, worker.stop_seconds, worker.reads, worker.holdable) == (3, 60.0 + SETTLE, 4, True)
+    assert (worker.slots, worker.stop_seconds, worker.reads) == (3, 60.0 + SETTLE, 4)
 
 
 def test_the_server_is_run_by_the_standard_library_alone():
     """No site-packages, no environment; its socket is opened to a group only if the file says so."""
-    plain = programs(snapshot(), {}, PLACES)["redis"].argv
+    plain = wanted_programs(snapshot(), {}, OPTIONS)["redis"].argv
     assert plain[1:3] == ("-I", "-S")
     assert Path(plain[3]).is_file()
     assert "--group" not in plain
-    opened = programs(snapshot(socket_group="shop"), {}, PLACES)["redis"].argv
+    opened = wanted_programs(snapshot(socket_group="shop"), {}, OPTIONS)["redis"].argv
     assert opened[opened.index("--group") + 1] == "shop"
 
 
 def test_no_secret_is_in_a_command_line():
     """Whatever the broker's url holds stays in the snapshot."""
     found = snapshot(WorkerGroup("main", environment={"PASSWORD": "hunter2"}), url="redis://:hunter2@elsewhere")
-    assert "hunter2" not in str([program.argv for program in programs(found, births(found), PLACES).values()])
+    assert "hunter2" not in str(
+        [program.argv for program in wanted_programs(found, generations(found), OPTIONS).values()]
+    )
 
 
 def test_a_group_without_a_birth_is_a_mistake():
     """Each group was started at some generation."""
     with pytest.raises(KeyError):
-        programs(snapshot(WorkerGroup("main")), {}, PLACES)
+        wanted_programs(snapshot(WorkerGroup("main")), {}, OPTIONS)
 
 
 @given(st.dictionaries(st.from_regex(r"[a-z][a-z0-9_-]{0,8}", fullmatch=True), st.integers(1, 99), max_size=8))
@@ -78,7 +85,7 @@ def test_each_group_is_one_program_with_its_own_name(groups):
     """Names are distinct, parts are distinct, and neither depends on the snapshot's own number."""
     found = snapshot(*(WorkerGroup(name) for name in groups))
     born = {part_of(name): generation for name, generation in groups.items()}
-    made = programs(found, born, PLACES)
+    made = wanted_programs(found, born, OPTIONS)
     assert {f"worker:{name}@{generation}" for name, generation in groups.items()} == set(made) - {"redis", "scheduler"}
     assert len({program.part for program in made.values()}) == len(made)
-    assert list(programs(replace(found, generation=9), born, PLACES)) == list(made)
+    assert list(wanted_programs(replace(found, generation=9), born, OPTIONS)) == list(made)

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from fusiond.config.accepted.effects import Effects
     from fusiond.supervise.locate import Located
 
-#: seconds; the daemon's helper has 30
-_TIMEOUT: Final = 40.0
 #: seconds for one import
 _IMPORT_TIMEOUT: Final = 30.0
 
@@ -139,10 +137,10 @@ def _against_daemon(options: argparse.Namespace) -> Comparison:
 
     located = _daemon(options)
     if options.file is not None:
-        running = located.ask("status", timeout=_TIMEOUT)
+        running = located.ask("status")
         if not same_file(as_named(options.file), running["source"]):
             return _of_another(options.file, running)
-    return _by_daemon(located.ask("plan", timeout=_TIMEOUT))
+    return _by_daemon(located.ask("plan"))
 
 
 def _daemon(options: argparse.Namespace) -> Located:

@@ -1,1 +1,1 @@
-"""A reload: request → reading → transaction → outcome."""
+"""Requests about the configuration: queued, answered by reading the file, applied in a transaction."""

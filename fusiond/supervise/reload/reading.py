@@ -1,8 +1,8 @@
 """
-Read and validate the file, in a helper process: the supervisor's loop never waits for YAML, and never loads it.
+Read and validate the file in a helper process: the supervisor's loop never waits for YAML, and never loads it.
 
-For a reload the helper writes the candidate snapshot, for a plan it says what the change would mean. What it prints,
-candidate.py says.
+For a reload the helper writes the candidate snapshot, for a plan it says what a reload would do. What it prints is
+described in `fusiond/config/candidate.py`.
 """
 
 from __future__ import annotations
@@ -13,42 +13,45 @@ import logging
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Generator, Mapping, Sequence  # noqa: TC003 - rebuild() resolves the hints
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from fusiond.config.accepted.effects import Effects  # noqa: TC001 - as above
 from fusiond.config.lint.reports import as_text
+from fusiond.config.model import rebuild
 from fusiond.config.problems import Problem
+from fusiond.supervise.reload.outcome import Refused
+from fusiond.supervise.watch import Fingerprint, fingerprint_as_read
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-#: seconds
+#: seconds that the helper may take
 DEADLINE = 30.0
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What the helper found."""
+    """What the helper found; the fields are those that it prints."""
 
-    #: whether the file could be taken
-    usable: bool
-    #: sha256 hex of what it says; "" where it cannot be taken
+    #: sha256 hex of what the file says; "": the file cannot be used
     hash: str = ""
     problems: tuple[Problem, ...] = ()
     #: patterns of every file that was read, and the globs that were searched
     files: tuple[str, ...] = ()
-    #: path → what the file was when it was read, as `tell_apart` of `config.yaml.nodes` gives it
+    #: path → what the file was when it was read, as `config.yaml.nodes.tell_apart` returns it
     stats: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    #: where the file puts it, if it says so, whatever else is wrong with it
+    #: the key of the file, whatever else is wrong with the file
     state_directory: str | None = None
     #: group → digest of its environment files
     environment_files: Mapping[str, str] = field(default_factory=dict)
-    #: key → file, line and column: of each task's `run`, and of what a reload may refuse to change
+    #: key → file, line and column: of each task's `run`, and of each key that a reload cannot change
     places: Mapping[str, tuple[str, int, int]] = field(default_factory=dict)
-    #: of a plan: what its reload would mean, as `config.effects` says it
-    effects: dict[str, Any] | None = None
+    #: of a plan: what a reload would do
+    effects: Effects | None = None
 
     @property
     def text(self) -> str:
@@ -61,92 +64,95 @@ class Result:
         return [problem.to_dict() for problem in self.problems]
 
 
-class Reading:
-    """
-    One run of the helper. Close it.
+@dataclass(slots=True)
+class LastRead:
+    """The file when it was read last."""
 
-    Args:
-        source: the YAML file.
-        foreign: the supervisor's list of children that are not its own to reap.
-        arguments: the helper's: `for_reload` or `for_plan`.
-    """
+    #: files and globs that the configuration is made of
+    files: tuple[str, ...]
+    #: of these files, just before they were read
+    seen: Fingerprint = ()
+    #: sha256 hex of what the file said; "": it could not be used
+    hash: str = ""
 
-    def __init__(self, source: Path, foreign: set[int], arguments: Sequence[str]) -> None:
-        self._foreign = foreign
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
-        self._complained = tempfile.TemporaryFile()  # noqa: SIM115
-        command = [sys.executable, "-P", "-m", "fusiond.config.candidate", str(source), *arguments]
-        # Files and not pipes: nobody reads while it runs.
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=self._said, stderr=self._complained, start_new_session=True
-        )
-        foreign.add(self._process.pid)
-
-    def poll(self) -> Result | None:
-        """The result, once the helper has ended; its end wakes the loop by SIGCHLD."""
-        return None if self._process.poll() is None else self._result()
-
-    def wait(self, timeout: float = DEADLINE) -> Result:
-        """The result, for who has nothing else to do. Raises subprocess.TimeoutExpired."""
-        self._process.wait(timeout)
-        return self._result()
-
-    def close(self) -> None:
-        """Kill it if it still runs."""
-        if self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
-        self._foreign.discard(self._process.pid)
-        self._said.close()
-        self._complained.close()
-
-    def _result(self) -> Result:
-        self._said.seek(0)
-        try:
-            said = json.loads(self._said.read())
-            problems = tuple(Problem(**one) for one in said["problems"])
-            return Result(
-                usable=self._process.returncode == 0,
-                hash=said.get("hash") or "",
-                problems=problems,
-                files=_strings(said.get("files")),
-                stats=said.get("stats") or {},
-                state_directory=said.get("state_directory"),
-                environment_files=said.get("environment_files") or {},
-                places={key: tuple(place) for key, place in (said.get("places") or {}).items()},
-                effects=said.get("effects"),
-            )
-        except (ValueError, KeyError, TypeError):
-            self._complained.seek(0)
-            complaint = self._complained.read().decode(errors="replace").strip()
-            log.exception("the validating helper ended with status %s: %s", self._process.returncode, complaint)
-            last = complaint.splitlines()[-1] if complaint else f"status {self._process.returncode}"
-            return Result(usable=False, problems=(_crashed(last),))
+    def add(self, source: Path, files: Sequence[str], stats: Mapping[str, Sequence[int]]) -> None:
+        """Note which files were read; what is new among them is marked as it was when it was read."""
+        watched = watched_files(source, files)
+        if watched != self.files:
+            self.files, self.seen = watched, fingerprint_as_read(watched, stats)
 
 
-def for_reload(out: Path, generation: int, *, development: bool = False) -> tuple[str, ...]:
-    """Write the candidate, with this number, to `out`."""
-    return ("--out", str(out), "--generation", str(generation), *_dev(development))
-
-
-def for_plan(running: Path, *, development: bool = False) -> tuple[str, ...]:
-    """Write nothing; compare with the snapshot that runs."""
-    return ("--against", str(running), *_dev(development))
-
-
-def _dev(development: bool) -> tuple[str, ...]:
-    """Take the file as `fusiond dev` does."""
-    return ("--dev",) if development else ()
-
-
-def watched(source: Path, files: Sequence[str] = ()) -> tuple[str, ...]:
-    """Patterns of what a change of means another reading: the file itself and all that it included."""
+def watched_files(source: Path, files: Sequence[str] = ()) -> tuple[str, ...]:
+    """Globs: a change to a matching file triggers a reload. These are the file itself and what it includes."""
     return tuple(dict.fromkeys([glob.escape(str(source)), *files]))
 
 
-def _crashed(reason: str) -> Problem:
-    return Problem("fusiond", 0, 0, "error", "internal", f"the file could not be validated: {reason}")
+def read(
+    source: Path, arguments: Sequence[str], helpers: set[int], *, development: bool
+) -> Generator[float, None, Result]:
+    """
+    Read the file, a step at each turn of the loop; the end of the helper wakes the loop by SIGCHLD.
+
+    Args:
+        source: the YAML file.
+        arguments: of the helper.
+        helpers: gets the pid of the helper, so that supervisor does not take its status.
+        development: whether to take the file as `fusiond dev` does.
+
+    Yields:
+        the monotonic time at which to resume it at the latest.
+
+    Raises:
+        Refused: the helper took too long.
+        OSError: the helper cannot be started.
+    """
+    deadline = time.monotonic() + DEADLINE
+    # Files and not pipes: nobody empties a pipe while the helper runs.
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(
+            _command(source, arguments, development=development),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=errors,
+            start_new_session=True,
+        )
+        helpers.add(process.pid)
+        try:
+            while process.poll() is None:
+                if time.monotonic() > deadline:
+                    raise Refused(f"{source} was not validated within {DEADLINE:.0f} s")
+                yield deadline
+        finally:
+            process.kill()
+            process.wait()
+            helpers.discard(process.pid)
+        output.seek(0)
+        errors.seek(0)
+        return _result(output.read(), errors.read(), process.returncode)
 
 
-def _strings(value: Iterable[Any] | None) -> tuple[str, ...]:
-    return tuple(str(item) for item in value or ())
+def read_now(source: Path, arguments: Sequence[str], *, development: bool) -> Result:
+    """Read the file and wait for it. Raises OSError, subprocess.TimeoutExpired."""
+    command = _command(source, arguments, development=development)
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, timeout=DEADLINE, check=False, start_new_session=True
+    )
+    return _result(done.stdout, done.stderr, done.returncode)
+
+
+def _command(source: Path, arguments: Sequence[str], *, development: bool) -> list[str]:
+    command = [sys.executable, "-P", "-m", "fusiond.config.candidate", str(source), *arguments]
+    return [*command, "--dev"] if development else command
+
+
+def _result(output: bytes, errors: bytes, status: int) -> Result:
+    try:
+        said = json.loads(output)
+        result: Result = rebuild(Result, said | {"hash": said["hash"] if status == 0 else ""})
+    except (ValueError, KeyError, TypeError):
+        text = errors.decode(errors="replace").strip()
+        log.exception("the helper that validates the file ended with status %s: %s", status, text)
+        reason = text.splitlines()[-1] if text else f"status {status}"
+        problem = Problem("fusiond", 0, 0, "error", "internal", f"the file could not be validated: {reason}")
+        return Result(problems=(problem,))
+    return result

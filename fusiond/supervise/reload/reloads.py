@@ -1,207 +1,213 @@
 """
-The one entrance for everyone who wants a reload: SIGHUP, `fusiond reload`, `systemctl reload`, the file watcher; and
-`fusiond rollback`, which wants an earlier generation instead of the file.
+The one queue for all that concerns the configuration: reloads, rollbacks and plans.
 
-1. collect   who asks; those who ask for the file while one runs share the next. A rollback is served alone, in its turn
-2. run       one transaction at a time, a step at each turn of the loop
-3. report    its outcome to whoever asked, to systemd, to the log, to `status`
+Who asks for a reload: SIGHUP, `fusiond reload`, `systemctl reload`, the file watcher, the code watcher.
+
+1. collect   requests. Those for a reload share the next reload, those for a plan the next plan; a rollback is alone
+2. run       one request, or those that share, at a time; a step at each turn of the loop
+3. report    the outcome to those who asked, to systemd, to the log, to `status`
 """
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import math
+import re
 import time
 from collections import Counter
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from fusiond.config.problems import Problem
 from fusiond.errors import FusionError
-from fusiond.supervise.reload.outcome import Refused, ReloadOutcome, Request, Result, Ticket
-from fusiond.supervise.reload.reading import watched
-from fusiond.supervise.reload.transaction import Steps, Transaction
-from fusiond.supervise.watch import WATCHER, Print, fingerprint
+from fusiond.supervise.reload.outcome import Refused, ReloadOutcome, Request
+from fusiond.supervise.reload.reading import LastRead, read, watched_files
+from fusiond.supervise.reload.transaction import Transaction
+from fusiond.supervise.watch import FILE_WATCHER, fingerprint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
-    from fusiond.supervise.fleet import Fleet
     from fusiond.supervise.notify import Notify
+    from fusiond.supervise.process_table import ProcessTable
 
+#: the first line of a problem; its excerpt follows
+_PROBLEM = re.compile(r"\S.*?: (error|warning): ")
 log = logging.getLogger(__name__)
 
 
 class Reloads:
     """
-    The reloads of one daemon.
+    The requests about the configuration of one daemon.
+
+    Args:
+        helpers: gets the pid of each helper, so that supervisor does not take its status.
+        on_accepted: is called when a configuration was accepted.
 
     Attributes:
-        files: files and globs whose change means a reload.
-        file_hash: of what they said when they were read last; "" where that was of no use.
-        last: the outcome of the last one, or None.
+        last_read: the file when it was read last.
+        last: the outcome of the last reload or rollback, or None.
         taken: the outcome of the last one that changed something, or None.
         counts: result → how many ended so since the daemon's start.
     """
 
     def __init__(
-        self,
-        fleet: Fleet,
-        *,
-        state: Path,
-        notify: Notify,
-        foreign: set[int],
-        on_accepted: Callable[[], None],
-        clock: Callable[[], float] = time.monotonic,
+        self, processes: ProcessTable, *, notify: Notify, helpers: set[int], on_accepted: Callable[[], None]
     ) -> None:
-        self._fleet, self._state, self._notify, self._foreign = fleet, state, notify, foreign
-        self._on_accepted, self._clock = on_accepted, clock
-        self._asked: list[Request] = []
+        self._processes, self._notify, self._helpers = processes, notify, helpers
+        self._on_accepted = on_accepted
+        self._waiting: list[Request] = []
         self._serving: list[Request] = []
         self._transaction: Transaction | None = None
-        self._steps: Steps | None = None
+        self._steps: Generator[float, None, Any] | None = None
         self._began = self._due = 0.0
-        self.files = watched(Path(fleet.accepted.source))
-        self.file_hash = fleet.accepted.hash
-        self._seen: Print = ()
+        accepted = processes.accepted
+        self.last_read = LastRead(watched_files(Path(accepted.source)), hash=accepted.hash)
         self.last: ReloadOutcome | None = None
         self.taken: ReloadOutcome | None = None
         self.counts: Counter[str] = Counter()
 
-    def ask(self, who: str, code: frozenset[str] = frozenset()) -> Ticket:
-        """
-        Ask for a reload; the ticket gets its outcome. One that has read the files as they are now is joined.
-
-        Args:
-            who: asks.
-            code: groups to replace because the code behind their paths has changed, `outcome.ALL` for each.
-        """
-        request = Request(who, code=code)
+    def ask(self, request: Request) -> Request:
+        """Queue the request, which gets an answer. A reload that has read the files as they are now is joined."""
         running = self._transaction
-        joins = not code and not self._asked and running is not None and running.seen == fingerprint(running.files)
-        (self._serving if joins else self._asked).append(request)
-        return request.ticket
+        joins = (
+            (request.verb, request.code, self._waiting) == ("reload", frozenset(), [])
+            and running is not None
+            and running.last_read.seen == fingerprint(running.last_read.files)
+            and self._serving[0].verb == "reload"
+        )
+        (self._serving if joins else self._waiting).append(request)
+        return request
 
-    def ask_back(self, who: str, generation: int = 0) -> Ticket:
-        """Ask for what ran as an earlier generation, 0 being the one before."""
-        request = Request(who, generation)
-        self._asked.append(request)
-        return request.ticket
+    def look(self) -> None:
+        """Ask for a reload if the files are not as they were when they were read last."""
+        last = self._transaction.last_read if self._transaction else self.last_read
+        if fingerprint(last.files) != last.seen and all(request.verb != "reload" for request in self._waiting):
+            self.ask(Request(FILE_WATCHER))
 
     @property
     def file_differs(self) -> bool:
-        """Whether the file, as it was read last, is not what runs: refused, or rolled back."""
-        return self.file_hash != self._fleet.accepted.hash
-
-    def look(self) -> None:
-        """Ask for a reload if the files are not as they were last read."""
-        running = self._transaction
-        seen, files = (running.seen, running.files) if running and running.seen else (self._seen, self.files)
-        if fingerprint(files) != seen and not any(map(_wants_the_file, self._asked)):
-            self.ask(WATCHER)
-
-    def remember(self, files: tuple[str, ...], seen: Print, file_hash: str) -> None:
-        """What was read last, and what it said."""
-        self.files, self._seen, self.file_hash = files, seen, file_hash
+        """Whether the file says something else than the configuration that runs: it was refused, or rolled back."""
+        return self.last_read.hash != self._processes.accepted.hash
 
     def due(self, now: float) -> float:
         """Seconds until `tick` has something to do by itself."""
         if self._steps is not None:
             return max(0.0, self._due - now)
-        return 0.0 if self._asked else math.inf
+        return 0.0 if self._waiting else math.inf
 
     def tick(self) -> None:
         """One step."""
-        if self._steps is None and self._asked:
+        if self._steps is None and self._waiting:
             self._begin()
         if self._steps is not None:
             self._step(self._steps)
 
     def end(self) -> None:
-        """The daemon ends: take back what is not committed, and tell those who wait."""
+        """The daemon ends: undo what is not committed, and refuse every request."""
         if self._steps is not None:
             self._steps.close()
-        self._serving += self._asked
-        self._asked = []
+        self._serving += self._waiting
+        self._waiting = []
         if self._serving:
-            self._finish("refused", "the daemon is ending")
+            self._finish(Refused("the daemon is ending"))
 
     def _begin(self) -> None:
-        count = 1 if self._asked[0].generation is not None else len(list(takewhile(_wants_the_file, self._asked)))
-        self._serving, self._asked = self._asked[:count], self._asked[count:]
-        self._began = self._clock()
-        self._transaction = Transaction(
-            self._fleet,
-            state=self._state,
-            requests=self._serving,
-            files=self.files,
-            file_hash=self.file_hash,
-            foreign=self._foreign,
-            clock=self._clock,
-        )
+        verb = self._waiting[0].verb
+        count = 1 if verb == "rollback" else len(list(takewhile(lambda each: each.verb == verb, self._waiting)))
+        self._serving, self._waiting = self._waiting[:count], self._waiting[count:]
+        self._began = time.monotonic()
+        if verb == "plan":
+            self._steps = self._plan()
+            return
+        last_read = dataclasses.replace(self.last_read)
+        self._transaction = Transaction(self._processes, self._serving, last_read, self._helpers)
         self._steps = self._transaction.steps()
         self._notify.reloading("reading the file")
 
-    def _step(self, steps: Steps) -> None:
+    def _plan(self) -> Generator[float, None, dict[str, Any]]:
+        """
+        What a reload would do: its reading, and nothing after it. No process is touched and no file written.
+
+        The helper reads the file as this daemon's user and with its environment, which a shell does not have.
+        """
+        accepted = self._processes.accepted
+        arguments = ["--against", str(accepted.path)]
+        development = self._processes.run.development
+        result = yield from read(Path(accepted.source), arguments, self._helpers, development=development)
+        effects = None
+        if result.effects is not None:
+            rotated = self._processes.with_other_environment(result.environment_files)
+            plan = result.effects.plan.with_environment(rotated)
+            effects = dataclasses.replace(result.effects, plan=plan).to_dict()
+        return {"problems": result.plain, "effects": effects, "reason": "" if result.hash else result.text}
+
+    def _step(self, steps: Generator[float, None, Any]) -> None:
         try:
             self._due = next(steps)
-        except StopIteration:
-            self._finish("applied" if self._transaction and self._transaction.plan else "unchanged")
+        except StopIteration as ended:
+            self._finish(ended.value)
         except Refused as refused:
-            self._finish("refused", refused.reason, refused)
+            self._finish(refused)
         except (FusionError, OSError) as error:
-            # A full disk, a snapshot that vanished: nothing was committed.
-            self._finish("refused", str(error))
+            # Such as a full disk, or a snapshot that is gone: nothing was committed.
+            self._finish(Refused(str(error)))
         except Exception as error:  # the loop must outlive a mistake of ours
-            log.exception("the reload failed")
-            self._finish("refused", f"internal error: {error!r}")
+            log.exception("a request failed: %s", self._serving[0])
+            self._finish(Refused(f"internal error: {error!r}"))
 
-    def _finish(self, result: Result, reason: str = "", refused: Refused | None = None) -> None:
-        done, served = self._transaction, self._serving
-        self._transaction, self._steps, self._serving = None, None, []
-        accepted = self._fleet.accepted
-        applied = result == "applied"
-        self.last = ReloadOutcome(
-            result=result,
+    def _finish(self, ended: Refused | dict[str, Any] | None) -> None:
+        """Answer the requests that are served: a plan with what a reload would do, the others with an outcome."""
+        served, self._serving, self._steps = self._serving, [], None
+        if any(request.verb != "plan" for request in served):
+            self.last = self._outcome(served, ended if isinstance(ended, Refused) else None)
+        for request in served:
+            if request.verb == "plan":
+                request.answer = self._plan_answer({"reason": ended.reason} if isinstance(ended, Refused) else ended)
+            else:
+                request.answer = self.last.to_dict() if self.last else None
+
+    def _plan_answer(self, found: dict[str, Any] | None) -> dict[str, Any]:
+        accepted, taken = self._processes.accepted, self.taken
+        running = {"generation": accepted.generation, "hash": accepted.hash, "source": accepted.source}
+        return {**running, "taken": taken and taken.to_dict(), "problems": [], "effects": None, **(found or {})}
+
+    def _outcome(self, served: list[Request], refused: Refused | None) -> ReloadOutcome:
+        done, self._transaction = self._transaction, None
+        plan = done.plan if done and not refused else None
+        accepted = self._processes.accepted
+        outcome = ReloadOutcome(
+            result="refused" if refused else "applied" if plan else "unchanged",
             generation=accepted.generation,
             hash=accepted.hash,
             asked_by=tuple(dict.fromkeys(request.who for request in served)),
-            seconds=self._clock() - self._began,
-            reason=reason,
+            seconds=time.monotonic() - self._began,
+            reason=refused.reason if refused else "",
             problems=refused.problems if refused else (),
-            plan=done.plan if done and applied else None,
-            restores=accepted.restores if applied else 0,
+            plan=plan,
+            restores=accepted.restores if plan else 0,
             warnings=done.warnings if done else (),
         )
-        self.counts[result] += 1
-        if done and done.seen:
-            self.remember(done.files, done.seen, done.file_hash)
-        if applied:
-            self.taken = self.last
+        self.counts[outcome.result] += 1
+        if done:
+            self.last_read = done.last_read
+        if plan:
+            self.taken = outcome
             self._on_accepted()
-        self._report(self.last)
-        for request in served:
-            request.ticket.outcome = self.last
+        self._report(outcome)
+        return outcome
 
     def _report(self, outcome: ReloadOutcome) -> None:
-        level = usual = logging.ERROR if outcome.result == "refused" else logging.INFO
-        problems = [Problem(**problem) for problem in outcome.problems]
-        errors, warnings = (
-            tuple(f"{problem.place}: {problem.severity}: " for problem in problems if problem.is_error == is_error)
-            for is_error in (True, False)
-        )
-        for line in f"reload, asked by {', '.join(outcome.asked_by)}: {outcome}".splitlines():
-            # The excerpt of a problem follows its sentence, and has its level.
-            if warnings and line.startswith(warnings):
-                level = logging.WARNING
-            elif errors and line.startswith(errors):
-                level = usual
-            log.log(logging.WARNING if line.startswith("warning: ") else level, "%s", line)
+        level = logging.ERROR if outcome.result == "refused" else logging.INFO
+        log.log(level, "reload, asked by %s: %s", ", ".join(outcome.asked_by), outcome.headline)
+        for warning in outcome.warnings:
+            log.warning("warning: %s", warning)
+        for line in outcome.reason.splitlines():
+            # The lines of an excerpt have the level of their problem.
+            if problem := _PROBLEM.match(line):
+                level = logging.WARNING if problem[1] == "warning" else logging.ERROR
+            log.log(level, "%s", line)
         # READY=1 must follow RELOADING=1 after a refusal too, or `systemctl reload` waits for ever.
         refused = " (the last reload was refused)" if outcome.result == "refused" else ""
-        self._notify.ready(self._fleet.describe() + refused)
-
-
-def _wants_the_file(request: Request) -> bool:
-    return request.generation is None
+        self._notify.ready(self._processes.describe() + refused)

@@ -1,23 +1,22 @@
 """
-One reload, as a transaction, a step at a time.
+One reload or rollback, as a transaction.
 
-1. read     and validate in a helper process; a file that was just being written is read again before anyone is told.
-            A rollback reads an earlier generation instead, and goes the same way from here on
-2. plan     what is kept, changed in place, replaced, added, removed; some changes are refused while running
+1. read     and validate in a helper process; a file that was just being written is read again before an error is told.
+            A rollback reads an earlier generation instead; the further steps are the same
+2. plan     what is kept, changed in place, replaced, added, removed; some changes are refused while the daemon runs
 3. try      each new or replaced group, started on the candidate with its claims held, until it is ready
-4. commit   the candidate becomes the current snapshot, and a part of the history; from here it only goes forward
-5. apply    the fleet tells, lets go, drains; each program that stays acknowledges
+4. commit   the candidate becomes the current snapshot and is added to the history; from here it only goes forward
+5. apply    processes are told, let go and drained; each program that stays acknowledges
 
-Up to 4 a failure costs only the processes on trial. The steps are a generator that the loop resumes at every turn and
-that yields the moment of its next deadline: it reads from top to bottom and never blocks.
+Up to 4, a failure costs only the processes on trial. The steps are a generator that the loop resumes at each turn and
+that yields the time of its next deadline: it reads from top to bottom and never blocks.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,84 +26,68 @@ from fusiond import paths
 from fusiond.config.accepted import diff, history
 from fusiond.config.accepted.snapshot import Snapshot, promote, read_snapshot, write
 from fusiond.config.problems import Problem
-from fusiond.supervise.code import CODE_WATCHER
-from fusiond.supervise.programs import part_of
+from fusiond.supervise.code_watcher import CODE_WATCHER
 from fusiond.supervise.reload.outcome import ALL, Refused, Request
-from fusiond.supervise.reload.reading import Reading, Result, for_reload, watched
-from fusiond.supervise.supervisord.process import Process, describe_exit
-from fusiond.supervise.watch import WATCHER, Print, as_read, fingerprint, newest
+from fusiond.supervise.reload.reading import LastRead, Result, read
+from fusiond.supervise.wanted_programs import part_of
+from fusiond.supervise.watch import FILE_WATCHER, fingerprint, newest
 
 if TYPE_CHECKING:
-    from fusiond.supervise.fleet import Fleet
+    from fusiond.supervise.process_table import ProcessTable
+    from fusiond.supervise.supervisord.process import Process
 
-#: seconds for the helper, for a program on trial to import its tasks and reach Redis, for an acknowledgement
-READ, TRIAL, ACKNOWLEDGE = 30.0, 60.0, 10.0
+#: seconds for a program on trial to import its tasks and reach Redis, and for an acknowledgement
+TRIAL, ACKNOWLEDGE = 60.0, 10.0
 #: a file changed within so many seconds may be half-written; it is read again after REREAD seconds
 FRESH, REREAD = 1.0, 0.25
 
-#: yields the monotonic time at which it wants to be resumed at the latest
+#: yields the monotonic time at which to resume it at the latest
 Steps = Generator[float, None, None]
 
 
 class Transaction:
     """
-    One reload; resume `steps()` at each turn of the loop.
+    One reload or rollback; resume `steps()` at each turn of the loop.
 
     Args:
-        requests: who asks. One for an earlier generation is alone; those for the file may become more while it runs.
-        file_hash: of what the file said when it was read last, "" where that was of no use.
+        requests: one rollback alone, or reloads; more reloads may join while it runs.
+        last_read: the file when it was read last; this transaction keeps it up to date.
+        helpers: gets the pid of each helper, so that supervisor does not take its status.
 
-    Raises out of its steps:
-        Refused: nothing was changed.
+    Attributes:
+        plan: what is changed; None until something is.
+        warnings: what went wrong although the configuration is accepted.
     """
 
     def __init__(
-        self,
-        fleet: Fleet,
-        *,
-        state: Path,
-        requests: Sequence[Request],
-        files: tuple[str, ...],
-        file_hash: str,
-        foreign: set[int],
-        clock: Callable[[], float] = time.monotonic,
+        self, processes: ProcessTable, requests: Sequence[Request], last_read: LastRead, helpers: set[int]
     ) -> None:
-        self._fleet, self._foreign, self._clock = fleet, foreign, clock
-        self._requests = requests
-        self._source = Path(fleet.accepted.source)
-        self._state = state
-        #: files and globs that the configuration is made of
-        self.files = files
-        #: of the files, just before they were read
-        self.seen: Print = ()
-        #: of what they say
-        self.file_hash = file_hash
-        #: None until there is something to do
+        self._processes, self._requests, self._helpers = processes, requests, helpers
+        self._source, self._state = Path(processes.accepted.source), processes.run.state
+        self.last_read = last_read
         self.plan: diff.Plan | None = None
         self.warnings: tuple[str, ...] = ()
-        #: group → digest of its environment files, as they were when the file was read
-        self._environment_files: Mapping[str, str] = {}
-        #: key → file, line and column, where the file was read
-        self._places: Mapping[str, tuple[str, int, int]] = {}
+        #: of the file; empty for a rollback
+        self._result = Result()
 
     def steps(self) -> Steps:
-        """The transaction. Closing the generator takes back what is not committed."""
-        accepted = self._fleet.accepted
+        """The transaction. To close the generator undoes what is not committed. Raises Refused."""
+        accepted = self._processes.accepted
         candidate = paths.candidate_snapshot(self._state, accepted.generation + 1)
         try:
             digest = yield from self._take(candidate)
-            self._fleet.try_again()
+            self._processes.try_again()
             code = frozenset[str]().union(*(request.code for request in self._requests))
             rotated = self._rotated()
             if not (code or rotated) and (digest == accepted.hash or self._stands(digest)):
                 return
             snapshot = read_snapshot(candidate)
-            births = self._plan(snapshot, code, rotated)
+            generations = self._plan(snapshot, code, rotated)
             try:
-                yield from self._try(snapshot, births)
-                self._commit(snapshot, births)
+                yield from self._try(snapshot, generations)
+                self._commit(snapshot, generations)
             except BaseException:
-                self._fleet.condemn_trials()
+                self._processes.end_trials()
                 raise
         finally:
             candidate.unlink(missing_ok=True)
@@ -112,22 +95,21 @@ class Transaction:
 
     def _take(self, candidate: Path) -> Generator[float, None, str]:
         """Write the candidate, from the file or from the history. Returns its hash. Raises Refused, ConfigError."""
-        if self._requests[0].generation is not None:
+        if self._requests[0].verb == "rollback":
             return self._restore(candidate, self._requests[0].generation)
-        self.file_hash = ""
-        result = yield from self._read(candidate)
-        self.file_hash, self._environment_files = result.hash, result.environment_files
-        self._places = result.places
-        return self.file_hash
+        self.last_read.hash = ""
+        self._result = yield from self._read(candidate)
+        self.last_read.hash = self._result.hash
+        return self._result.hash
 
     def _rotated(self) -> frozenset[str]:
-        """The groups whose environment files have changed; they count only where somebody has asked for a reload."""
-        if {request.who for request in self._requests} <= {WATCHER, CODE_WATCHER}:
+        """The groups whose environment files have changed, if somebody asked for the reload: they are not watched."""
+        if {request.who for request in self._requests} <= {FILE_WATCHER, CODE_WATCHER}:
             return frozenset()
-        return self._fleet.with_other_environment(self._environment_files)
+        return self._processes.with_other_environment(self._result.environment_files)
 
     def _restore(self, candidate: Path, generation: int) -> str:
-        accepted, kept = self._fleet.accepted, paths.history(self._state)
+        accepted, kept = self._processes.accepted, paths.history(self._state)
         entry = history.target(history.entries(kept, of=accepted.source), accepted, generation)
         restored = write(
             candidate,
@@ -135,134 +117,120 @@ class Transaction:
             generation=accepted.generation + 1,
             source=accepted.source,
             restores=entry.origin,
-            instead_of=self.file_hash,
+            instead_of=self.last_read.hash,
         )
-        if restored.hash != self.file_hash:
+        if restored.hash != self.last_read.hash:
             self.warnings += (f"{self._source} says otherwise; it is taken when it changes, or by fusiond reload",)
         return restored.hash
 
     def _stands(self, digest: str) -> bool:
-        """Whether a rollback stands: what was rolled back was only saved again, and nobody asked for it."""
-        accepted = self._fleet.accepted
-        stands = (
-            bool(accepted.restores) and digest == accepted.instead_of and {r.who for r in self._requests} == {WATCHER}
-        )
+        """Whether a rollback stands: the content that it replaced was only saved again, and nobody asked for it."""
+        accepted = self._processes.accepted
+        asked_by = {request.who for request in self._requests}
+        stands = bool(accepted.restores) and digest == accepted.instead_of and asked_by == {FILE_WATCHER}
         if stands:
             self.warnings += (f"the rollback to generation {accepted.restores} stands; fusiond reload takes the file",)
         return stands
 
     def _read(self, candidate: Path) -> Generator[float, None, Result]:
-        """The helper's result; read once more where the file may have been half-written. Raises Refused."""
+        """What the helper found; it reads once more if the file may have been half-written. Raises Refused."""
         result = yield from self._read_once(candidate)
-        if not result.usable and time.time() - newest(self.files) < FRESH:
-            again = self._clock() + REREAD
-            while self._clock() < again:
+        if not result.hash and time.time() - newest(self.last_read.files) < FRESH:
+            again = time.monotonic() + REREAD
+            while time.monotonic() < again:
                 yield again
             result = yield from self._read_once(candidate)
-        if not result.usable:
+        if not result.hash:
             raise Refused(result.text, result.plain)
         return result
 
     def _read_once(self, candidate: Path) -> Generator[float, None, Result]:
-        self.seen = fingerprint(self.files)
-        deadline = self._clock() + READ
-        fleet = self._fleet
-        arguments = for_reload(candidate, fleet.accepted.generation + 1, development=fleet.development)
-        with closing(Reading(self._source, self._foreign, arguments)) as reading:
-            while (result := reading.poll()) is None:
-                if self._clock() > deadline:
-                    raise Refused(f"{self._source} was not validated within {READ:.0f} s")
-                yield deadline
-        # Of a file that is refused, the includes count as well: the mistake may be in one that is new.
-        files = watched(self._source, result.files if result.usable else (*self.files, *result.files))
-        if files != self.files:
-            # What is new is watched from now on; what has changed since it was read is read again.
-            self.files, self.seen = files, as_read(fingerprint(files), result.stats)
+        last = self.last_read
+        last.seen = fingerprint(last.files)
+        arguments = ["--out", str(candidate), "--generation", str(self._processes.accepted.generation + 1)]
+        result = yield from read(self._source, arguments, self._helpers, development=self._processes.run.development)
+        # If the file is refused, new includes are watched as well: the mistake may be in one of them.
+        last.add(self._source, result.files if result.hash else (*last.files, *result.files), result.stats)
         return result
 
     def _plan(self, snapshot: Snapshot, code: frozenset[str], rotated: frozenset[str]) -> dict[str, int]:
-        """Part → birth under the candidate. Raises Refused."""
-        accepted, groups = self._fleet.accepted, snapshot.config.workers
+        """Part → the generation at which its program is started, under the candidate. Raises Refused."""
+        accepted, groups = self._processes.accepted, snapshot.config.workers
         if unknown := sorted(code - {ALL, *groups}):
             raise Refused(f"there is no group '{unknown[0]}'; there are {', '.join(groups)}")
         plan = diff.plan(accepted.config, snapshot.config).with_code(groups if ALL in code else code)
         plan = plan.with_environment(rotated)
         if plan.refused:
             why = "cannot change while the daemon runs; restart it, or write what it was"
-            raise self._refused_at(str(plan), {key: ("needs-restart", f"{key} {why}") for key in plan.refused})
+            raise self._refused_at(str(plan), "needs-restart", {key: f"{key} {why}" for key in plan.refused})
         self.plan = plan
-        anew = {part_of(name) for name in (*plan.names("added"), *plan.names("replaced"))}
-        parts = [part_of(name) for name in groups]
-        return {p: snapshot.generation if p in anew else self._fleet.births[p] for p in parts}
+        anew = {*plan.names("added"), *plan.names("replaced")}
+        kept = self._processes.generations
+        return {part_of(name): snapshot.generation if name in anew else kept[part_of(name)] for name in groups}
 
-    def _try(self, snapshot: Snapshot, births: Mapping[str, int]) -> Steps:
-        """Start what is new beside what runs, its claims held, and wait until all of it is ready. Raises Refused."""
-        wanted = self._fleet.programs_of(snapshot, births)
-        anew = {name: program for name, program in wanted.items() if name not in self._fleet.wanted}
-        deadline = self._clock() + TRIAL
-        while ending := [process for process in self._fleet if process.program.name in anew]:
-            # Of a trial before, refused under the same number.
-            _check_patience(ending, self._clock() > deadline)
+    def _try(self, snapshot: Snapshot, generations: Mapping[str, int]) -> Steps:
+        """Start the new programs beside those that run, their claims held; wait until all are ready. Raises Refused."""
+        wanted = self._processes.programs_of(snapshot, generations)
+        anew = {name: program for name, program in wanted.items() if name not in self._processes.wanted}
+        deadline = time.monotonic() + TRIAL
+        # Processes of a refused trial before, under the same generation, end first.
+        while ending := [process for process in self._processes if process.program.name in anew]:
+            _check_deadline(ending, deadline)
             yield deadline
-        trial = [self._fleet.try_out(program) for program in anew.values()]
-        while waiting := [process for process in trial if not self._may_serve(process)]:
-            _check_patience(waiting, self._clock() > deadline)
+        trial = [self._processes.try_out(program) for program in anew.values()]
+        while waiting := [process for process in trial if not self._passed(process)]:
+            _check_deadline(waiting, deadline)
             yield deadline
 
-    def _may_serve(self, process: Process) -> bool:
+    def _passed(self, process: Process) -> bool:
         """
         Whether the process on trial is ready, or an operator wants it stopped anyway.
 
-        Raises Refused if it failed; for tasks that do not load, with their places in the file.
+        Raises Refused if it failed; if tasks do not load, with their places in the file.
         """
         if process.ready or process.stopped_by_operator:
             return True
         if process.ended or process.state == State.BACKOFF:
-            why = process.failure or process.spawnerr or f"ended with {describe_exit(process.last_exit)}; see its log"
-            said = {f"tasks.{task}.run": f"task '{task}' does not load, see above" for task in process.unloadable}
-            what = {key: ("broken-module", sentence) for key, sentence in said.items()}
-            raise self._refused_at(f"{process.program.part}: {why}", what)
+            why = process.failure or process.spawnerr or process.last_reason
+            broken = {f"tasks.{task}.run": f"task '{task}' does not load, see above" for task in process.unloadable}
+            raise self._refused_at(f"{process.program.part}: {why}", "broken-module", broken)
         return False
 
-    def _refused_at(self, reason: str, what: Mapping[str, tuple[str, str]]) -> Refused:
-        """The refusal, with the places in the file; `what`: key → the code of its problem, and the sentence."""
+    def _refused_at(self, reason: str, code: str, sentences: Mapping[str, str]) -> Refused:
+        """The refusal, with a problem for each key that has a place in the file; `sentences`: key → what is wrong."""
         problems = [
-            Problem(*self._places[key], "error", code, sentence)
-            for key, (code, sentence) in what.items()
-            if key in self._places
+            Problem(*self._result.places[key], "error", code, sentence)
+            for key, sentence in sentences.items()
+            if key in self._result.places
         ]
         lines = [f"{problem.place}: {problem.message}" for problem in problems]
         return Refused("\n".join([reason, *lines]), [problem.to_dict() for problem in problems])
 
-    def _commit(self, snapshot: Snapshot, births: dict[str, int]) -> None:
+    def _commit(self, snapshot: Snapshot, generations: dict[str, int]) -> None:
         current = paths.current_snapshot(self._state)
-        self._fleet.keep_stopped()
+        self._processes.keep_stopped()
         promote(snapshot.path, current, paths.last_good_snapshot(self._state))
-        self._fleet.accept(dataclasses.replace(snapshot, path=current), births)
-        self._fleet.reconcile()
-        self._record()
-
-    def _record(self) -> None:
-        """Keep it in the history; a disk that is full now stops nothing any more."""
+        self._processes.accept(dataclasses.replace(snapshot, path=current), generations)
+        self._processes.reconcile()
         asked_by = dict.fromkeys(request.who for request in self._requests)
         try:
             kept = paths.history(self._state)
-            history.record(kept, self._fleet.accepted, self.plan, tuple(asked_by), accepted_at=time.time())
-        except OSError as error:
+            history.record(kept, self._processes.accepted, self.plan, tuple(asked_by), accepted_at=time.time())
+        except OSError as error:  # it is committed: a full disk stops nothing any more
             self.warnings += (f"the history could not be written: {(error.strerror or str(error)).lower()}",)
 
     def _apply(self) -> Steps:
-        """Wait for the acknowledgements; one that does not come is a warning: the file was taken."""
-        deadline = self._clock() + ACKNOWLEDGE
-        while silent := self._fleet.unacknowledged():
-            if self._clock() > deadline:
+        """Wait for the acknowledgements; a missing one is a warning, since the configuration is accepted."""
+        deadline = time.monotonic() + ACKNOWLEDGE
+        while silent := self._processes.unacknowledged():
+            if time.monotonic() > deadline:
                 names = ", ".join(process.program.name for process in silent)
-                self.warnings += (f"{names}: told of the change and not heard of within {ACKNOWLEDGE:.0f} s",)
+                self.warnings += (f"{names}: did not acknowledge the change within {ACKNOWLEDGE:.0f} s",)
                 return
             yield deadline
 
 
-def _check_patience(waiting: list[Process], ended: bool) -> None:
-    if ended:
+def _check_deadline(waiting: list[Process], deadline: float) -> None:
+    if time.monotonic() > deadline:
         names = ", ".join(process.program.part for process in waiting)
         raise Refused(f"{names}: not ready within {TRIAL:.0f} s; see its log")

@@ -1,10 +1,10 @@
 """
-A client's connection to the control socket, and what it may ask, within limits; supervisor's own has none.
+Limits for the connections of clients to the control socket; supervisor itself has none.
 
-1. head      of a request HEAD bytes, a body BODY; more is an error, and the end of the connection
-2. answers   not read by the client: no more requests of its are read meanwhile
-3. number    CONNECTIONS at once; one more, and the one that was quiet longest is hung up on
-4. XML       without declarations: no entity is ever expanded
+1. size      a request has at most HEAD bytes of head and BODY bytes of body; a larger one ends the connection
+2. answers   while a client leaves ANSWERS of them unread, its further requests are not read
+3. number    there are at most CONNECTIONS; at one more, the connection that was quiet for the longest time is closed
+4. XML       a body has no declarations, so no entity is ever expanded
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from supervisor.xmlrpc import supervisor_xmlrpc_handler
 
 #: bytes
 HEAD, BODY = 16 << 10, 64 << 10
-#: answers that wait for the client to read
+#: unread answers of one client
 ANSWERS = 16
 CONNECTIONS = 64
 log = logging.getLogger(__name__)
@@ -33,21 +33,21 @@ class Channel(deferring_http_channel):  # type: ignore[misc] # supervisor has no
         self._refused = False
         others = [channel for channel in self._map.values() if type(channel) is Channel and channel is not self]
         if len(others) >= CONNECTIONS:
-            # Who waits for the answer to a reload is quiet too, and goes last.
+            # A client that waits for the end of a reload is quiet too, and is closed last.
             min(others, key=lambda channel: (bool(channel.delay), channel.last_used)).hang_up()
 
     def hang_up(self) -> None:
-        """Have it end at the loop's next turn: this turn's map still has its descriptor."""
+        """Have the connection end at the loop's next turn: this turn may still use its descriptor."""
         self.discard_buffers()
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
 
     def readable(self) -> bool:
-        """Not while the client leaves its answers unread."""
+        """Not while the client leaves too many answers unread."""
         return len(self.producer_fifo) < ANSWERS and bool(super().readable())
 
     def collect_incoming_data(self, data: bytes) -> None:
-        """A part of a head, or of a body, whose length is limited already."""
+        """A part of a head, or of a body: the length of a body was checked before."""
         if self._refused:
             return
         if self.current_request is None and len(self.in_buffer) + len(data) > HEAD:
@@ -56,33 +56,33 @@ class Channel(deferring_http_channel):  # type: ignore[misc] # supervisor has no
         super().collect_incoming_data(data)
 
     def set_terminator(self, term: bytes | int) -> None:
-        """A number: the length of the body that follows."""
+        """A number is the length of the body that follows."""
         if isinstance(term, int) and not 0 < term <= BODY:
-            self._refuse(f"a body that has not between 1 and {BODY} bytes")
-            raise ValueError(term)  # ends what the stock caller was about to begin
+            self._refuse(f"a body that does not have 1 to {BODY} bytes")
+            raise ValueError(term)  # ends what supervisor was about to begin
         super().set_terminator(term)
 
     def found_terminator(self) -> None:
-        """A head or a body is whole."""
+        """A head or a body is complete."""
         if not self._refused:
             super().found_terminator()
 
     def _refuse(self, what: str) -> None:
-        log.warning("control socket: %s is refused", what)
+        log.warning("control socket: a request with %s is refused", what)
         self._refused, self.in_buffer = True, b""
         self.close_when_done()
 
     def handle_error(self) -> None:
-        """What was sent is not HTTP, or the client is gone."""
-        log.debug("a request on the control socket has failed", exc_info=True)  # noqa: LOG014 - called in an except block
+        """The client sent something that is not HTTP, or it has gone."""
+        log.debug("a request on the control socket failed", exc_info=True)  # noqa: LOG014 - called in an except block
         self.close()
 
 
 class ControlHandler(supervisor_xmlrpc_handler):  # type: ignore[misc]
-    """What is called by a request."""
+    """Calls the verb that a request names."""
 
     def continue_request(self, data: str, request: Any) -> None:
-        """A whole body. What our client and supervisorctl send has no declaration, comment or CDATA."""
+        """A complete body. Our client and supervisorctl send no declaration, comment or CDATA."""
         if "<!" in data:
             request.error(400)
             return

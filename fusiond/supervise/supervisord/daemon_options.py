@@ -1,30 +1,29 @@
 """
-What supervisord takes its options and system calls from, fed by us.
+Supervisor's options, from which it also takes its system calls.
 
-Stock behaviour that is replaced, and why:
+What supervisor does itself, and what this module does instead:
 
-    realize    parses sys.argv and exits; never called
-    usage      prints and exits; raises
-    logger     into `logging`
-    poll       sleeps a second at a time; sleeps until the next deadline, and signals wake it
-    fork       is unsafe beside the watcher's thread; Popen
-    waitpid    takes any child's status, the validating helper's too; asks for each known child
-    http       serves a web page, files and basic auth; XML-RPC and tails only, on one unix socket
+    realize    parses sys.argv and exits            is never called
+    usage      prints and exits                     raises
+    logger     writes its own files                 writes to `logging`
+    poll       sleeps a second at a time            sleeps until the next deadline; signals wake it
+    fork       is unsafe beside the watcher thread  starts a Popen
+    waitpid    takes the status of any child        asks for each program; helpers keep their status
+    http       serves a web page and files          serves XML-RPC and log tails, on one unix socket
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import logging
 import os
 import signal
 import subprocess
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from supervisor.http import LogWrapper, logtail_handler, supervisor_af_unix_http_server
 from supervisor.loggers import LevelsByName
+from supervisor.loggers import Logger as SupervisorLogger
 from supervisor.options import ServerOptions
 from supervisor.poller import PollPoller
 from supervisor.xmlrpc import SystemNamespaceRPCInterface
@@ -33,25 +32,14 @@ from fusiond.errors import FusionError
 from fusiond.supervise.supervisord.channel import Channel, ControlHandler
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable
     from pathlib import Path
 
-#: seconds that an idle daemon sleeps at most; deadlines in wall-clock time survive a set clock
+#: seconds that an idle daemon sleeps at most, so that it meets deadlines in wall-clock time after the clock was set
 LONGEST_SLEEP = 60.0
-#: never from the daemon's environment into a program's
+#: variables of the daemon that no program gets
 PRIVATE = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES")
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """One program to be started."""
-
-    command: Sequence[str]
-    #: the program's end of its link, a descriptor that it inherits
-    link: int
-    #: in addition to the daemon's own
-    environment: Mapping[str, str]
 
 
 class DaemonOptions(ServerOptions):  # type: ignore[misc] # supervisor has no types
@@ -66,35 +54,35 @@ class DaemonOptions(ServerOptions):  # type: ignore[misc] # supervisor has no ty
         self.nodaemon, self.silent, self.first, self.test = True, True, True, False
         self.identifier, self.logfile, self.pidfile, self.serverurl = "fusiond", None, None, f"unix://{socket}"
         self.control, self.control_group = socket, group
-        #: set by make_dispatchers just before fork(), which takes no argument
-        self.launch: Launch | None = None
-        #: pids whose status someone else waits for
-        self.foreign: set[int] = set()
+        #: command, the program's end of its link, more variables: for fork(), which takes no argument
+        self.next_start: tuple[list[str], int, dict[str, str]]
+        #: pids of helper processes: their status is not supervisor's to take
+        self.helpers: set[int] = set()
         #: seconds until the loop has something to do
         self.idle_for: Callable[[], float] = lambda: LONGEST_SLEEP
-        #: (namespace, what answers its verbs)
-        self.faces: Callable[[Any], list[tuple[str, Any]]] = lambda _: []
+        #: name and verbs of each namespace of the control socket
+        self.namespaces: list[tuple[str, Any]] = []
         self.waker = Waker(self.get_socket_map())
         self.poller = Poller(self)
 
     def usage(self, message: str) -> None:
-        """Supervisor's way to complain."""
+        """Supervisor calls this when it cannot start."""
         raise FusionError(message)
 
     def make_logger(self) -> None:
-        """Supervisor's own lines go where ours do."""
+        """Supervisor's own messages go into our log."""
         self.logger = Logger()
 
     def write_pidfile(self) -> None:
-        """Who needs the pid asks the control socket, or systemd."""
+        """None: the control socket and systemd know the pid."""
 
     def setsignals(self) -> None:
-        """As stock, and each signal wakes the poller: since PEP 475 it does not interrupt it."""
+        """As in supervisor; each signal also wakes the poller, which no signal interrupts since PEP 475."""
         super().setsignals()
         signal.set_wakeup_fd(self.waker.write_end, warn_on_full_buffer=False)
 
     def waitpid(self) -> tuple[int | None, int | None]:
-        """One child that ended, of those that supervisor started; as PID 1 of the orphans too."""
+        """A program that ended, and its status; as PID 1 also an orphan."""
         for pid in list(self.pidhistory):
             with contextlib.suppress(ChildProcessError):
                 ended, status = os.waitpid(pid, os.WNOHANG)
@@ -103,28 +91,26 @@ class DaemonOptions(ServerOptions):  # type: ignore[misc] # supervisor has no ty
         return self._waitpid_orphan() if os.getpid() == 1 else (None, None)
 
     def _waitpid_orphan(self) -> tuple[int | None, int | None]:
-        """Look before taking: the status of the validating helper belongs to who started it."""
+        """Look before taking the status: that of a helper belongs to the code that started it."""
         with contextlib.suppress(ChildProcessError):
             ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            if ended and ended.si_pid not in self.foreign:
+            if ended and ended.si_pid not in self.helpers:
                 return os.waitpid(ended.si_pid, os.WNOHANG)
         return None, None
 
     def fork(self) -> int:
-        """Start what `launch` says, in a session of its own. Raises OSError."""
-        launch, self.launch = self.launch, None
-        if launch is None:
-            raise OSError(errno.EINVAL, "nothing is to be started")
+        """Start the program of `next_start` in a session of its own. Raises OSError."""
+        command, link, environment = self.next_start
         own = {name: value for name, value in os.environ.items() if name not in PRIVATE}
         process = subprocess.Popen(
-            launch.command,
+            command,
             stdin=subprocess.DEVNULL,
-            env={**own, **launch.environment},
-            pass_fds=(launch.link,),
-            # No signal of the terminal's, and a group of its own to kill.
+            env={**own, **environment},
+            pass_fds=(link,),
+            # It gets no signal from the terminal, and has a process group of its own that can be killed.
             start_new_session=True,
         )
-        # Supervisor waits for the pid; a Popen that is collected must not.
+        # Supervisor waits for the pid, so the Popen must not when it is collected.
         process.returncode = 0
         return process.pid
 
@@ -139,7 +125,7 @@ class DaemonOptions(ServerOptions):  # type: ignore[misc] # supervisor has no ty
             pipes["link"].close_theirs()
 
     def make_http_servers(self, supervisord: Any) -> list[tuple[dict[str, Any], Any]]:
-        """XML-RPC, with a fixed table of verbs, and `supervisorctl tail -f`; on a unix socket, nothing else."""
+        """One server, on the unix socket: XML-RPC with a fixed table of verbs, and `supervisorctl tail -f`."""
         mode = 0o600 if self.control_group < 0 else 0o660
         before = os.umask(0o177)  # between bind and chmod, too
         try:
@@ -149,17 +135,17 @@ class DaemonOptions(ServerOptions):  # type: ignore[misc] # supervisor has no ty
         finally:
             os.umask(before)
         server.channel_class = Channel
-        faces = self.faces(supervisord)
-        faces.append(("system", SystemNamespaceRPCInterface(faces)))
+        namespaces = [*self.namespaces]
+        namespaces.append(("system", SystemNamespaceRPCInterface(namespaces)))
         server.install_handler(logtail_handler(supervisord))
-        server.install_handler(ControlHandler(supervisord, faces))
+        server.install_handler(ControlHandler(supervisord, namespaces))
         return [({"family": server.family, "file": str(self.control)}, server)]
 
 
 class Poller(PollPoller):  # type: ignore[misc]
-    """The one seam of timing: the stock loop always asks for a second."""
+    """How long the loop sleeps: supervisor always asks for a second."""
 
-    def poll(self, timeout: float) -> tuple[list[int], list[int]]:  # noqa: ARG002 - the loop's own idea
+    def poll(self, timeout: float) -> tuple[list[int], list[int]]:  # noqa: ARG002 - supervisor's second
         """Sleep until something happens, or the next deadline."""
         idle = min(max(self.options.idle_for(), 0.0), LONGEST_SLEEP)
         # poll(2) counts whole milliseconds and must not wake before the deadline.
@@ -188,18 +174,18 @@ class Waker:
         return False
 
     def handle_read_event(self) -> None:
-        """Empty the pipe; what to do is seen by who does it."""
+        """Empty the pipe; the tick that follows finds what there is to do."""
         with contextlib.suppress(BlockingIOError):
             while os.read(self._read_end, 4096):
                 pass
 
     def handle_error(self) -> None:
-        """Part of the face of a dispatcher."""
+        """Called when an event of the pipe raises."""
         log.exception("the wake-up pipe failed")  # noqa: LOG004 - called in an except block
 
 
-class Logger:
-    """What supervisor logs through, into `logging`."""
+class Logger(SupervisorLogger):  # type: ignore[misc]
+    """Supervisor's logger, writing to `logging`."""
 
     # fmt: off
     _LEVELS = {  # noqa: RUF012 - a constant
@@ -209,43 +195,12 @@ class Logger:
     # fmt: on
 
     def __init__(self) -> None:
-        self._log = logging.getLogger("fusiond.supervisor")
-        self.handlers: list[Any] = []
-        self.level = LevelsByName.INFO
+        # Below DEBUG, supervisor logs each byte.
+        super().__init__(level=LevelsByName.DEBG)
 
     def log(self, level: int, message: str, **fields: Any) -> None:
-        """Below DEBUG, supervisor tells of each byte: left out. Starts and ends `process.py` tells in our words."""
-        ours = self._LEVELS.get(level)
+        """Starts and ends are logged by `process.py`, in our words."""
+        ours = self._LEVELS[level]
         if ours == logging.WARNING and message.startswith(("exited:", "stopped:")):
             ours = logging.DEBUG
-        if ours:
-            self._log.log(ours, "%s", message % fields if fields else message)
-
-    def close(self) -> None:
-        """Part of the face."""
-
-    def critical(self, message: str, **fields: Any) -> None:
-        """Part of the face, as all below."""
-        self.log(LevelsByName.CRIT, message, **fields)
-
-    def error(self, message: str, **fields: Any) -> None:
-        """See critical."""
-        self.log(LevelsByName.ERRO, message, **fields)
-
-    def warn(self, message: str, **fields: Any) -> None:
-        """See critical."""
-        self.log(LevelsByName.WARN, message, **fields)
-
-    def info(self, message: str, **fields: Any) -> None:
-        """See critical."""
-        self.log(LevelsByName.INFO, message, **fields)
-
-    def debug(self, message: str, **fields: Any) -> None:
-        """See critical."""
-        self.log(LevelsByName.DEBG, message, **fields)
-
-    def trace(self, message: str, **fields: Any) -> None:
-        """Left out."""
-
-    def blather(self, message: str, **fields: Any) -> None:
-        """Left out."""
+        logging.getLogger("fusiond.supervisor").log(ours, "%s", message % fields if fields else message)

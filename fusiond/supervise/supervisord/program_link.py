@@ -1,7 +1,7 @@
 """
 The supervisor's end of a program's link; the other end is `fusiond/program.py`.
 
-It is the one channel of a process that supervisor polls: there are no output pipes, programs log by themselves.
+Supervisor polls this one channel of a process: there are no output pipes, since programs write their own logs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class ProgramLink:
-    """What supervisor calls a dispatcher: it is asked `readable()` before each poll and told when it is."""
+    """A dispatcher, as supervisor calls it: its loop polls what is `readable()` and calls `handle_read_event`."""
 
     def __init__(self, name: str, on_message: Callable[[dict[str, Any]], None]) -> None:
         self._name, self._on_message = name, on_message
@@ -32,7 +32,7 @@ class ProgramLink:
         return self._ours.fileno()
 
     def say(self, **command: Any) -> bool:
-        """Send one command, never blocking; whether it went. A program that is gone is no error."""
+        """Send one command without blocking; whether it was sent. A program that has ended is no error."""
         try:
             self._ours.send(json.dumps(command).encode(), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
         except OSError as error:
@@ -41,12 +41,12 @@ class ProgramLink:
         return True
 
     def close(self) -> None:
-        """Hang up: the program ends, if it has not."""
+        """Close our end: the program ends, if it still runs."""
         self.closed = True
         self._ours.close()
 
     def close_theirs(self) -> None:
-        """The program has its end."""
+        """Close our copy of the program's end, once the program has its own."""
         self.theirs.close()
 
     def readable(self) -> bool:
@@ -54,11 +54,11 @@ class ProgramLink:
         return not self.closed
 
     def writable(self) -> bool:
-        """Never polled for: a send that would block is not made."""
+        """Never: a message that would block is not sent."""
         return False
 
     def handle_read_event(self) -> None:
-        """Take in what has come."""
+        """Pass on each packet that has arrived."""
         while not self.closed:
             try:
                 packet = self._ours.recv(_PACKET)
@@ -73,9 +73,9 @@ class ProgramLink:
             self._on_message(json.loads(packet))
 
     def handle_write_event(self) -> None:
-        """Part of the face of a dispatcher."""
+        """Supervisor requires it; never called."""
 
     def handle_error(self) -> None:
-        """A program that speaks nonsense: not heard any more, its death is still noticed."""
-        log.exception("%s sent what cannot be read", self._name)  # noqa: LOG004 - called in an except block
+        """The program sent something that is no message: read no more from it. Its end is still noticed."""
+        log.exception("%s sent a message that cannot be read", self._name)  # noqa: LOG004 - called in an except block
         self.closed = True

@@ -212,13 +212,28 @@ def test_the_daemon_plans_its_own_file_with_its_own_environment(daemon):
 
 
 def test_many_who_ask_for_a_plan_share_it(daemon):
-    """A storm of questions is few helper processes; each gets its answer, and a reload goes on beside them."""
+    """Eight requests need few helper processes; each gets its answer, and a reload among them gets its turn."""
     daemon.start(file())
     with ThreadPoolExecutor(8) as pool:
         asking = [pool.submit(ask, daemon.control, "plan", timeout=60) for _ in range(8)]
         assert daemon.reload(file("main: {processes: 3}"))["result"] in ("applied", "unchanged")
         assert all(answer.result()["effects"] for answer in asking)
     until(lambda: not any("fusiond.config.candidate" in command for command in commands(daemon)))
+
+
+def test_a_plan_waits_for_the_reload_that_runs(daemon):
+    """It says what the next reload would do, and not what the running one does."""
+    daemon.start(file())
+    daemon.write(file("main: {environment: {ACT: late}}"))
+    until(lambda: "worker:main@2" in daemon.names(), daemon.text)
+    with ThreadPoolExecutor(1) as pool:
+        asking = pool.submit(ask, daemon.control, "plan", timeout=60)
+        daemon.status()  # it is served after the request for the plan
+        assert not asking.done()
+        (daemon.state / "go-main").touch()
+        answer = asking.result()
+    assert (answer["generation"], answer["effects"]["plan"]["groups"][0]["action"]) == (2, "kept")
+    assert answer["taken"]["generation"] == 2
 
 
 def commands(daemon):

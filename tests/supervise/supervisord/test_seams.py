@@ -69,6 +69,17 @@ def test_a_method_that_is_overridden_or_called_is_there(owner, name, parameters)
     assert list(inspect.signature(getattr(owner, name)).parameters) == parameters
 
 
+def test_a_program_needs_only_the_settings_that_are_given():
+    """The others are None: ProcessConfig has a list of the names of all of them."""
+    assert set(options.ProcessConfig.optional_param_names) == {"environment", "serverurl"}
+    assert "stdout_syslog" in options.ProcessConfig.req_param_names
+
+
+def test_each_signal_has_its_name():
+    """As `kill -l` shows it; a real-time signal has a number."""
+    assert [options.signame(number) for number in (6, 9, 40)] == ["SIGABRT", "SIGKILL", "signal 40"]
+
+
 def test_options_need_no_realize():
     """ServerOptions can be made without reading sys.argv, and keeps its defaults in default_map."""
     made = options.ServerOptions()
@@ -152,7 +163,7 @@ def test_a_server_makes_a_channel_of_its_class_for_each_connection():
 
 
 def test_the_verbs_of_the_table_exist():
-    """Each verb that DaemonFace passes on."""
+    """Each verb that SupervisorNamespace passes on."""
     from fusiond.supervise.supervisord.rpc import VERBS
 
     assert all(hasattr(rpcinterface.SupervisorNamespaceRPCInterface, verb) for verb in VERBS)

@@ -9,13 +9,13 @@ import sys
 from pathlib import Path
 
 from fusiond import cli
-from fusiond.supervise import liveness, programs
+from fusiond.supervise import liveness, wanted_programs
 
-programs.SETTLE = 1.0
+wanted_programs.SETTLE = 1.0
 if "SILENT" in os.environ:
     liveness.SILENT = float(os.environ["SILENT"])
     liveness.ASK = liveness.SILENT / 5
-programs.WORKER_MODULE = programs.SCHEDULER_MODULE = "standin_program"
+wanted_programs.WORKER_MODULE = wanted_programs.SCHEDULER_MODULE = "standin_program"
 
 if __name__ == "__main__":
     os.environ["PYTHONPATH"] = str(Path(__file__).parent)
