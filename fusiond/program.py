@@ -20,9 +20,6 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fusiond import logs
-from fusiond.errors import FusionError
-
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Awaitable, Callable
@@ -56,6 +53,10 @@ def run_program(body: Callable[[Link], int]) -> int:
 
     What `body` raises is logged, and the supervisor is told the reason in one sentence.
     """
+    # here: the embedded Redis' program loads this file without the package
+    from fusiond import logs
+    from fusiond.errors import FusionError
+
     link = Link.from_environment()
     try:
         return body(link)
