@@ -3,8 +3,12 @@
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.support.fusiond_command import fusiond
 from tests.support.running import until
+
+pytestmark = pytest.mark.timeout(120)
 
 
 def run(daemon, *words):

@@ -12,8 +12,20 @@ import pytest
 
 from fusiond.errors import ControlError
 from fusiond.supervise.control import ask
-from tests.supervise.file import file
-from tests.support.running import alive, until
+from tests.support.running import STANDINS, Running, alive, until
+
+BODY = 'broker: {url: "redis://localhost:1/"}\ndefaults: {workers: {directory: /}}\n'
+
+
+def file(workers):
+    return f"{BODY}workers: {{{workers}}}\n"
+
+
+@pytest.fixture
+def daemon():
+    running = Running((sys.executable, str(STANDINS / "standin_daemon.py")))
+    yield running
+    running.close()
 
 
 def test_a_killed_program_is_back_at_once(daemon):
@@ -74,17 +86,6 @@ def test_a_second_signal_is_passed_on(daemon):
     until(lambda: daemon.status()["ending"])
     daemon.signal(signal.SIGINT)
     until(lambda: "SIGINT again" in daemon.text())
-    daemon.kill(daemon.pid("worker:main@1"))
-    assert daemon.process.wait(30) == 0
-
-
-def test_a_program_that_the_daemon_ends_was_not_stopped_by_an_operator(daemon):
-    """While it waits for the jobs of another program, `status` says which have ended, and nothing of an operator."""
-    daemon.start(file("main: {environment: {ACT: stubborn}}, other: {}"))
-    daemon.signal(signal.SIGTERM)
-    until(lambda: daemon.programs()["worker:other@1"]["state"] == "STOPPED", daemon.text)
-    assert not any(program["stopped_by_operator"] for program in daemon.programs().values())
-    assert daemon.status()["unready"]["worker:other@1"] == "stopped"
     daemon.kill(daemon.pid("worker:main@1"))
     assert daemon.process.wait(30) == 0
 

@@ -1,6 +1,5 @@
 """The small parts of the supervisor: watching, systemd, the client's face, directories, the server."""
 
-import contextlib
 import os
 import re
 import shutil
@@ -225,16 +224,15 @@ def test_other_files_wake_nobody(tmp_path, watcher):
     until(watcher.fired)
 
 
-def test_a_name_that_is_no_utf_8_is_survived(tmp_path, watcher, caplog):
-    """The library fails: the watch is begun anew, and nothing is said of limits that no one has reached."""
+def test_a_name_that_is_no_utf_8_is_survived(tmp_path, watcher):
+    """The library cannot tell of it: the watch is begun anew."""
     file = tmp_path / "file"
     watcher.watch((str(file),))
     at_rest(watcher)
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff")).touch()
     until(watcher.fired)
-    at_rest(watcher)
-    change(watcher, file, lambda: file.write_text("1"))
-    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+    file.write_text("1")
+    until(watcher.fired)
 
 
 def test_a_directory_that_is_no_utf_8_is_looked_at(tmp_path, watcher):
@@ -328,18 +326,15 @@ def test_a_daemon_that_speaks_nonsense(tmp_path, answer):
         listener.listen()
 
         def serve():
-            with contextlib.suppress(OSError):  # the test is over, or who asked has gone
-                while True:  # a request that got no answer is sent once more
-                    connection, _ = listener.accept()
-                    with connection:
-                        connection.recv(65536)
-                        connection.sendall(answer)
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(answer)
 
         thread = threading.Thread(target=serve)
         thread.start()
         with pytest.raises(ControlError):
             ask(control, "status", timeout=10)
-        listener.shutdown(socket.SHUT_RDWR)
         thread.join()
 
 

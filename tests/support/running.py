@@ -1,7 +1,6 @@
 """A real daemon for a test: started, steered through its file and its control socket, and gone afterwards."""
 
 import contextlib
-import ctypes
 import json
 import os
 import shutil
@@ -18,9 +17,8 @@ from fusiond.supervise.control import ask
 
 REAL = (sys.executable, "-P", "-m", "fusiond.cli")
 STANDINS = Path(__file__).parent / "standins"
-PR_SET_PDEATHSIG = 1
 #: seconds that a state may take to come on a busy machine
-PATIENCE = 60.0
+PATIENCE = 30.0
 
 
 def until(condition, what="", timeout=PATIENCE):
@@ -30,11 +28,6 @@ def until(condition, what="", timeout=PATIENCE):
         assert time.monotonic() < deadline, what() if callable(what) else what or condition
         time.sleep(0.01)
     return value
-
-
-def end_with_parent():
-    """As `preexec_fn`: the process is killed when the one that started it has ended, however that was."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def alive(pid):
@@ -177,9 +170,7 @@ class Running:
     def close(self):
         """End it, whatever state it is in, and leave no process."""
         if self.process is not None:
-            for pid in self.children():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGCONT)
+            self.children()
             self._end()
             try:
                 until(lambda: not self.children())
@@ -194,7 +185,7 @@ class Running:
         if self.process.poll() is None:
             self.process.terminate()
             try:
-                self.process.wait(PATIENCE)
+                self.process.wait(30)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()

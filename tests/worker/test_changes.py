@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,15 @@ import pytest
 from fusiond.broker.call import as_is, plain
 from fusiond.config.model import Timeout
 from tests.support.running import alive, until
+from tests.support.worker_program import Place
+
+
+@pytest.fixture
+def place(broker_settings, broker, run):
+    place = Place(broker_settings, broker, run)
+    yield place
+    place.close()
+
 
 BOTH = pytest.mark.parametrize("isolation", ["fork", "process"])
 
@@ -341,6 +351,19 @@ def test_unknown_task_fails_after_its_grace(place, run):
     run(plain(as_is, "ZADD", place.broker.keys.of("default", "scheduled"), "XX", 1, id_))
     place.start()
     assert place.error(id_)["code"] == "TASK_NOT_FOUND"
+
+
+def test_idle_group_is_woken_at_once(place):
+    """No poll stands between an enqueue and its start."""
+    program = place.start(isolation="process")
+    place.result(place.enqueue("echo"))
+    waits = []
+    for _ in range(10):
+        started = time.monotonic()
+        place.result(place.enqueue("echo"))
+        waits.append(time.monotonic() - started)
+    assert sorted(waits)[5] < 3  # the poll comes each 5 s
+    assert program.process.poll() is None
 
 
 def test_two_groups_share_a_queue(place):

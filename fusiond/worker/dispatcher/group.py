@@ -36,7 +36,7 @@ from fusiond.program import EX_SOFTWARE, on_failed_callback
 from fusiond.worker.dispatcher.leases import Leases
 from fusiond.worker.dispatcher.loop import POLL, Dispatcher, Phase
 from fusiond.worker.dispatcher.presence import Presence
-from fusiond.worker.pool.loading import sentence
+from fusiond.worker.pool.fork_servers import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence

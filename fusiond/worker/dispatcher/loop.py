@@ -34,19 +34,10 @@ from fusiond.worker.dispatcher.leases import trusted_until
 from fusiond.worker.dispatcher.permits import Permits
 from fusiond.worker.dispatcher.queue_order import Queues
 from fusiond.worker.pool.attempt import Attempt, KillReason
-from fusiond.worker.pool.batching import PENDING
 from fusiond.worker.pool.pool import Pool
-from fusiond.worker.pool.reports import (
-    Killed,
-    Late,
-    NotBegun,
-    NotLoaded,
-    Room,
-    StartFailed,
-    TasksLoaded,
-    Unheard,
-)
-from fusiond.worker.runtime.wire import boot_ns
+from fusiond.worker.pool.pool_reports import Killed, Late, NotBegun, Room, StartFailed, TasksLoaded, Unheard
+from fusiond.worker.pool.run_times import PENDING
+from fusiond.worker.runtime.wire import UNLOADED, boot_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -57,7 +48,7 @@ if TYPE_CHECKING:
     from fusiond.broker.verbs import Verbs
     from fusiond.config.model import Config, RetryPolicy, Task, WorkerGroup
     from fusiond.worker.dispatcher.exchange import Claimed
-    from fusiond.worker.pool.reports import PoolReport, Problems
+    from fusiond.worker.pool.pool_reports import PoolReport, Problems
     from fusiond.worker.runtime.wire import OutcomeMessage
 
 log = logging.getLogger(__name__)
@@ -104,7 +95,7 @@ class Dispatcher:
         self.phase = Phase.HELD
         self.job_log = JobLog(config)
         self._permits = Permits()
-        self.pool = Pool(config, group, self._on_report, self.on_outcome, self.job_log.fields, reserved=self._permits)
+        self.pool = Pool(config, group, self._on_report, self.on_outcome, self.job_log.fields)
         self.queues = _queues(config, group)
         self.ready: asyncio.Future[Problems] = asyncio.get_running_loop().create_future()
         self._exchange = Exchange(name, broker, connection)
@@ -444,7 +435,7 @@ class Dispatcher:
 
     def _hand_out(self) -> None:
         """Hand out what is pending, and give back what no child has taken in time: another host may have one."""
-        self.pool.hand_out(self._pending)
+        self.pool.hand_out(self._pending, len(self._permits))
         if not (self._pending or self._permits.waiting):
             return
         now = time.monotonic()
@@ -475,8 +466,6 @@ class Dispatcher:
                 self.on_killed(attempt, reason, status)
             case Unheard(attempt):
                 self.on_unheard(attempt)
-            case NotLoaded(attempt, error):
-                self.on_unloaded(attempt, error)
             case TasksLoaded(problems):
                 self.on_ready(problems)
             case StartFailed(why):
@@ -501,8 +490,6 @@ class Dispatcher:
 
     def on_unloaded(self, attempt: Attempt, payload: bytes) -> None:
         """A child could not load what its fork server was not told to load."""
-        if attempt.lost:
-            return
         payload = verdicts.error_of(payload)
         error = json.loads(payload)
         self.pool.note_problem(attempt.task.decode(errors="replace"), error["code"], error["message"])
@@ -515,8 +502,11 @@ class Dispatcher:
             self.ready.set_exception(FusionError(reason))
 
     def on_outcome(self, attempt: Attempt, outcome: OutcomeMessage) -> None:
-        """It ran to its end."""
+        """It ran to its end, or its function could not be loaded."""
         if attempt.lost:
+            return
+        if outcome.kind == UNLOADED:
+            self.on_unloaded(attempt, outcome.payload)
             return
         task, policy = self._policy(attempt)
         settled = verdicts.ran(attempt, outcome, task, policy, self._rand)

@@ -8,7 +8,14 @@ import pytest
 
 from fusiond.worker.dispatcher.job_log import MOST
 from tests.support.running import until
-from tests.support.worker_program import SINGLE
+from tests.support.worker_program import SINGLE, Place
+
+
+@pytest.fixture
+def place(broker_settings, broker, run):
+    place = Place(broker_settings, broker, run)
+    yield place
+    place.close()
 
 
 def ends(program, outcome=None):
