@@ -83,11 +83,18 @@ def numbers(count: int) -> Callable[[Any], list[int]]:
     """Reads a list of so many numbers. Raises ValueError, TypeError."""
 
     def parse(reply: Any) -> list[int]:
-        if type(reply) is not list or len(reply) != count:
+        if type(reply) is not list or len(reply) != count or set(map(type, reply)) - {int}:
             raise ValueError(f"not {count} numbers")
-        return [number(each) for each in reply]
+        return reply
 
     return parse
+
+
+def texts(reply: Any) -> list[bytes]:
+    """A list of bytes, as they came. Raises TypeError for anything else."""
+    if type(reply) is not list or set(map(type, reply)) - {bytes}:
+        raise TypeError(f"no list of texts: {type(reply).__name__}")
+    return reply
 
 
 def raw(reply: Any) -> bytes | None:
@@ -95,6 +102,12 @@ def raw(reply: Any) -> bytes | None:
     if reply is not None and type(reply) is not bytes:
         raise TypeError(f"no text: {type(reply).__name__}")
     return reply
+
+
+def text(reply: Any) -> str | None:
+    """A text, or nothing. Raises TypeError for anything else."""
+    found = raw(reply)
+    return None if found is None else decoded(found)
 
 
 def nothing(_reply: Any) -> None:

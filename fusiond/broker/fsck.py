@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from fusiond.broker.call import Call, Plan, as_is, decoded, nothing, plain, scripted
+from fusiond.broker.call import Call, Plan, as_is, decoded, nothing, plain, scripted, text
 from fusiond.broker.keys import is_name
 from fusiond.job import JobStatus
 
@@ -156,7 +156,7 @@ class Fsck:
         return set(wrong)
 
     def _inspect_key(self, key: str, wanted: str) -> Call[str | None]:
-        return scripted("inspect_key", key, (wanted, int(self._repair)), lambda kind: kind and decoded(kind))
+        return scripted("inspect_key", key, (wanted, int(self._repair)), text)
 
     def _jobs(self, queue: str) -> Plan[None]:
         cursor = None

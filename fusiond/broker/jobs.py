@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from fusiond.broker.call import Call, Word, decoded, number, scripted
+from fusiond.broker.call import Call, Word, decoded, number, numbers, scripted
 from fusiond.broker.keys import VerbGroup
 from fusiond.broker.records import Chore, Claim, ClaimedJob, NewJob, Outcome, Renewal, Stored
 from fusiond.job import new_token
@@ -60,7 +60,7 @@ class JobVerbs(VerbGroup):
         words: list[Word] = [lease_ms]
         for attempt in attempts:
             words += Renewal(*attempt)
-        return scripted("renew", self.keys.root(queue), words, _flags(len(words) // 3))
+        return scripted("renew", self.keys.root(queue), words, numbers(len(words) // 3))
 
     def settle(self, queue: str, outcomes: Sequence[Outcome]) -> Call[list[int]]:
         """
@@ -72,7 +72,7 @@ class JobVerbs(VerbGroup):
         words: list[Word] = []
         for outcome in outcomes:
             words += outcome
-        return scripted("settle", self.keys.root(queue), words, _flags(len(outcomes)))
+        return scripted("settle", self.keys.root(queue), words, numbers(len(outcomes)))
 
 
 def new_job_words(job: NewJob) -> list[Word]:
@@ -102,17 +102,6 @@ def _stored(count: int) -> Callable[[bytes], list[Stored]]:
         if type(reply) is not bytes or len(reply) != count:
             raise ValueError(f"not {count} digits")
         return [_DIGIT[digit] for digit in reply]
-
-    return parse
-
-
-def _flags(count: int) -> Callable[[Any], list[int]]:
-    """Reads a number for each attempt."""
-
-    def parse(reply: Any) -> list[int]:
-        if type(reply) is not list or len(reply) != count or set(map(type, reply)) - {int}:
-            raise ValueError(f"not {count} numbers")
-        return reply
 
     return parse
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from fusiond.broker.call import Call, Plan, Word, as_is, decoded, nothing, number, numbers, plain, scripted
+from fusiond.broker.call import Call, Plan, Word, decoded, nothing, number, numbers, plain, scripted, texts
 from fusiond.broker.queries import QueryVerbs
 from fusiond.broker.records import Swept
 
@@ -31,30 +31,26 @@ class OperatorVerbs(QueryVerbs):
         """End a job that waits; of one that runs, ask for the end (`asked`)."""
         return scripted("cancel", self.keys.root(queue), (id, kept_ms), bytes.decode)  # type: ignore[arg-type]
 
-    def requeue(self, queue: str, ids: Iterable[str | bytes]) -> Call[list[int]]:
+    def requeue(self, queue: str, ids: Sequence[str | bytes]) -> Call[list[int]]:
         """Run failed and canceled jobs again. 1: moved · 2: it is queued already · 0: neither."""
-        return scripted("requeue", self.keys.root(queue), tuple(ids), as_is)
+        return scripted("requeue", self.keys.root(queue), ids, numbers(len(ids)))
 
-    def requeue_all(
-        self, queue: str, *, status: Literal["failed", "canceled"] = "failed", limit: int = 500
-    ) -> Plan[tuple[int, int]]:
-        """The same for the next `limit` of them: (moved, left). Call until none are left."""
-        registry = self.keys.of(queue, status)
-        ids: list[bytes] = yield plain(as_is, "ZRANGE", registry, 0, limit - 1)
+    def requeue_all(self, queue: str, *, limit: int = 500) -> Plan[tuple[int, int]]:
+        """The same for the next `limit` failed jobs: (moved, left). Call until none are left."""
+        registry = self.keys.of(queue, "failed")
+        ids: list[bytes] = yield plain(texts, "ZRANGE", registry, 0, limit - 1)
         replies: list[int] = (yield self.requeue(queue, ids)) if ids else []
         left: int = yield plain(number, "ZCARD", registry)
         return replies.count(1), left
 
-    def discard(self, queue: str, ids: Iterable[str | bytes]) -> Call[list[int]]:
+    def discard(self, queue: str, ids: Sequence[str | bytes]) -> Call[list[int]]:
         """Drop failed and canceled jobs. 1: dropped · 2: it will be, a minute after its end · 0: it is neither."""
-        return scripted("discard", self.keys.root(queue), tuple(ids), as_is)
+        return scripted("discard", self.keys.root(queue), ids, numbers(len(ids)))
 
-    def discard_all(
-        self, queue: str, *, status: Literal["failed", "canceled"] = "failed", limit: int = 500
-    ) -> Plan[int]:
-        """The same for each of them; how many."""
+    def discard_all(self, queue: str, *, limit: int = 500) -> Plan[int]:
+        """The same for all failed jobs; how many."""
         start, total = 0, 0
-        while ids := (yield plain(as_is, "ZRANGE", self.keys.of(queue, status), start, start + limit - 1)):
+        while ids := (yield plain(texts, "ZRANGE", self.keys.of(queue, "failed"), start, start + limit - 1)):
             replies: list[int] = yield self.discard(queue, ids)
             total += len(ids)
             # Those that are kept for a moment move to the front: the next page begins behind them.

@@ -8,10 +8,9 @@ raises.
 from __future__ import annotations
 
 import json
-import math
 from typing import Any
 
-from fusiond.broker.call import Call, decoded, plain, raw, scripted
+from fusiond.broker.call import Call, decoded, number, plain, raw, scripted
 from fusiond.broker.keys import BAND, VerbGroup, is_name
 from fusiond.broker.records import Counts, JobOutcome
 from fusiond.job import JobRecord, JobStatus
@@ -37,6 +36,10 @@ class QueryVerbs(VerbGroup):
 
         return scripted("jobs", self.keys.root(queue), (status, start, count), parse)
 
+    def status(self, queue: str, id: str) -> Call[JobStatus | None]:  # noqa: A002
+        """The status of a job; None: there is none, or it was dropped after its ttl."""
+        return scripted("status", self.keys.root(queue), (id,), lambda reply: reply and JobStatus(reply.decode()))
+
     def outcome(self, queue: str, id: str) -> Call[JobOutcome | None]:  # noqa: A002
         """The job's status and, if it has ended, its result or error; little, since producers ask again and again."""
         return scripted("outcome", self.keys.root(queue), (id,), _outcome)
@@ -52,83 +55,58 @@ class QueryVerbs(VerbGroup):
         )
 
 
+#: numbers in a job's hash
+_NUMBERS = (
+    "created_at", "started_at", "ended_at", "expires_at", "attempts", "crashes", "rescues", "interrupted", "score",
+)  # fmt: skip
+
+
 def _record(queue: str, id: str, status: str, place: bytes, flat: list[bytes]) -> JobRecord:  # noqa: A002
-    job = _Hash(flat)
-    header = job.header()
-    score = _whole(place) if status == JobStatus.QUEUED else job.score()
+    fields = {decoded(name): value for name, value in zip(flat[::2], flat[1::2], strict=True)}
+    header = _header(fields.get("header", b"{}"))
+    numbers = {name: _whole(fields[name]) for name in _NUMBERS if name in fields}
+    broken = [name for name in ("task", "args") if name not in fields]
+    broken += [name for name, number in numbers.items() if number is None] + ["header"] * (header is None)
+    known = {name: number for name, number in numbers.items() if number is not None}
+    score = known.pop("score", None)
+    if status == JobStatus.QUEUED:
+        score = _whole(place)
+    header = header or {}
     return JobRecord(
         queue=queue,
         id=id,
         status=JobStatus(status),
-        task=decoded(job.fields.get("task", b"")),
-        args=job.fields.get("args", b""),
+        task=decoded(fields.get("task", b"")),
+        args=fields.get("args", b""),
         priority=None if score is None else 255 - score // BAND,
         due_at=_whole(place) if status == JobStatus.SCHEDULED else None,
-        **{name: number for name in _NUMBERS if (number := job.number(name)) is not None},
-        last_outcome=decoded(job.fields.get("last_outcome", b"")),
-        result=job.fields.get("result"),
-        error=job.fields.get("error"),
+        **known,
+        last_outcome=decoded(fields.get("last_outcome", b"")),
+        result=fields.get("result"),
+        error=fields.get("error"),
         key=str(header.get("key", "")),
         log_tag=str(header.get("log_tag", "")),
         meta=json.dumps(header["meta"]).encode() if "meta" in header else None,
-        broken=" ".join(job.broken),
+        broken=" ".join(broken),
     )
 
 
-_NUMBERS = ("created_at", "started_at", "ended_at", "expires_at", "attempts", "crashes", "rescues", "interrupted")
-
-
-class _Hash:
-    """A job's hash, and the names of what in it cannot be read."""
-
-    def __init__(self, flat: list[bytes]) -> None:
-        self.fields = {decoded(name): value for name, value in zip(flat[::2], flat[1::2], strict=True)}
-        self.broken = [name for name in ("task", "args") if name not in self.fields]
-
-    def number(self, name: str) -> int | None:
-        """A whole number; None where there is none."""
-        raw = self.fields.get(name)
-        if raw is None:
-            return None
-        # Beyond 2**53 Redis itself does not count exactly, and our times and sums would overflow.
-        if raw.removeprefix(b"-").isdigit() and len(raw) <= _DIGITS:
-            return int(raw)
-        self.broken.append(name)
+def _header(raw: bytes) -> dict[str, Any] | None:
+    """What travels with the job to its child; None where it cannot be read."""
+    try:
+        found = json.loads(raw)
+    except (ValueError, RecursionError):
         return None
-
-    def score(self) -> int | None:
-        """The place that the job had in its row."""
-        raw = self.fields.get("score")
-        found = None if raw is None else _whole(raw)
-        if raw is not None and found is None:
-            self.broken.append("score")
-        return found
-
-    def header(self) -> dict[str, Any]:
-        """What travels with the job to its child."""
-        raw = self.fields.get("header")
-        if raw is None:
-            return {}
-        try:
-            found = json.loads(raw)
-        except (ValueError, RecursionError):
-            found = None
-        if isinstance(found, dict):
-            return found
-        self.broken.append("header")
-        return {}
-
-
-_DIGITS = 16
+    return found if isinstance(found, dict) else None
 
 
 def _whole(raw: bytes) -> int | None:
-    """A score as a whole number; None for what is none: a score may be infinite."""
+    """A whole number; None for what is none, or above 2**53, where Redis does not count exactly. A score may be inf."""
     try:
         number = float(raw)
     except ValueError:
         return None
-    return int(number) if math.isfinite(number) and abs(number) < 2**53 else None
+    return int(number) if abs(number) < 2**53 else None
 
 
 def _outcome(reply: Any) -> JobOutcome | None:
@@ -138,22 +116,9 @@ def _outcome(reply: Any) -> JobOutcome | None:
     return JobOutcome(JobStatus(status.decode()), raw(result), raw(error))
 
 
-def _counts(reply: list[int]) -> Counts:
-    deferred, scheduled, queued, started, finished, failed, canceled, inbox, broken, oldest, *conf = reply
-    by_operator, by_file, max_length, lost = conf
-    return Counts(
-        deferred=deferred,
-        scheduled=scheduled,
-        queued=queued,
-        started=started,
-        finished=finished,
-        failed=failed,
-        canceled=canceled,
-        inbox=inbox,
-        broken=broken,
-        oldest_wait_ms=None if oldest < 0 else oldest,
-        suspended_by_operator=bool(by_operator),
-        suspended_by_file=bool(by_file),
-        max_length=None if max_length < 0 else max_length,
-        lost=lost,
-    )
+def _counts(reply: list[Any]) -> Counts:
+    oldest, by_operator, by_file, most = reply[9:13]
+    lengths, lost = map(number, reply[:9]), number(reply[13])
+    oldest_wait_ms, max_length = (None if each is None else number(each) for each in (oldest, most))
+    values: list[Any] = [*lengths, oldest_wait_ms, bool(by_operator), bool(by_file), max_length, lost]
+    return Counts(*values)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from fusiond.job import JobStatus
 
@@ -242,7 +243,7 @@ class Catalogue:
     priorities: dict[str, int]
     queues: frozenset[str]
     #: task -> the queues from which a living worker group that knows the task claims
-    served: Mapping[str, frozenset[str]]
+    served: Mapping[str, AbstractSet[str]]
     #: the queues from which any living worker group claims
     serving: frozenset[str]
     #: digest -> what is declared; given to the next reading, which asks only for what is new

@@ -18,9 +18,8 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from fusiond.broker.call import Call, Plan, Word, decoded, plain, scripted
+from fusiond.broker.call import Call, Plan, Word, decoded, plain, scripted, text
 from fusiond.broker.keys import VerbGroup, is_name
-from fusiond.job import JobStatus
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,6 +30,8 @@ _FIELDS: Final = (
     "version", "last", "decision", "decided", "first_seen", "timetable", "definition", "generation", "suspended",
     "last_queue", "last_job", "last_enqueued", "last_status",
 )  # fmt: skip
+
+_NUMBERS: Final = ("last", "first_seen", "generation", "last_enqueued")
 
 
 class DecidedTicks(NamedTuple):
@@ -111,8 +112,13 @@ class TickVerbs(VerbGroup):
 
     def cron_state(self, entry: str) -> Call[CronState]:
         """What is known of a cron entry."""
-        fields = [f"{entry} {name}" for name in _FIELDS]
-        return scripted("cron_state", self.keys.cron, fields, lambda reply: _state(entry, reply[1:], int(reply[0])))
+
+        def state(reply: list[Any]) -> CronState:
+            now, *values = reply
+            known = zip(_FIELDS, values, strict=True)
+            return _state(entry, {name: value for name, value in known if value is not None}, int(now))
+
+        return scripted("cron_state", self.keys.cron, [f"{entry} {name}" for name in _FIELDS], state)
 
     def cron_states(self) -> Call[dict[str, CronState]]:
         """What is known of all entries, also of those that no file has any more; without the clock of Redis."""
@@ -134,7 +140,7 @@ class TickVerbs(VerbGroup):
     def tick(self, decided: DecidedTicks) -> Call[Ticked]:
         """Store the jobs of decided ticks in their queue; a repeat, however late, stores nothing."""
         words: list[Word] = [decided.entry, decided.task, decided.args, decided.priority]
-        words += [_or_empty(decided.expires_ms), _or_empty(decided.patience_ms)]
+        words += ["" if ms is None else ms for ms in (decided.expires_ms, decided.patience_ms)]
         for tick, delay in zip(decided.ticks, decided.delays_ms, strict=True):
             words += (tick, delay)
         return scripted("tick", self.keys.root(decided.queue), words, _ticked)
@@ -169,29 +175,13 @@ class TickVerbs(VerbGroup):
             ticked = yield self.tick(state.decided)
             yield self.confirm(state, ticked)
 
-    def status(self, queue: str, id: str) -> Call[JobStatus | None]:  # noqa: A002
-        """The status of a job; None: there is none, or it was dropped after its ttl."""
-        return scripted("status", self.keys.root(queue), (id,), _status)
-
     def _write(self, entry: str, version: str, values: Mapping[str, Word | None]) -> Call[str | None]:
         dropped: list[Word] = [f"{entry} {name}" for name, value in values.items() if value is None]
         words: list[Word] = [f"{entry} version", version, len(dropped), *dropped]
         for name, value in values.items():
             if value is not None:
                 words += (f"{entry} {name}", value)
-        return scripted("cron_write", self.keys.cron, words, _version)
-
-
-def _or_empty(number: int | None) -> Word:
-    return "" if number is None else number
-
-
-def _version(reply: bytes | None) -> str | None:
-    return None if reply is None else reply.decode()
-
-
-def _status(reply: bytes | None) -> JobStatus | None:
-    return None if reply is None else JobStatus(reply.decode())
+        return scripted("cron_write", self.keys.cron, words, text)
 
 
 def _ticked(reply: Any) -> Ticked:
@@ -206,38 +196,31 @@ def _states(flat: list[bytes]) -> dict[str, CronState]:
     states = {}
     for entry, fields in found.items():
         try:
-            states[entry] = _state(entry, [fields.get(name) for name in _FIELDS], 0)
+            states[entry] = _state(entry, fields, 0)
         except (ValueError, TypeError, LookupError, AttributeError):
             continue  # what no verb has written: who asks for this entry is told
     return states
 
 
-def _state(entry: str, values: list[bytes | None], now: int) -> CronState:
-    found = dict(zip(_FIELDS, values, strict=True))
-
-    def text(name: str) -> str:
-        return (found[name] or b"").decode()
-
-    def number(name: str) -> int | None:
-        return None if found[name] is None else int(text(name))
-
-    decided, last_queue = found["decided"], text("last_queue")
-    if last_queue and not is_name(last_queue):
+def _state(entry: str, fields: Mapping[str, bytes], now: int) -> CronState:
+    words = {name: value.decode() for name, value in fields.items()}
+    numbers = {name: int(words[name]) for name in _NUMBERS if name in words}
+    if "last_queue" in words and not is_name(words["last_queue"]):
         raise ValueError("not a queue")
     return CronState(
         entry=entry,
-        version=text("version"),
-        last_tick_ms=number("last"),
-        decision=text("decision"),
-        decided=None if decided is None else DecidedTicks.from_text(decided),
-        first_seen_ms=number("first_seen"),
-        timetable=text("timetable"),
-        definition=text("definition"),
-        generation=number("generation") or 0,
-        suspended=found["suspended"] is not None,
-        last_queue=last_queue or None,
-        last_job=text("last_job") or None,
-        last_enqueued_ms=number("last_enqueued"),
-        last_status=text("last_status"),
+        version=words.get("version", ""),
+        last_tick_ms=numbers.get("last"),
+        decision=words.get("decision", ""),
+        decided=DecidedTicks.from_text(fields["decided"]) if "decided" in fields else None,
+        first_seen_ms=numbers.get("first_seen"),
+        timetable=words.get("timetable", ""),
+        definition=words.get("definition", ""),
+        generation=numbers.get("generation", 0),
+        suspended="suspended" in fields,
+        last_queue=words.get("last_queue"),
+        last_job=words.get("last_job"),
+        last_enqueued_ms=numbers.get("last_enqueued"),
+        last_status=words.get("last_status", ""),
         now_ms=now,
     )

@@ -18,7 +18,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any
 
-from fusiond.broker.fleet import ALIVE_AGAIN
+from fusiond.broker.daemons import ALIVE_AGAIN
 from fusiond.errors import BrokerError, BrokerUnavailable
 from fusiond.schedule import drift
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from fusiond.broker.call import Call, Plan
-    from fusiond.broker.fleet import Published
+    from fusiond.broker.daemons import Published
     from fusiond.broker.redis.connection import AsyncConnection
     from fusiond.broker.verbs import Verbs
     from fusiond.config.accepted.snapshot import Snapshot

@@ -6,8 +6,6 @@ from fusiond.broker.call import as_is, plain
 from fusiond.errors import BrokerError
 from tests.support.running import until
 
-ALIVE = 30_000
-
 
 @pytest.fixture
 def fleet(run, broker):
@@ -20,12 +18,11 @@ class Fleet:
     def __init__(self, run, broker):
         self.run, self.broker, self.said = run, broker, {}
 
-    def start(self, daemon, content, queue, *, serves=(), task="t", alive_ms=ALIVE):
+    def start(self, daemon, content, queue, *, serves=(), task="t"):
         """A daemon whose file has this content; its generation."""
         self.said[daemon] = self.run(
             self.broker.publish_catalogue(
-                daemon, content, {task: {"queue": queue, "priority": 1}}, priorities={queue: 1}, queues=[queue],
-                alive_ms=alive_ms,
+                daemon, content, {task: {"queue": queue, "priority": 1}}, priorities={queue: 1}, queues=[queue]
             )
         )  # fmt: skip
         self.serve(daemon, *serves)
@@ -159,7 +156,8 @@ def test_served_needs_a_living_group_of_a_daemon_that_knows_the_task(fleet):
 def test_alive_is_judged_by_the_clock_of_redis(fleet):
     """A word holds for its time, and no longer; nothing else is needed for its end."""
     fleet.start("old", "A", "default", serves=["default"])
-    fleet.start("new", "B", "fast", alive_ms=300)
+    fleet.start("new", "B", "fast")
+    fleet.kill("new", ago_ms=-300)
     fleet.serve("old")
     assert fleet.queue() == "fast"
     until(lambda: fleet.queue() == "default", timeout=10)

@@ -82,7 +82,7 @@ def verbs(b, job):
     yield "requeue_all", b.requeue_all("q")
     yield "cancel", b.cancel("q", "b")
     yield "discard", b.discard("q", ["b", "none"])
-    yield "discard_all", b.discard_all("q", status="canceled")
+    yield "discard_all", b.discard_all("q")
     yield "suspend", b.suspend("q", by="operator", on=True)
     yield "suspend", b.suspend("q", by="operator", on=False)
     yield "tick", b.tick(DecidedTicks("e", "q", "t", b"[]", 1, None, None, (1, 2**42), (0, 0)))

@@ -34,8 +34,8 @@ ALIVE, BELIEVED = 3.0, 1.0
 GRACE = ALIVE + BELIEVED + 3.0
 FASTER = (
     *SHORTER,
-    Edit("broker/fleet.py", "ALIVE_MS = 30_000", f"ALIVE_MS = {round(ALIVE * 1000)}"),
-    Edit("broker/fleet.py", "ALIVE_AGAIN = 10.0", "ALIVE_AGAIN = 0.5"),
+    Edit("broker/daemons.py", "ALIVE_MS = 30_000", f"ALIVE_MS = {round(ALIVE * 1000)}"),
+    Edit("broker/daemons.py", "ALIVE_AGAIN = 10.0", "ALIVE_AGAIN = 0.5"),
     Edit("producer.py", "CATALOGUE_AGE = 10.0", f"CATALOGUE_AGE = {BELIEVED}"),
 )
 FILE = """

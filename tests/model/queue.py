@@ -80,11 +80,11 @@ class Queue:
         if last == nonce:
             given = [job for job in map(self.jobs.get, ids) if job and job.token == nonce]
         else:
-            self._chores()
+            told = self._chores()
             given = [] if self.suspended else self._ready()[:want]
             for job in given:
                 job.status, job.token, job.attempts = "started", nonce, job.attempts + 1
-            if given:
+            if given or told:
                 self.claims[dispatcher] = (nonce, [job.id for job in given])
         for job in given:
             job.expired = False
@@ -93,8 +93,9 @@ class Queue:
     def _ready(self) -> list[Job]:
         return sorted(self.of("queued"), key=lambda job: (-job.priority, job.place))
 
-    def _chores(self) -> None:
-        """What each claim does first: the inbox, what is due, what has expired."""
+    def _chores(self) -> bool:
+        """What each claim does first: the inbox, what is due, what has expired; whether its reply tells of any."""
+        told = None in self._inbox
         for job in self._inbox:
             if job is None:
                 self.broken += 1
@@ -106,7 +107,9 @@ class Queue:
             job.status, job.due, job.place = "queued", 0, next(_order)
         for job in self.of("started"):
             if job.expired:
+                told = True
                 self._rescue(job)
+        return told
 
     def _rescue(self, job: Job) -> None:
         permitted = job.permit == job.token

@@ -3,8 +3,8 @@
 -- counts(queue): how many jobs, by status, and how long the one has waited that is ready longest.
 --
 -- KEYS  1 ns:{q}
--- reply {deferred, scheduled, queued, started, finished, failed, canceled, inbox, broken, oldest wait in ms | -1,
---        suspended by operator 0|1, suspended by file 0|1, max_length | -1, started ones whose lease has expired}
+-- reply {deferred, scheduled, queued, started, finished, failed, canceled, inbox, broken, oldest wait in ms | nil,
+--        suspended by operator 1 | nil, suspended by file 1 | nil, max_length | nil, started ones whose lease has expired}
 --
 -- moves nothing
 -- touches queue scheduled started finished failed canceled deferred inbox job conf
@@ -28,7 +28,7 @@ local function oldest()
     if not (following > tonumber(first[2])) then break end
     from = following
   end
-  return least and math.max(now - least, 0) or -1
+  return least and math.max(now - least, 0) or false
 end
 
 local replies = {}
@@ -40,7 +40,6 @@ local conf = redis.call('HMGET', CONF, 'broken', 'suspended_operator', 'suspende
 replies[8] = type(inbox) == 'number' and inbox or 0
 replies[9] = tonumber(conf[1]) or 0
 replies[10] = oldest()
-replies[11], replies[12] = conf[2] and 1 or 0, conf[3] and 1 or 0
-replies[13] = tonumber(conf[4]) or -1
+replies[11], replies[12], replies[13] = conf[2], conf[3], tonumber(conf[4]) or false
 replies[14] = redis.call('ZCOUNT', STARTED, '-inf', now)
 return replies

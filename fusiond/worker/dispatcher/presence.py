@@ -14,7 +14,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from fusiond.broker.fleet import ALIVE_AGAIN
+from fusiond.broker.daemons import ALIVE_AGAIN
 from fusiond.errors import BrokerError
 
 if TYPE_CHECKING:

@@ -1,5 +1,5 @@
 """
-What daemons and workers say about themselves, beside the queues: workers, catalogue, generations.
+The verbs of daemons: say what may be enqueued, which queues are served and that they are alive, and read what all say.
 """
 
 from __future__ import annotations
@@ -8,17 +8,14 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fusiond.broker.call import Call, Plan, decoded, nothing, plain, raw, scripted
-from fusiond.broker.catalogue import Roll, cron_of, declared, in_force, roll, union
+from fusiond.broker.call import Call, Plan, decoded, nothing, plain, scripted
+from fusiond.broker.catalogue import Registry, declared, registry
 from fusiond.broker.keys import VerbGroup
-from fusiond.broker.records import NO_CATALOGUE, Catalogue, CronDeclaration, Declared, FileInForce, Worker
+from fusiond.broker.records import NO_CATALOGUE, Catalogue, CronDeclaration, Declared, FileInForce
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-
-#: seconds after which a worker that says nothing is gone
-WORKER_TTL = 60
 #: ms for which what a daemon or a worker group says about itself holds; it is renewed every ALIVE_AGAIN seconds
 ALIVE_MS = 30_000
 ALIVE_AGAIN = 10.0
@@ -41,47 +38,8 @@ class Published(NamedTuple):
         return " ".join(map(str, self))
 
 
-class FleetVerbs(VerbGroup):
-    """Verbs about the processes that work, and about what they can do."""
-
-    def announce(self, worker: str, fields: Mapping[str, str | int], *, ttl: int = WORKER_TTL) -> Plan[None]:
-        """Say what a worker (`<host>.<pid>`) is and does; to be repeated within `ttl` seconds."""
-        key = self.keys.worker(worker)
-        words = [word for field in fields.items() for word in field]
-        yield [
-            plain(nothing, "HSET", key, *words),
-            plain(nothing, "EXPIRE", key, ttl),
-            plain(nothing, "SADD", self.keys.workers, worker),
-        ]
-
-    def withdraw(self, worker: str) -> Plan[None]:
-        """Say that a worker has ended."""
-        yield [
-            plain(nothing, "DEL", self.keys.worker(worker)),
-            plain(nothing, "SREM", self.keys.workers, worker),
-        ]
-
-    def ask_workers(self) -> Plan[int]:
-        """Have each worker say at once what it does; returns the number that its field `answers` then has, or more."""
-        number = yield plain(int, "HINCRBY", self.keys.meta, "asked", 1)
-        yield plain(nothing, "PUBLISH", self.keys.workers, number)
-        return int(number)
-
-    def worker_names(self) -> Call[list[str]]:
-        """All workers that have not said that they end, as far as nobody has found them gone."""
-        return plain(lambda reply: [decoded(name) for name in map(raw, reply) if name], "SMEMBERS", self.keys.workers)
-
-    def workers(self) -> Plan[list[Worker]]:
-        """All workers that have said something within their ttl; the names of the others are dropped."""
-        names = yield plain(lambda reply: [name for name in map(raw, reply) if name], "SMEMBERS", self.keys.workers)
-        if not names:
-            return []
-        head = self.keys.worker("").encode()
-        found = yield [plain(_fields, "HGETALL", head + name) for name in names]
-        silent = [name for name, fields in zip(names, found, strict=True) if not fields]
-        if silent:
-            yield plain(nothing, "SREM", self.keys.workers, *silent)
-        return sorted(Worker(decoded(name), fields) for name, fields in zip(names, found, strict=True) if fields)
+class DaemonVerbs(VerbGroup):
+    """Verbs about the daemons of all hosts, and about what their files declare."""
 
     def publish_catalogue(
         self,
@@ -94,7 +52,6 @@ class FleetVerbs(VerbGroup):
         cron: Mapping[str, Mapping[str, object]] | None = None,
         digests: Mapping[str, Mapping[str, str]] | None = None,
         before: str | None = None,
-        alive_ms: int = ALIVE_MS,
     ) -> Plan[Published]:
         """
         Tell producers what may be enqueued, and that this daemon is alive; `stay_alive` repeats the latter.
@@ -108,7 +65,6 @@ class FleetVerbs(VerbGroup):
             cron: entry -> {digest, task, schedule, …}, for other daemons that declare an entry of the same name.
             digests: kind -> name -> digest of what the file says of it, for `files_in_force`.
             before: the hash that this process has published last; None: what Redis knows of the daemon.
-            alive_ms: until when the daemon counts as alive.
 
         Returns:
             what `stay_alive` and `end_daemon` repeat.
@@ -121,7 +77,7 @@ class FleetVerbs(VerbGroup):
         published = Published(generation, hash, hashlib.sha256(body.encode()).hexdigest())
         # before the record that names it
         yield scripted("publish", self.keys.catalog, (published.content, FORGOTTEN_MS, body), nothing)
-        yield self._alive(daemon, published.words(), alive_ms)
+        yield self._alive(daemon, published.words(), ALIVE_MS)
         return published
 
     def stay_alive(self, daemon: str, published: Published) -> Plan[bool]:
@@ -138,7 +94,7 @@ class FleetVerbs(VerbGroup):
         return bool(known and said == published.words())
 
     def end_daemon(self, daemon: str, published: Published) -> Call[str]:
-        """Say that the daemon has ended: another's word outranks its own from now on."""
+        """Say that the daemon has ended: what living ones declare counts before what it declared."""
         return self._alive(daemon, published.words(), 0)
 
     def serve(self, daemon: str, worker: str, queues: Iterable[str]) -> Call[str]:
@@ -148,26 +104,25 @@ class FleetVerbs(VerbGroup):
 
     def catalogue(self, known: Catalogue = NO_CATALOGUE) -> Plan[Catalogue]:
         """What may be enqueued; `known` is what was read before, whose contents are not read again."""
-        found, contents = yield from self._read(known.contents)
-        return union(found, contents)
+        return (yield from self._read(known.contents)).catalogue()
 
     def cron_declarations(self) -> Plan[list[CronDeclaration]]:
         """Each cron entry of each daemon that ticks."""
-        return cron_of(*(yield from self._read({})))
+        return (yield from self._read({})).cron_declarations()
 
     def files_in_force(self) -> Plan[list[FileInForce]]:
         """The configurations that living daemons of this namespace run, the newest generation first."""
-        return in_force(*(yield from self._read({})))
+        return (yield from self._read({})).files_in_force()
 
-    def _read(self, known: Mapping[str, Declared]) -> Plan[tuple[Roll, Mapping[str, Declared]]]:
+    def _read(self, known: Mapping[str, Declared]) -> Plan[Registry]:
         """All records, and by its digest what they declare."""
-        found: Roll = yield scripted("daemons", self.keys.daemons, (), roll)
-        wanted = found.contents()
-        contents = {name: said for name, said in known.items() if name in wanted}
-        missing = sorted(wanted - contents.keys())
+        found: Registry = yield scripted("daemons", self.keys.daemons, (), registry)
+        wanted = {each.content for each in found.daemons}
+        found.contents = {digest: said for digest, said in known.items() if digest in wanted}
+        missing = sorted(wanted - known.keys())
         if missing:
-            contents |= yield plain(_declarations(missing), "HMGET", self.keys.catalog, *missing)
-        return found, contents
+            found.contents |= yield plain(_declarations(missing), "HMGET", self.keys.catalog, *missing)
+        return found
 
     def _alive(self, name: str, words: str, ms: int) -> Call[str]:
         return scripted("alive", self.keys.daemons, (name, ms, FORGOTTEN_MS, words), _words)
@@ -190,7 +145,3 @@ def _words(record: bytes | None) -> str:
 
 def _hash_of(record: bytes | None) -> str:
     return [*_words(record).split(), "", ""][1]
-
-
-def _fields(flat: Any) -> dict[str, str]:
-    return {decoded(name): decoded(value) for name, value in zip(flat[::2], flat[1::2], strict=True)}
