@@ -42,7 +42,7 @@ def find_broker(url: str | None, namespace: str | None, tls: model.Tls | None = 
         ConfigError: no URL is given, and there is no file, or one with problems.
     """
     url = url or os.environ.get("FUSION_URL")
-    settings, runtime = _of_url(url) if url else _of_the_file()
+    settings, runtime = (of_url(url), Path("/")) if url else _of_the_file()
     if tls is not None and tls != model.Tls():
         settings = dataclasses.replace(settings, tls=tls)
     try:
@@ -111,12 +111,13 @@ def _accepted(file: Path, root: Node | None) -> model.Config | None:
     return snapshot.config if pointers.same_file(snapshot.source, file) else None
 
 
-def _of_url(url: str) -> tuple[model.Broker, Path]:
+def of_url(url: str) -> model.Broker:
+    """The settings of a broker's URL, with the namespace if the URL has one. Raises BrokerUnavailable."""
     try:
         bare, namespace = split_namespace(url)
     except BadUrl as error:
         raise BrokerUnavailable(f"{error}; {error.remedy}") from None
-    return (model.Broker(url=bare, namespace=namespace) if namespace else model.Broker(url=bare)), Path("/")
+    return model.Broker(url=bare, namespace=namespace) if namespace else model.Broker(url=bare)
 
 
 def _runtime(file: Path, key: str | None) -> Path:

@@ -1,13 +1,13 @@
 """
-Logs that never block who writes them.
+Logging that never blocks its caller.
 
 1. format   a record, in the caller: a line of text or of JSON, control characters escaped, fields capped
-2. queue    the line, bounded; what finds it full is dropped and counted
-3. write    in a thread: to standard output or the file, and to the program's tail file; to systemd's journal, which has
-            a time of its own, without the time and with the level as it reads it
+2. queue    the line; if the queue is full, the line is dropped and counted
+3. write    in a thread: to standard output or the file, and to the program's tail file. systemd's journal stores the
+            time itself, so lines go to it without the time, and with the level in its own form
 
-Fields travel as `log.info("done", extra={"job": id, "task": name, "attempt": n})`.
-Standard library only: every program of the daemon logs through here.
+Fields are passed as `log.info("done", extra={"job": id, "task": name, "attempt": n})`.
+Standard library only: every program of the daemon logs through this module.
 """
 
 from __future__ import annotations
@@ -22,31 +22,32 @@ import sys
 import threading
 import time
 import traceback
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from pathlib import Path
 
-    #: its level, and what is written
+    #: level, bytes
     Line = tuple[int, bytes]
 
 #: lines that may wait for the writer
 QUEUE = 10_000
 #: characters of a message, a field, a traceback
 MESSAGE, FIELD, TRACE = 8192, 2048, 16384
-#: bytes of a tail file; half of them at least are always there
+#: bytes of a tail file; once it is full, it keeps its second half
 TAIL = 256 * 1024
 #: seconds between two writes: lines that follow soon after others are written together
 GATHER = 0.01
-#: seconds between two looks at whether the log file was rotated away
+#: seconds between two checks whether the log file was renamed
 ROTATED = 1.0
 
-#: sd-daemon(3): what a line for the journal begins with; a line of text, what it leaves out
+#: sd-daemon(3): the first bytes of a line for the journal
 _PRIORITIES = {
     logging.CRITICAL: b"<2>", logging.ERROR: b"<3>", logging.WARNING: b"<4>", logging.INFO: b"<6>",
     logging.DEBUG: b"<7>",
 }  # fmt: skip
+#: characters of the time at the beginning of a text line, which the journal does not get
 _MOMENT = len("2026-01-31T09:00:00.123Z ")
 
 STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -56,25 +57,14 @@ _IN_TEXT = {n: f"\\x{n:02x}" if n < 0x100 else f"\\u{n:04x}" for n in _CONTROLS}
 _IN_JSON = {n: f"\\u{n:04x}" for n in _CONTROLS if n >= 0x7F}
 
 
-class Logging(Protocol):
-    """The settings, as the file gives them; the Config itself lives a floor above."""
-
-    @property
-    def level(self) -> str: ...  # noqa: D102
-    @property
-    def format(self) -> str: ...  # noqa: D102
-    @property
-    def file(self) -> str | None: ...  # noqa: D102
-
-
-def setup(settings: Logging, program: str, tail: Path | None = None) -> None:
+def setup(settings: Any, program: str, tail: Path | None = None) -> None:
     """
     Send what this process logs to where `settings` says. Replaces an earlier setup.
 
     Args:
-        settings: level, format (`text` or `json`) and file (None: standard output).
+        settings: `logging` of the Config: level, format (`text` or `json`), file (None: standard output).
         program: marks each line, such as `worker:main@3`.
-        tail: a file that keeps the last lines, at most TAIL bytes; None: none.
+        tail: a file that keeps the last lines, at most TAIL bytes; None: there is none.
 
     Raises:
         OSError: the file cannot be opened; the earlier setup stays.
@@ -82,20 +72,20 @@ def setup(settings: Logging, program: str, tail: Path | None = None) -> None:
     sink = Sink(settings.file, tail, 0 if settings.format == "json" else _MOMENT)
     stop()
     global _handler  # noqa: PLW0603 - a process has one log, as it has one standard output
-    _handler = Handler(sink, JsonFormatter(program) if settings.format == "json" else _TextFormatter(program))
-    # On the root, so that a library's warning is not lost.
+    _handler = Handler(sink, (JsonFormatter if settings.format == "json" else _TextFormatter)(program))
+    # On the root, so that warnings of libraries are logged too.
     logging.getLogger().addHandler(_handler)
     logging.getLogger().setLevel(logging.WARNING)
     set_level(settings.level)
 
 
 def set_level(level: str) -> None:
-    """From now on nothing below `level` (debug, info, warning, error) is logged."""
+    """Log nothing below `level` (debug, info, warning, error) from now on."""
     logging.getLogger("fusiond").setLevel(level.upper())
 
 
 def stop(timeout: float = 2.0) -> None:
-    """Write what waits, at most `timeout` seconds, and log no more. Safe to call twice."""
+    """Write the lines that wait, for at most `timeout` seconds, and stop logging. May be called twice."""
     global _handler
     handler, _handler = _handler, None
     if handler is not None:
@@ -104,7 +94,7 @@ def stop(timeout: float = 2.0) -> None:
 
 
 class Handler(logging.Handler):
-    """Format in the caller, write in a thread, drop where the thread cannot keep up."""
+    """Formats in the caller, writes in a thread, drops lines if the thread cannot keep up."""
 
     def __init__(self, sink: Sink, formatter: logging.Formatter) -> None:
         super().__init__()
@@ -112,7 +102,7 @@ class Handler(logging.Handler):
         self.dropped = 0
         self._reported = 0
         self._sink = sink
-        # A SimpleQueue may be put to from a signal handler that interrupted a put.
+        # A SimpleQueue allows a put from a signal handler that interrupted another put.
         self._lines: queue.SimpleQueue[Line | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._write, name="log", daemon=True)
         self._thread.start()
@@ -124,40 +114,33 @@ class Handler(logging.Handler):
             return
         try:
             line = self.format(record)
-        except Exception:  # noqa: BLE001 - a bad format string must not end who logs
+        except Exception:  # noqa: BLE001 - a bad format string must not end the program
             self.handleError(record)
             return
         self._lines.put((record.levelno, line.encode("utf-8", "backslashreplace") + b"\n"))
 
     def stop(self, timeout: float) -> None:
-        """Write what waits and end the thread; past `timeout` seconds it is left behind, it is a daemon thread."""
+        """Write the lines that wait and end the thread; after `timeout` seconds the daemon thread is left alone."""
         self._lines.put(None)
         self._thread.join(timeout)
         if not self._thread.is_alive():
             self._sink.close()
 
     def _write(self) -> None:
-        while True:
-            batch, ended = self._gather()
+        line: Line | None = (0, b"")
+        while line is not None:
+            line, batch = self._lines.get(), []
+            while line is not None:
+                batch.append(line)
+                if self._lines.empty() or len(batch) >= 100:
+                    break
+                line = self._lines.get()
             if batch or self.dropped > self._reported:
                 self._sink.write([*batch, *self._report_dropped()])
-            if ended:
-                return
-            # Where lines come one after the other, this thread would be woken for each: several times a line's cost.
-            # While more wait already, a rest would let the queue grow full.
-            if self._lines.empty():
+            # Woken for each of many lines that come in a row, this thread would cost several times as much as they do.
+            # It does not rest while more lines wait, since the queue would fill up.
+            if self._lines.empty() and line is not None:
                 time.sleep(GATHER)
-
-    def _gather(self) -> tuple[list[Line], bool]:
-        """The lines that wait, at least one, and whether they are the last."""
-        batch: list[Line] = []
-        line = self._lines.get()
-        while line is not None:
-            batch.append(line)
-            if self._lines.empty() or len(batch) >= 100:
-                return batch, False
-            line = self._lines.get()
-        return batch, True
 
     def _report_dropped(self) -> list[Line]:
         lost, self._reported = self.dropped - self._reported, self.dropped
@@ -169,10 +152,10 @@ class Handler(logging.Handler):
 
 
 class Sink:
-    """Where lines end: a descriptor or a file that may be rotated, and the tail. Never raises once it is open."""
+    """Where lines go: standard output or a file that may be rotated, and the tail. Once it is open, it never raises."""
 
     def __init__(self, file: str | None, tail: Path | None, moment: int) -> None:
-        """`moment`: how long the time is that lines begin with."""
+        """`moment`: length of the time at the beginning of each line."""
         self._path, self._moment = file, moment
         self._fd = sys.__stdout__.fileno() if file is None and sys.__stdout__ else _open(file or os.devnull)
         self._journal = _is_journal(self._fd)
@@ -182,9 +165,9 @@ class Sink:
     def write(self, lines: list[Line]) -> None:
         """Append to both; a full disk or a closed pipe costs lines, never the program."""
         text = b"".join(line for _, line in lines)
-        with contextlib.suppress(OSError):  # where there can be no new file, the old one is still good
+        with contextlib.suppress(OSError):  # if no new file can be opened, the old one is used
             self._follow_rotation()
-        with contextlib.suppress(OSError):  # there is no place left to say so
+        with contextlib.suppress(OSError):  # there is no other place to report it
             _write_all(self._fd, b"".join(self._entries(lines)) if self._journal else text)
         if self._tail:
             self._tail.write(text)
@@ -195,30 +178,28 @@ class Sink:
                 yield _PRIORITIES.get(level, b"") + part
 
     def close(self) -> None:
-        """Close what was opened here."""
+        """Close the files."""
         if self._path is not None:
             os.close(self._fd)
         if self._tail:
             self._tail.close()
 
     def _follow_rotation(self) -> None:
-        """A log file that logrotate moved away is opened anew."""
+        """Open the log file again if it was renamed, as logrotate does."""
         now = time.monotonic()
         if self._path is None or now - self._looked < ROTATED:
             return
         self._looked = now
-        try:
-            same = os.path.samestat(os.stat(self._path), os.fstat(self._fd))  # noqa: PTH116 - beside fstat
-        except FileNotFoundError:
-            same = False
-        if not same:
-            fd = _open(self._path)
-            os.dup2(fd, self._fd, inheritable=False)
-            os.close(fd)
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.stat(self._path), os.fstat(self._fd)):  # noqa: PTH116 - beside fstat
+                return
+        fd = _open(self._path)
+        os.dup2(fd, self._fd, inheritable=False)
+        os.close(fd)
 
 
 class _Tail:
-    """A file that keeps the last lines: cut to its second half whenever it is full."""
+    """A file that keeps the last lines."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -226,32 +207,27 @@ class _Tail:
         self._file = open(path, "ab", buffering=0, opener=_private)  # noqa: SIM115 - Path.open takes no opener
 
     def write(self, lines: bytes) -> None:
-        try:
+        with contextlib.suppress(OSError):  # the log itself has the lines
             if self._file.tell() + len(lines) > TAIL:
-                self._cut()
+                kept = self._path.read_bytes()[-TAIL // 2 :]
+                self._file.truncate(0)
+                self._file.write(kept[kept.find(b"\n") + 1 :])
             self._file.write(lines[-TAIL // 2 :])
-        except OSError:
-            pass  # a convenience; the log proper has the lines
 
     def close(self) -> None:
         self._file.close()
 
-    def _cut(self) -> None:
-        kept = self._path.read_bytes()[-TAIL // 2 :]
-        fresh = self._path.with_suffix(".new")
-        with open(fresh, "wb", opener=_private) as file:
-            file.write(kept[kept.find(b"\n") + 1 :])
-        fresh.replace(self._path)
-        self._file.close()
-        self._file = open(self._path, "ab", buffering=0, opener=_private)  # noqa: SIM115
 
-
-class _TextFormatter(logging.Formatter):
-    """`2026-01-31T09:00:00.123Z INFO    worker:main@3  finished job=… task=…`; a traceback follows, indented."""
+class _Formatter(logging.Formatter):
+    """A formatter for the lines of one program."""
 
     def __init__(self, program: str) -> None:
         super().__init__()
         self._program = program
+
+
+class _TextFormatter(_Formatter):
+    """`2026-01-31T09:00:00.123Z INFO    worker:main@3  finished job=… task=…`; a traceback follows, indented."""
 
     def format(self, record: logging.LogRecord) -> str:
         fields = "".join(f" {name}={_plain(value)}" for name, value in _fields(record).items())
@@ -260,19 +236,16 @@ class _TextFormatter(logging.Formatter):
         return "\n    ".join([line, *(part.translate(_IN_TEXT) for part in _trace(record).splitlines())])
 
 
-class JsonFormatter(logging.Formatter):
-    """One object a line: time, level, program, logger, message, the fields, and `exception` where there was one."""
-
-    def __init__(self, program: str) -> None:
-        super().__init__()
-        self._program = program
+class JsonFormatter(_Formatter):
+    """One JSON object a line: the fields, time, level, program, logger, message, and `exception` if there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The line of a record."""
+        fields = {
+            name: _cap(value, FIELD) if isinstance(value, str) else value for name, value in _fields(record).items()
+        }
         line = {
-            **{
-                name: _cap(value, FIELD) if isinstance(value, str) else value for name, value in _fields(record).items()
-            },
+            **fields,
             "time": _moment(record),
             "level": record.levelname.lower(),
             "program": self._program,
@@ -285,7 +258,7 @@ class JsonFormatter(logging.Formatter):
         return text.translate(_IN_JSON)
 
 
-def _fields(record: logging.LogRecord) -> Mapping[str, Any]:
+def _fields(record: logging.LogRecord) -> dict[str, Any]:
     return {name: value for name, value in vars(record).items() if name not in STANDARD and value is not None}
 
 
@@ -311,7 +284,7 @@ def _cap(text: str, limit: int) -> str:
 
 
 def _is_journal(fd: int) -> bool:
-    """Whether it leads to systemd's journal, as systemd.exec(5) has a program find out."""
+    """Whether the descriptor leads to systemd's journal, by the rule of systemd.exec(5)."""
     stat = os.fstat(fd)
     return os.environ.get("JOURNAL_STREAM") == f"{stat.st_dev}:{stat.st_ino}"
 
@@ -325,7 +298,7 @@ def _private(path: str, flags: int) -> int:
 
 
 def _write_all(fd: int, data: bytes) -> None:
-    """Write it all, waiting where a pipe is full, even one that its other users made non-blocking."""
+    """Write all of it; if a pipe is full, wait, even if another process made it non-blocking."""
     view = memoryview(data)
     while view:
         try:

@@ -1,11 +1,11 @@
 """
-Notes that say which file a daemon runs and where it listens, so that commands find it whatever the file holds.
+Pointers: small files that say which file each daemon runs and where it listens, so that commands find the daemon.
 
-1. leave    one JSON file for each daemon, in the directory of its user's pointers, readable by everyone
-2. find     the pointers to a file: by its path as named, or because both paths lead to one file
-3. remove   it when the daemon ends
+1. leave    one JSON file for each daemon, in its user's directory of pointers, readable by everyone
+2. find     the pointers to a file, by its path or because both paths lead to the same file
+3. remove   the pointer when the daemon ends
 
-A daemon that is killed leaves its pointer. So a pointer proves nothing: whoever uses it checks who listens there.
+A daemon that is killed leaves its pointer behind. So whoever uses a pointer checks which process listens there.
 Only pointers of root, of this user and of the file's owner are read. Standard library only.
 """
 
@@ -29,7 +29,7 @@ from fusiond import paths
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: bytes of a pointer; more is none of ours
+#: bytes; no pointer is longer
 _LONGEST = 1 << 16
 
 
@@ -37,26 +37,26 @@ _LONGEST = 1 << 16
 class Pointer:
     """Where the daemon of a file is."""
 
-    #: absolute path, as it was named to the daemon
+    #: absolute path, as the daemon was given it
     file: str
     runtime: str
     #: whether it is `fusiond dev`
     development: bool
 
     def leads_to(self, file: Path) -> bool:
-        """Whether it is about this file, under whatever name."""
+        """Whether the daemon runs this file, by this or another path."""
         return same_file(self.file, file)
 
 
 class Peer(NamedTuple):
-    """The process that listens on a socket, as the kernel knows it."""
+    """The process that listens on a socket, by the kernel's word."""
 
     pid: int
     uid: int
 
 
 def same_file(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:
-    """Whether two absolute paths are the same name, or lead to the same file now."""
+    """Whether two absolute paths are equal, or lead to the same file now."""
     return os.fspath(one) == os.fspath(other) or os.path.realpath(one) == os.path.realpath(other)
 
 
@@ -73,21 +73,21 @@ def is_listening(path: Path, users: frozenset[int] | None) -> bool:
 
     Args:
         path: the socket.
-        users: those who may be the one that listens; None: anybody.
+        users: the users whose processes count; None: all.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         try:
             probe.settimeout(1.0)
             probe.connect(str(path))
         except PermissionError:
-            return True  # to be told to whoever then uses it
+            return True  # whoever uses the socket gets that error, too
         except OSError:
             return False
         return users is None or peer_of(probe).uid in users
 
 
 def trusted(file: Path) -> frozenset[int]:
-    """The users whose pointers and sockets are believed about this file: root, this user, the file's owner."""
+    """The users whose pointers to this file are believed: root, this user, the file's owner."""
     found = {0, os.geteuid()}
     with contextlib.suppress(OSError):
         found.add(file.stat().st_uid)
@@ -97,15 +97,15 @@ def trusted(file: Path) -> frozenset[int]:
 @contextlib.contextmanager
 def left(pointer: Pointer) -> Iterator[None]:
     """
-    Leave the pointer for as long as the block lasts. Pointers of other daemons to the same socket are removed.
+    Leave the pointer while the block runs. Other pointers to the same runtime directory are removed.
 
     Raises:
-        OSError: it cannot be left; a directory that another user made in its place is one of the reasons.
+        OSError: the pointer cannot be written, for instance because another user made a directory in its place.
     """
     directory = paths.pointers(os.geteuid())
     base = _own_directory(directory.parent, 0o711)
     try:
-        # systemd-tmpfiles removes what is old in /tmp, but leaves directories alone that somebody has locked.
+        # systemd-tmpfiles removes old files in /tmp, but not from a directory that somebody has locked.
         with contextlib.suppress(BlockingIOError):
             fcntl.flock(base, fcntl.LOCK_SH | fcntl.LOCK_NB)
         os.close(_own_directory(directory, 0o755))
@@ -121,7 +121,7 @@ def left(pointer: Pointer) -> Iterator[None]:
 
 
 def find(file: Path) -> list[Pointer]:
-    """The pointers to this file: those by this very name first, the newest of them first, then those by others."""
+    """The pointers to this file: first those with this very path, the newest first, then those with another path."""
     found = [
         ((pointer.file == os.fspath(file), seen.st_mtime_ns), pointer)
         for uid in trusted(file)
@@ -132,7 +132,7 @@ def find(file: Path) -> list[Pointer]:
 
 
 def other_file(runtime: Path, file: Path) -> str:
-    """The other file whose daemon has this runtime directory, as pointers say; "" where none has, or this file's."""
+    """The other file whose daemon uses this runtime directory; "" if there is none, or if it is this file's."""
     users = set(trusted(file))
     with contextlib.suppress(OSError):
         users.add(runtime.stat().st_uid)
@@ -141,13 +141,13 @@ def other_file(runtime: Path, file: Path) -> str:
 
 
 def _name(pointer: Pointer) -> str:
-    """Of one daemon: two of the same file have other directories."""
+    """The name of a daemon's pointer; two daemons of one file differ in their runtime directory."""
     where = hashlib.sha256(os.fsencode(pointer.runtime)).hexdigest()[:8]
     return f"{paths.own_name(Path(pointer.file))}-{where}"
 
 
 def _own_directory(directory: Path, mode: int) -> int:
-    """A descriptor of the directory, made if it is missing, this user's alone to write. Raises OSError."""
+    """A descriptor of this user's directory, which is made if it is missing. Raises OSError."""
     with contextlib.suppress(FileExistsError):
         directory.mkdir(mode=mode)
     number = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -159,7 +159,7 @@ def _own_directory(directory: Path, mode: int) -> int:
 
 
 def _remove_others(directory: Path, pointer: Pointer) -> None:
-    """Remove what points to this daemon's runtime directory, and what points to none any more."""
+    """Remove the pointers to this daemon's runtime directory, and those to a directory that does not exist."""
     for path in directory.glob("*.json"):
         known = _read(path, os.geteuid())
         if known is None or known[1].runtime == pointer.runtime or not os.path.lexists(known[1].runtime):
@@ -167,7 +167,7 @@ def _remove_others(directory: Path, pointer: Pointer) -> None:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Atomically; not durably: after a crash of the machine no daemon listens."""
+    """Write it at once, but not durably: after a crash of the machine no daemon listens."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.unlink(missing_ok=True)
     with open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, 0o644)) as file:
@@ -177,18 +177,15 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _of_user(uid: int) -> Iterator[tuple[os.stat_result, Pointer]]:
-    """What this user's daemons have left."""
+    """The pointers of this user's daemons."""
     directory = paths.pointers(uid)
     with contextlib.suppress(OSError):
         if directory.parent.lstat().st_uid == directory.lstat().st_uid == uid:
-            for path in directory.glob("*.json"):
-                found = _read(path, uid)
-                if found is not None:
-                    yield found
+            yield from filter(None, (_read(path, uid) for path in directory.glob("*.json")))
 
 
 def _read(path: Path, uid: int) -> tuple[os.stat_result, Pointer] | None:
-    """A pointer that this user wrote; None: it is gone, another user's, or none."""
+    """A pointer that this user wrote; None: it is gone, belongs to another user, or is no pointer."""
     try:
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK)) as file:
             seen = os.fstat(file.fileno())
@@ -201,7 +198,7 @@ def _read(path: Path, uid: int) -> tuple[os.stat_result, Pointer] | None:
 
 
 def _path(said: object) -> str:
-    """A path that a pointer holds. Raises ValueError where it is none."""
+    """A path of a pointer. Raises ValueError if it is none."""
     if not isinstance(said, str) or not said.startswith("/") or "\0" in said:
         raise ValueError(said)
     return said

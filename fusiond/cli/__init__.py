@@ -98,8 +98,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal without UTF-8 shows escapes, not a traceback
     try:
-        status = _run(argv)
+        options = parser().parse_args(argv)
+        status = int(options.handler(options))
         sys.stdout.flush()
+    except SystemExit as leave:  # argparse's: help, version, or a wrong usage
+        return leave.code if isinstance(leave.code, int) else USAGE
     except FusionError as error:
         from fusiond.cli.terminal.text import legible
 
@@ -116,14 +119,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
     return status
-
-
-def _run(argv: Sequence[str] | None) -> int:
-    try:
-        options = parser().parse_args(argv)
-    except SystemExit as leave:  # argparse's: help, version, or a wrong usage
-        return leave.code if isinstance(leave.code, int) else USAGE
-    return int(options.handler(options))
 
 
 class _Version(argparse.Action):

@@ -6,24 +6,25 @@ A value that makes no sense is refused while the command line is parsed, before 
 
 from __future__ import annotations
 
-from argparse import ArgumentTypeError
-from typing import TYPE_CHECKING, Any, Final
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from fusiond.cli.terminal.text import print_json
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable
 
+#: what a command line was parsed to
+Options = Namespace
+
 #: seconds, a day: no daemon needs longer to answer
-_LONGEST: Final = 86400.0
-#: digits of the number of rows that are asked for
-_DIGITS: Final = 9
+_LONGEST: Final = 86400
+#: rows, or generations: a number that Redis can use
+_MOST: Final = 999_999_999
+N = TypeVar("N", int, float)
 
 
-def command(
-    subparsers: Any, name: str, handler: Callable[[argparse.Namespace], int], **more: Any
-) -> argparse.ArgumentParser:
+def command(subparsers: Any, name: str, handler: Callable[[Options], int], **more: Any) -> ArgumentParser:
     """
     Add a command. Its help is the docstring of its handler; the first paragraph is also its line in the list of
     commands.
@@ -32,7 +33,7 @@ def command(
     """
     text = handler.__doc__ or ""
     summary, description = (" ".join(part.split()) for part in (text.partition("\n\n")[0], text))
-    parser: argparse.ArgumentParser = subparsers.add_parser(name, help=summary, description=description, **more)
+    parser: ArgumentParser = subparsers.add_parser(name, help=summary, description=description, **more)
     parser.set_defaults(handler=handler)
     return parser
 
@@ -43,14 +44,14 @@ def commands_below(subparsers: Any, name: str, summary: str) -> Any:
     return parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
 
-def add_file(parser: argparse.ArgumentParser) -> None:
+def add_file(parser: ArgumentParser) -> None:
     """Add -c FILE."""
     parser.add_argument(
         "-c", "--config", metavar="FILE", help="default: $FUSION_CONFIG, ./fusion.yaml, /etc/fusion.yaml"
     )
 
 
-def add_daemon(parser: argparse.ArgumentParser) -> None:
+def add_daemon(parser: ArgumentParser) -> None:
     """Add -c FILE and --dev."""
     add_file(parser)
     parser.add_argument(
@@ -58,7 +59,7 @@ def add_daemon(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_broker(parser: argparse.ArgumentParser) -> None:
+def add_broker(parser: ArgumentParser) -> None:
     """Add --url, --namespace, -c FILE and --dev."""
     group = parser.add_argument_group(
         "which broker", "the first that is given: --url, -c, $FUSION_URL, the file that is found"
@@ -68,17 +69,17 @@ def add_broker(parser: argparse.ArgumentParser) -> None:
     add_daemon(group)  # type: ignore[arg-type]  # a group takes arguments as a parser does
 
 
-def add_timeout(parser: argparse.ArgumentParser) -> None:
+def add_timeout(parser: ArgumentParser) -> None:
     """Add --timeout SECONDS: how long to wait for the daemon's answer."""
     parser.add_argument("--timeout", type=daemon_timeout, default=120.0, metavar="SECONDS", help="default: 120")
 
 
-def add_json(parser: argparse.ArgumentParser) -> None:
+def add_json(parser: ArgumentParser) -> None:
     """Add --json."""
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
 
 
-def answer(options: argparse.Namespace, document: Any, text: Callable[[], str]) -> None:
+def answer(options: Options, document: Any, text: Callable[[], str]) -> None:
     """Print the document with --json, otherwise the text for people, unless it is empty."""
     if options.json:
         print_json(document)
@@ -88,25 +89,17 @@ def answer(options: argparse.Namespace, document: Any, text: Callable[[], str]) 
 
 def daemon_timeout(text: str) -> float:
     """Seconds to wait for the daemon: above 0, at most a day."""
-    found = _float(text)
-    if not 0 < found <= _LONGEST:
-        raise ArgumentTypeError(f"{text!r} is no number of seconds above 0 and up to {_LONGEST:g}, a day")
-    return found
+    return _number(text, float, f"no number of seconds above 0, up to {_LONGEST}", lambda n: 0 < n <= _LONGEST)
 
 
 def job_timeout(text: str) -> float:
     """Seconds to wait for a job: 0 or more."""
-    found = _float(text)
-    if not found >= 0:
-        raise ArgumentTypeError(f"{text!r} is no number of seconds, 0 or more")
-    return found
+    return _number(text, float, "no number of seconds, 0 or more", lambda n: n >= 0)
 
 
-def row_count(text: str) -> int:
-    """How many rows to show: 1 or more."""
-    if not (text.isascii() and text.isdecimal() and len(text) <= _DIGITS and int(text)):
-        raise ArgumentTypeError(f"{text!r} is no whole number from 1 to {10**_DIGITS - 1}")
-    return int(text)
+def positive_number(text: str) -> int:
+    """A number of rows, or of a generation: 1 or more."""
+    return _number(text, int, f"no whole number from 1 to {_MOST}", lambda n: 0 < n <= _MOST)
 
 
 def duration(text: str) -> float:
@@ -142,9 +135,11 @@ def _as_job_option(kind: str, given: object) -> float:
     return found
 
 
-def _float(text: str) -> float:
-    """The number; nan, which fails every comparison, if it is none."""
+def _number(text: str, kind: Callable[[str], N], problem: str, fits: Callable[[N], bool]) -> N:
     try:
-        return float(text)
+        found = kind(text)
     except ValueError:
-        return float("nan")
+        found = None
+    if found is None or not fits(found):
+        raise ArgumentTypeError(f"{text!r} is {problem}")
+    return found

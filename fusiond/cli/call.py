@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from fusiond.cli import arguments
 from fusiond.cli.enqueue import words
-from fusiond.cli.find import file, unknown
+from fusiond.cli.find import entry, file
 from fusiond.errors import FusionError
 
 if TYPE_CHECKING:
-    import argparse
-
     from fusiond.config.model import Config, Task, WorkerGroup
 
 #: variables that a debugger and coloured output need; a group's children do not get them
@@ -29,7 +27,7 @@ def register(subparsers: Any) -> None:
     words.add_options(parser)
 
 
-def _call(options: argparse.Namespace) -> NoReturn:
+def _call(options: arguments.Options) -> NoReturn:
     """
     Run one task here, in the foreground, without Redis and retries; breakpoint() works.
 
@@ -37,9 +35,7 @@ def _call(options: argparse.Namespace) -> NoReturn:
     terminal. The result is printed as JSON; an exception prints its traceback and gives status 1.
     """
     config = file.config(options.config)
-    task = config.tasks.get(options.task)
-    if task is None:
-        raise unknown("task", options.task, config.tasks)
+    task = entry("task", config.tasks, options.task)
     args, kwargs = words.arguments(options)
     request = {"run": task.run, "soft": task.timeout.soft, "args": args, "kwargs": kwargs, "pass_job": task.pass_job}
     _become(_group(config, task, options.group), request)
@@ -50,9 +46,7 @@ def _group(config: Config, task: Task, name: str | None) -> WorkerGroup:
     from fusiond.config.model import serves
 
     if name is not None:
-        if name not in config.workers:
-            raise unknown("worker group", name, config.workers)
-        return config.workers[name]
+        return entry("worker group", config.workers, name)
     found = next((group for group in config.workers.values() if serves(group.queues, task.queue)), None)
     if found is None:
         raise FusionError(f"no group serves queue {task.queue!r} of task {task.name!r}; name one with --group")

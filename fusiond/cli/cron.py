@@ -7,17 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from fusiond.cli import arguments
 from fusiond.cli.exits import OK
-from fusiond.cli.find import broker, daemon, file, unknown
+from fusiond.cli.find import broker, daemon, entry, file
 from fusiond.cli.terminal.colours import paint
 from fusiond.cli.terminal.table import table
 from fusiond.cli.terminal.text import when
 
 if TYPE_CHECKING:
-    import argparse
-
     from fusiond.broker.ticks import CronState
-    from fusiond.cli.find.broker import BrokerSession
-    from fusiond.config.model import Config, CronEntry
 
 
 def register(subparsers: Any) -> None:
@@ -30,8 +26,7 @@ def register(subparsers: Any) -> None:
     resume = arguments.command(commands, "resume", _resume)
     for each in (explain, run, suspend, resume):
         each.add_argument("name", metavar="NAME")
-    count = arguments.row_count
-    explain.add_argument("--next", type=count, default=10, metavar="N", help="how many ticks; default: 10")
+    explain.add_argument("--next", type=arguments.positive_number, default=10, metavar="N", help="ticks; default: 10")
     arguments.add_file(explain)
     for each in (listing, run, suspend, resume):
         arguments.add_broker(each)
@@ -39,18 +34,13 @@ def register(subparsers: Any) -> None:
         arguments.add_json(each)
 
 
-def _entry(config: Config, name: str) -> CronEntry:
-    if name not in config.cron:
-        raise unknown("cron entry", name, config.cron)
-    return config.cron[name]
-
-
-def _explain(options: argparse.Namespace) -> int:
+def _explain(options: arguments.Options) -> int:
     """Show the next ticks of an entry, and what daylight saving does to them."""
     from fusiond.schedule.cron import explain
 
     now = time.time() * 1000
-    ticks = explain(_entry(file.config(options.config), options.name), int(now), options.next)
+    found = entry("cron entry", file.config(options.config).cron, options.name)
+    ticks = explain(found, int(now), options.next)
     document = [{"at": tick.at, "local": tick.local.isoformat(), "note": tick.note} for tick in ticks]
     lines = []
     for tick in ticks:
@@ -60,7 +50,7 @@ def _explain(options: argparse.Namespace) -> int:
     return OK
 
 
-def _list(options: argparse.Namespace) -> int:
+def _list(options: arguments.Options) -> int:
     """[broker] List the file's entries with their last and next ticks."""
     from fusiond.config.units import written
     from fusiond.schedule.cron import next_tick
@@ -72,17 +62,17 @@ def _list(options: argparse.Namespace) -> int:
     now = time.time() * 1000
     rows: list[dict[str, Any]] = [
         {
-            "name": entry.name,
-            "task": entry.task,
-            "schedule": entry.schedule or f"every {written(entry.every or 0)}",
-            "timezone": entry.timezone,
+            "name": each.name,
+            "task": each.task,
+            "schedule": each.schedule or f"every {written(each.every or 0)}",
+            "timezone": each.timezone,
             "last": state.last_enqueued_ms,
             "last_job": state.last_job and f"{state.last_queue}/{state.last_job}",
             "outcome": outcome,
-            "next": None if entry.suspended or state.suspended else next_tick(entry, int(now)),
-            "suspended": entry.suspended or state.suspended,
+            "next": None if each.suspended or state.suspended else next_tick(each, int(now)),
+            "suspended": each.suspended or state.suspended,
         }
-        for entry, state, outcome in zip(config.cron.values(), states, outcomes, strict=True)
+        for each, state, outcome in zip(config.cron.values(), states, outcomes, strict=True)
     ]
     arguments.answer(options, rows, lambda: _listed(rows, now))
     return OK
@@ -102,7 +92,7 @@ def _listed(rows: list[dict[str, Any]], now: float) -> str:
     return table(("ENTRY", "TASK", "SCHEDULE", "TIMEZONE", "LAST", "OUTCOME", "NEXT"), lines, states="outcome next")
 
 
-def _outcome(session: BrokerSession, state: CronState) -> str | None:
+def _outcome(session: broker.Session, state: CronState) -> str | None:
     """The status of the last tick's job; once that job was dropped, its last status that the scheduler stored."""
     if state.last_queue is None or state.last_job is None:
         return None
@@ -110,34 +100,34 @@ def _outcome(session: BrokerSession, state: CronState) -> str | None:
     return status or state.last_status or "gone"
 
 
-def _run(options: argparse.Namespace) -> int:
+def _run(options: arguments.Options) -> int:
     """[broker] Enqueue an entry's task now, beside its schedule."""
     from fusiond.cli.enqueue import announce
     from fusiond.enqueue_options import NO_OPTIONS
     from fusiond.producer import Producer
 
-    entry = _entry(daemon.accepted_config(options), options.name)
+    found = entry("cron entry", daemon.accepted_config(options).cron, options.name)
     with broker.session(options) as session:
         producer = Producer(session.verbs, "memory")
-        announce(session.run(producer.enqueue(NO_OPTIONS, entry.task, entry.args, dict(entry.kwargs))), options)
+        announce(session.run(producer.enqueue(NO_OPTIONS, found.task, found.args, dict(found.kwargs))), options)
     return OK
 
 
-def _suspend(options: argparse.Namespace) -> int:
+def _suspend(options: arguments.Options) -> int:
     """[broker] Skip an entry's ticks until it is resumed, over restarts too."""
     return _set_suspended(options, on=True)
 
 
-def _resume(options: argparse.Namespace) -> int:
+def _resume(options: arguments.Options) -> int:
     """[broker] Undo suspend; the skipped ticks are not made up for."""
     return _set_suspended(options, on=False)
 
 
-def _set_suspended(options: argparse.Namespace, *, on: bool) -> int:
+def _set_suspended(options: arguments.Options, *, on: bool) -> int:
     from fusiond.cli.queue import outcome
 
-    entry = _entry(daemon.accepted_config(options), options.name)
+    found = entry("cron entry", daemon.accepted_config(options).cron, options.name)
     with broker.session(options) as session:
-        session.run(session.verbs.suspend_cron(entry.name, on=on))
-    print(f"{entry.name}: {outcome(on=on, suspended=on or entry.suspended)}")
+        session.run(session.verbs.suspend_cron(found.name, on=on))
+    print(f"{found.name}: {outcome(on=on, suspended=on or found.suspended)}")
     return OK

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from fusiond import paths
 from fusiond.cli import arguments
@@ -13,9 +13,6 @@ from fusiond.cli.find import daemon, file
 from fusiond.cli.terminal.table import table
 from fusiond.cli.terminal.text import legible, one_line, when
 from fusiond.errors import ConfigError, ControlError, ForeignDaemon
-
-if TYPE_CHECKING:
-    import argparse
 
 #: characters of a hash in the table; --json has all of them
 _HASH: Final = 12
@@ -37,20 +34,12 @@ def register(subparsers: Any) -> None:
         arguments.add_file(each)
 
     reload = arguments.command(subparsers, "reload", _reload)
-    reload.add_argument(
-        "--code",
-        nargs="?",
-        const="*",
-        action="append",
-        default=[],
-        metavar="GROUP",
-        help="also replace this group, or all, to load new code; may be repeated",
-    )
+    code = "also replace this group, or all, to load new code; may be repeated"
+    reload.add_argument("--code", nargs="?", const="*", action="append", default=[], metavar="GROUP", help=code)
     history = arguments.command(subparsers, "history", _history)
     rollback = arguments.command(subparsers, "rollback", _rollback)
-    rollback.add_argument(
-        "generation", nargs="?", type=_generation, metavar="GENERATION", help="default: the one before"
-    )
+    number = arguments.positive_number
+    rollback.add_argument("generation", nargs="?", type=number, metavar="GENERATION", help="default: the one before")
     for each in (reload, rollback):
         arguments.add_timeout(each)
     for each in (reload, history, rollback):
@@ -58,12 +47,12 @@ def register(subparsers: Any) -> None:
         arguments.add_json(each)
 
 
-def _run(options: argparse.Namespace) -> int:
+def _run(options: arguments.Options) -> int:
     """Run the daemon in the foreground."""
     return _start(options, only=options.only or [], last_good=options.last_good)
 
 
-def _dev(options: argparse.Namespace) -> int:
+def _dev(options: arguments.Options) -> int:
     """
     Run the daemon for task development: it loads code as you save it.
 
@@ -73,7 +62,7 @@ def _dev(options: argparse.Namespace) -> int:
     return _start(options, development=True)
 
 
-def _start(options: argparse.Namespace, **how: Any) -> int:
+def _start(options: arguments.Options, **how: Any) -> int:
     from fusiond.program import EX_CONFIG
     from fusiond.supervise import start
 
@@ -85,7 +74,7 @@ def _start(options: argparse.Namespace, **how: Any) -> int:
     return start.run(path, **how)
 
 
-def _reload(options: argparse.Namespace) -> int:
+def _reload(options: arguments.Options) -> int:
     """[daemon] Apply the changed file and print what was done; status 1 if it was refused."""
     who = daemon.asker(" ".join(["fusiond reload", *(f"--code {name}".removesuffix(" *") for name in options.code)]))
     try:
@@ -98,13 +87,13 @@ def _reload(options: argparse.Namespace) -> int:
     return _answer(options, outcome)
 
 
-def _answer(options: argparse.Namespace, outcome: dict[str, Any]) -> int:
+def _answer(options: arguments.Options, outcome: dict[str, Any]) -> int:
     """Print how a reload or rollback ended; returns the exit status."""
     arguments.answer(options, outcome, lambda: legible(outcome["summary"]))
     return REFUSED if outcome["result"] == "refused" else OK
 
 
-def _history(options: argparse.Namespace) -> int:
+def _history(options: arguments.Options) -> int:
     """
     [daemon] List the accepted generations: when, who asked, what changed.
 
@@ -126,7 +115,7 @@ def _history(options: argparse.Namespace) -> int:
     return OK
 
 
-def _entries(options: argparse.Namespace) -> list[dict[str, Any]]:
+def _entries(options: arguments.Options) -> list[dict[str, Any]]:
     """Oldest first: from the daemon; if it does not run, from its state directory."""
     from fusiond.config.accepted.history import entries
 
@@ -141,7 +130,7 @@ def _entries(options: argparse.Namespace) -> list[dict[str, Any]]:
     return found
 
 
-def _rollback(options: argparse.Namespace) -> int:
+def _rollback(options: arguments.Options) -> int:
     """
     [daemon] Run an earlier generation; the file is not changed.
 
@@ -151,13 +140,3 @@ def _rollback(options: argparse.Namespace) -> int:
     generation = "" if options.generation is None else str(options.generation)
     who = daemon.asker("fusiond rollback")
     return _answer(options, daemon.find(options).ask("rollback", generation, who, timeout=options.timeout))
-
-
-def _generation(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ValueError
-    return number
-
-
-_generation.__name__ = "generation"  # argparse's name for it: `invalid generation value: 'x'`

@@ -12,8 +12,6 @@ from fusiond.cli.terminal.progress import Progress
 from fusiond.cli.terminal.text import count, one_line, print_json
 
 if TYPE_CHECKING:
-    import argparse
-
     from fusiond.broker.fsck import Finding
 
 #: outcome → what is printed before the remedy
@@ -28,7 +26,7 @@ def register(subparsers: Any) -> None:
     arguments.add_json(parser)
 
 
-def _fsck(options: argparse.Namespace) -> int:
+def _fsck(options: arguments.Options) -> int:
     """
     [broker] Check that the data of all jobs is consistent; --repair repairs it.
 

@@ -12,12 +12,10 @@ from fusiond.cli.terminal.table import table
 from fusiond.cli.terminal.text import legible, span
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterable, Mapping
 
     from fusiond.broker.records import Counts
     from fusiond.broker.redis.redis_errors import Spoilt
-    from fusiond.cli.find.broker import BrokerSession
 
 _HEADINGS: Final = ("QUEUE", "QUEUED", "OLDEST", "SCHEDULED", "STARTED", "FINISHED", "FAILED", "CANCELED", "NOTES")
 
@@ -36,7 +34,7 @@ def register(subparsers: Any) -> None:
         arguments.add_json(each)
 
 
-def _list(options: argparse.Namespace) -> int:
+def _list(options: arguments.Options) -> int:
     """[broker] List each queue with its jobs by status."""
     with broker.session(options) as session:
         counted, unreadable = count_each(session)
@@ -44,17 +42,17 @@ def _list(options: argparse.Namespace) -> int:
     return complain(unreadable)
 
 
-def _suspend(options: argparse.Namespace) -> int:
+def _suspend(options: arguments.Options) -> int:
     """[broker] Let queues accept jobs but start none, until they are resumed."""
     return _set_suspended(options, on=True)
 
 
-def _resume(options: argparse.Namespace) -> int:
+def _resume(options: arguments.Options) -> int:
     """[broker] Undo suspend."""
     return _set_suspended(options, on=False)
 
 
-def _set_suspended(options: argparse.Namespace, *, on: bool) -> int:
+def _set_suspended(options: arguments.Options, *, on: bool) -> int:
     if options.all == bool(options.queues):
         raise UsageError("name queues, or give --all")
     with broker.session(options) as session:
@@ -79,7 +77,7 @@ def outcome(*, on: bool, suspended: bool) -> str:
     return "suspended" if suspended else "resumed"
 
 
-def count_each(session: BrokerSession) -> tuple[dict[str, Counts], list[Spoilt]]:
+def count_each(session: broker.Session) -> tuple[dict[str, Counts], list[Spoilt]]:
     """The counts of each queue that can be read, in one round trip, and the errors of the others."""
     return session.run_each({name: session.verbs.counts(name) for name in session.queues()})
 
@@ -106,11 +104,7 @@ def listed(counted: Mapping[str, Counts]) -> str:
             name,
             counts.queued + counts.inbox,
             "" if counts.oldest_wait_ms is None else span(counts.oldest_wait_ms / 1000),
-            counts.scheduled,
-            counts.started,
-            counts.finished,
-            counts.failed,
-            counts.canceled,
+            *(getattr(counts, heading.lower()) for heading in _HEADINGS[3:-1]),
             ", ".join(_notes(counts)),
         )
         for name, counts in counted.items()

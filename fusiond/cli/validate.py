@@ -9,22 +9,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 from fusiond.cli import arguments
 from fusiond.cli.exits import OK, REFUSED, USAGE, UsageError
-from fusiond.cli.find import file, unknown
+from fusiond.cli.find import entry, file
 from fusiond.cli.terminal.colours import paint
 from fusiond.cli.terminal.table import table
 from fusiond.cli.terminal.text import count
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Mapping
 
-    from fusiond.cli.terminal.colours import Colour
     from fusiond.config.load import Loaded
 
 _STDIN: Final = "-"
 _STARTER: Final = "fusion.yaml"
 _FORMATS: Final = ("text", "json", "sarif", "github")
-_COLOURS: Final[dict[str, Colour]] = {"error": "red", "warning": "yellow", "dim": "dim"}
 #: what can be explained → its section of the file
 _SECTIONS: Final = {"task": "tasks", "queue": "queues", "group": "workers", "cron": "cron"}
 
@@ -54,14 +51,15 @@ def register(subparsers: Any) -> None:
     init.add_argument("--force", action="store_true", help="write over a file that exists")
 
 
-def _validate(options: argparse.Namespace) -> int:
+def _validate(options: arguments.Options) -> int:
     """
     Check a file: print every problem with its place and remedy.
 
     Needs neither Redis nor a daemon. docs/rules.md lists the codes.
     """
-    names = dict.fromkeys(options.files or [str(file.short_path(None))])
-    results = {"<stdin>" if name == _STDIN else name: _load(name, options) for name in names}
+    named = options.files or [str(file.short_path(None))]
+    names = ["<stdin>" if name == _STDIN else name for name in named]
+    results = {name: _load(name, options) for name in dict.fromkeys(names)}
     _print(results, options.format or ("github" if os.environ.get("GITHUB_ACTIONS") == "true" else "text"))
     problems = [problem for loaded in results.values() for problem in loaded.problems]
     if any(problem.code == "unreadable" for problem in problems):
@@ -69,13 +67,12 @@ def _validate(options: argparse.Namespace) -> int:
     return REFUSED if any(problem.is_error or options.strict for problem in problems) else OK
 
 
-def _load(name: str, options: argparse.Namespace) -> Loaded:
+def _load(name: str, options: arguments.Options) -> Loaded:
     """Read and check a file."""
     from fusiond.config.load import load
 
-    data = sys.stdin.buffer.read() if name == _STDIN else None
-    path = "<stdin>" if name == _STDIN else name
-    loaded = load(path, environ=os.environ, data=data, elsewhere=options.elsewhere, unit_file=options.unit)
+    data = sys.stdin.buffer.read() if name == "<stdin>" else None
+    loaded = load(name, environ=os.environ, data=data, elsewhere=options.elsewhere, unit_file=options.unit)
     return with_imports(loaded, options.import_timeout) if options.imports else loaded
 
 
@@ -114,7 +111,7 @@ def _report(name: str, loaded: Loaded) -> str:
     """The problems of one file, and a last line with the totals."""
     from fusiond.config.lint.reports import as_text
 
-    lines = [as_text(loaded.problems, lambda text, kind: paint(text, _COLOURS.get(kind)))] if loaded.problems else []
+    lines = [as_text(loaded.problems, paint)] if loaded.problems else []
     errors = sum(problem.is_error for problem in loaded.problems)
     warnings = len(loaded.problems) - errors
     found = [count(number, noun) for number, noun in ((errors, "error"), (warnings, "warning")) if number]
@@ -129,7 +126,7 @@ def _report(name: str, loaded: Loaded) -> str:
     return "\n".join([*lines, f"{name}: {'; '.join(found)}"])
 
 
-def _explain(options: argparse.Namespace) -> int:
+def _explain(options: arguments.Options) -> int:
     """
     Show each effective value of a task, queue, group or cron entry, and which line sets it.
 
@@ -138,9 +135,8 @@ def _explain(options: argparse.Namespace) -> int:
     from fusiond.config.accepted import explain
 
     root, config = file.read(file.short_path(options.config))
-    known = getattr(config, _SECTIONS[options.what])
-    if options.name not in known:
-        raise unknown("cron entry" if options.what == "cron" else options.what, options.name, known)
+    what = "cron entry" if options.what == "cron" else options.what
+    entry(what, getattr(config, _SECTIONS[options.what]), options.name)  # raises if there is none
     values = getattr(explain, options.what)(root, config, options.name)
     keys = ("key", "value", "file", "line", "column")
     document = [{key: getattr(value, key) for key in keys} | {"said_by": value.said_by or None} for value in values]
@@ -149,7 +145,7 @@ def _explain(options: argparse.Namespace) -> int:
     return OK
 
 
-def _schema(_options: argparse.Namespace) -> int:
+def _schema(_options: arguments.Options) -> int:
     """Print the JSON Schema of the file."""
     from fusiond.config.schema import schema_text
 
@@ -157,7 +153,7 @@ def _schema(_options: argparse.Namespace) -> int:
     return OK
 
 
-def _init(options: argparse.Namespace) -> int:
+def _init(options: arguments.Options) -> int:
     """Write a commented file to start from."""
     from fusiond.config import starter_text
 

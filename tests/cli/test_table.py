@@ -83,8 +83,8 @@ def test_progress_redraws_one_line_on_a_terminal():
     """One line that ends with the whole, however often it was drawn."""
     screen = Terminal()
     with Progress("jobs", stream=screen) as progress:
-        for _ in range(10):
-            progress.add()
+        for number in range(1, 11):
+            progress.to(number)
     assert screen.getvalue().count("\n") == 1
     assert "10 jobs" in screen.getvalue().rsplit("\r", 1)[-1]
 

@@ -22,31 +22,25 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from fusiond.broker.call import Plan
-    from fusiond.cli.find.broker import BrokerSession
     from fusiond.enqueue_options import Options
     from fusiond.producer import JobRef, Producer
 
 #: seconds after which `--wait` checks whether anything serves the queue
 _CHECK: Final = 10.0
 _EXAMPLES: Final = """\
+examples:
   fusiond enqueue send_otp +4912345 code=1234 --priority high
   fusiond enqueue report region=eu retries:=3 --in 10m
   fusiond enqueue report --at 2030-01-31T02:00+01:00 --key report-2030-01
   fusiond enqueue report --wait 30
   fusiond enqueue - < jobs.jsonl       one job a line: {"task": "report", "args": [], "kwargs": {"region": "eu"}}
 """
-_OPTIONS: Final = ("delay", "at", "priority", "queue", "key", "id", "expires", "timeout", "meta", "log_tag")
 
 
 def register(subparsers: Any) -> None:
     """Add `enqueue`."""
-    parser = arguments.command(
-        subparsers,
-        "enqueue",
-        _enqueue,
-        epilog=f"examples:\n{_EXAMPLES}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = arguments.command(subparsers, "enqueue", _enqueue, epilog=_EXAMPLES, formatter_class=raw)
     add, lasting = parser.add_argument, arguments.positive_duration
     add("task", metavar="TASK", help="a task of the file; - reads JSON lines")
     words.add_options(parser)
@@ -55,10 +49,7 @@ def register(subparsers: Any) -> None:
         "--in", dest="delay", type=arguments.duration, metavar="TIME", help="run after this time, such as 5m or 1h30m"
     )
     when.add_argument(
-        "--at",
-        type=arguments.moment,
-        metavar="TIME",
-        help="run at this time, in ISO 8601; without an offset it is local",
+        "--at", type=arguments.moment, metavar="TIME", help="run at this time, in ISO 8601; without an offset: local"
     )
     add("--priority", type=_priority, metavar="P", help="a name from the file, or 0 to 255; higher runs first")
     add("--queue", metavar="Q", help="another queue than the task's")
@@ -69,14 +60,8 @@ def register(subparsers: Any) -> None:
     add("--timeout", type=lasting, metavar="TIME", help="of one attempt, instead of the task's")
     add("--meta", type=words.json_object, metavar="JSON", help="what the function receives with pass_job")
     add("--log-tag", metavar="TAG", help="a word that is added to the job's log lines")
-    add(
-        "--wait",
-        nargs="?",
-        type=arguments.job_timeout,
-        const=float("inf"),
-        metavar="SECONDS",
-        help="wait until the job has ended, and print its result",
-    )
+    wait = "wait until the job has ended, and print its result"
+    add("--wait", nargs="?", type=arguments.job_timeout, const=math.inf, metavar="SECONDS", help=wait)
     arguments.add_broker(parser)
     arguments.add_json(parser)
 
@@ -85,12 +70,14 @@ def _priority(text: str) -> str | int:
     return int(text) if text.isdecimal() else text
 
 
-def _enqueue(options: argparse.Namespace) -> int:
+def _enqueue(options: arguments.Options) -> int:
     """[broker] Enqueue one job, or one for each line of JSON on standard input."""
+    import dataclasses
+
     from fusiond.enqueue_options import Options
     from fusiond.producer import Producer
 
-    common = Options(**{name: getattr(options, name) for name in _OPTIONS})
+    common = Options(**{field.name: getattr(options, field.name) for field in dataclasses.fields(Options)})
     with broker.session(options) as session:
         producer = Producer(session.verbs, "memory")
         if options.task == "-":
@@ -105,7 +92,7 @@ def _enqueue(options: argparse.Namespace) -> int:
         return OK
 
 
-def announce(place: JobRef, options: argparse.Namespace) -> None:
+def announce(place: JobRef, options: arguments.Options) -> None:
     """Print the job's name, and a warning if no worker group serves it."""
     name = f"{place.queue}/{place.id}"
     document = {"job": name, "queue": place.queue, "id": place.id, "served": bool(place.served)}
@@ -123,7 +110,7 @@ def warn_unserved(queues: Collection[str]) -> None:
         )
 
 
-def _result(session: BrokerSession, producer: Producer, place: JobRef, seconds: float) -> Any:
+def _result(session: broker.Session, producer: Producer, place: JobRef, seconds: float) -> Any:
     """What the job returned; if it failed, its traceback is printed on standard error and JobFailed is raised."""
     try:
         return session.run(_explained(session, place, producer.result(place, seconds)))
@@ -135,7 +122,7 @@ def _result(session: BrokerSession, producer: Producer, place: JobRef, seconds: 
         ) from failure
 
 
-def _explained(session: BrokerSession, place: JobRef, wait: Plan[Any]) -> Plan[Any]:
+def _explained(session: broker.Session, place: JobRef, wait: Plan[Any]) -> Plan[Any]:
     """The steps of `wait`; if they last longer than _CHECK seconds, the reason is printed once."""
     check_at = time.monotonic() + _CHECK
     reply: Any = None
@@ -150,7 +137,7 @@ def _explained(session: BrokerSession, place: JobRef, wait: Plan[Any]) -> Plan[A
             _explain_wait(session, place)
 
 
-def _explain_wait(session: BrokerSession, place: JobRef) -> None:
+def _explain_wait(session: broker.Session, place: JobRef) -> None:
     """Print why the job has not begun, if nothing is there to begin it."""
     from fusiond.cli.status.workers import why_waiting
 
@@ -160,7 +147,7 @@ def _explain_wait(session: BrokerSession, place: JobRef) -> None:
             print(f"fusiond: {place.queue}/{place.id} waits: {legible(why)}", file=sys.stderr, flush=True)
 
 
-def _lines(session: BrokerSession, producer: Producer, common: Options, options: argparse.Namespace) -> int:
+def _lines(session: broker.Session, producer: Producer, common: Options, options: arguments.Options) -> int:
     """Enqueue a job for each line of standard input; with --json, print the job's name for each line."""
     from fusiond.cli.enqueue import lines
 
@@ -174,7 +161,7 @@ def _lines(session: BrokerSession, producer: Producer, common: Options, options:
                 refused += 1
                 progress.note(f"line {number}: {outcome}")
                 continue
-            progress.add()
+            progress.to(progress.done + 1)
             if not outcome.served:
                 unserved.add(outcome.queue)
             if options.json:

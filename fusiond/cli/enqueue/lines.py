@@ -10,10 +10,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from fusiond.enqueue_options import Options
 from fusiond.errors import BadArguments, EnqueueError
 from fusiond.nesting import TOO_DEEP, too_deep
 from fusiond.producer import CHUNK
@@ -21,42 +22,26 @@ from fusiond.producer import CHUNK
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from fusiond.cli.find.broker import BrokerSession
-    from fusiond.enqueue_options import Options
+    from fusiond.cli.find.broker import Session
     from fusiond.producer import JobRef, Producer
 
     #: number of a line, and where its job is or why there is none
     LineResult = tuple[int, JobRef | str]
 
-_NUMBER: Final = (int, float)
-#: key of a line beside task, args and kwargs → its types; as in schemas/job.schema.json
-_OPTIONS: Final[dict[str, tuple[type, ...]]] = {
-    "id": (str,),
-    "queue": (str,),
-    "priority": (str, int),
-    "delay": (str, *_NUMBER),
-    "at": (str, *_NUMBER),
-    "expires": (str, *_NUMBER),
-    "timeout": (str, *_NUMBER),
-    "key": (str,),
-    "log_tag": (str,),
-    "meta": (dict,),
-}
+#: keys of a line beside task, args and kwargs, as in schemas/job.schema.json
+_OPTIONS: Final = tuple(field.name for field in fields(Options))
 
 
 class _Line(NamedTuple):
     """A line that was read; `number` counts from 1."""
 
     number: int
-    task: str
-    args: list[Any]
-    kwargs: dict[str, Any]
+    #: task, args, kwargs
+    call: tuple[str, list[Any], dict[str, Any]]
     options: Options
 
 
-def enqueue(
-    session: BrokerSession, producer: Producer, lines: Iterable[bytes], common: Options
-) -> Iterator[LineResult]:
+def enqueue(session: Session, producer: Producer, lines: Iterable[bytes], common: Options) -> Iterator[LineResult]:
     """
     The outcome of each line that is not blank, in any order.
 
@@ -79,7 +64,7 @@ def enqueue(
 def _group(line: _Line) -> object:
     """Equal for lines that may share a round trip; a job with an id of its own may not."""
     alone = line.options.id is not None or line.options.key is not None
-    return line.number if alone else (line.task, repr(line.options))
+    return line.number if alone else (line.call[0], repr(line.options))
 
 
 def _read(number: int, text: bytes, common: Options) -> _Line:
@@ -95,14 +80,14 @@ def _read(number: int, text: bytes, common: Options) -> _Line:
     args, kwargs = said.pop("args", []), said.pop("kwargs", {})
     if not isinstance(args, list) or not isinstance(kwargs, dict):
         raise BadArguments("args is an array and kwargs an object")
-    return _Line(number, said.pop("task"), args, kwargs, _options(said, common))
+    return _Line(number, (said.pop("task"), args, kwargs), _options(said, common))
 
 
 def _options(said: dict[str, Any], common: Options) -> Options:
     for name, value in said.items():
         if name not in _OPTIONS:
             raise BadArguments(f"unknown key {name!r}; known are task, args, kwargs, {', '.join(_OPTIONS)}")
-        if isinstance(value, bool) or not isinstance(value, _OPTIONS[name]):
+        if value is None or isinstance(value, bool):  # the producer would take them for no value, and for a number
             raise BadArguments(f"{name}: {json.dumps(value)} is of the wrong type")
     # `delay` and `at` exclude each other, so either one of a line replaces both of the command.
     if {"delay", "at"} & said.keys():
@@ -110,10 +95,9 @@ def _options(said: dict[str, Any], common: Options) -> Options:
     return replace(common, **said)
 
 
-def _together(session: BrokerSession, producer: Producer, group: list[_Line]) -> Iterator[LineResult]:
-    jobs = [(line.task, line.args, line.kwargs) for line in group]
+def _together(session: Session, producer: Producer, group: list[_Line]) -> Iterator[LineResult]:
     try:
-        places = session.run(producer.enqueue_many(group[0].options, jobs))
+        places = session.run(producer.enqueue_many(group[0].options, [line.call for line in group]))
     except EnqueueError:
         yield from _one_by_one(session, producer, group)
         return
@@ -121,9 +105,9 @@ def _together(session: BrokerSession, producer: Producer, group: list[_Line]) ->
         yield line.number, place
 
 
-def _one_by_one(session: BrokerSession, producer: Producer, group: list[_Line]) -> Iterator[LineResult]:
+def _one_by_one(session: Session, producer: Producer, group: list[_Line]) -> Iterator[LineResult]:
     for line in group:
         try:
-            yield line.number, session.run(producer.enqueue(line.options, line.task, line.args, line.kwargs))
+            yield line.number, session.run(producer.enqueue(line.options, *line.call))
         except EnqueueError as error:
             yield line.number, str(error)

@@ -15,13 +15,15 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from fusiond.errors import BadArguments
 from fusiond.nesting import TOO_DEEP, too_deep
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+T = TypeVar("T")
 
 #: characters that an error shows of a value that is nested too deep
 _SHOWN: Final = 40
@@ -73,17 +75,15 @@ def split(words: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
 
 def json_list(text: str) -> list[Any]:
     """A JSON array, as an argparse type."""
-    value: list[Any] = _of_type(text, list, "a JSON array such as '[1, \"two\"]'")
-    return value
+    return _of_type(text, list, "a JSON array such as '[1, \"two\"]'")
 
 
 def json_object(text: str) -> dict[str, Any]:
     """A JSON object, as an argparse type."""
-    value: dict[str, Any] = _of_type(text, dict, 'a JSON object such as \'{"region": "eu"}\'')
-    return value
+    return _of_type(text, dict, 'a JSON object such as \'{"region": "eu"}\'')
 
 
-def _of_type(text: str, kind: type[Any], what: str) -> Any:
+def _of_type(text: str, kind: type[T], what: str) -> T:
     if too_deep(text.encode(errors="replace")):
         raise argparse.ArgumentTypeError(f"{text[:_SHOWN]!r}…: {TOO_DEEP}")
     try:

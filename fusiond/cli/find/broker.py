@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from fusiond import paths
 from fusiond.cli.exits import UsageError
-from fusiond.cli.find import daemon, file, unknown
-from fusiond.errors import ForeignDaemon
+from fusiond.cli.find import daemon, entry, file
+from fusiond.errors import BrokerUnavailable, ForeignDaemon
 
 if TYPE_CHECKING:
     import argparse
@@ -26,7 +26,7 @@ K = TypeVar("K")
 T = TypeVar("T")
 
 
-class BrokerSession:
+class Session:
     """The verbs of a namespace and a connection to run them on."""
 
     __slots__ = ("connection", "verbs")
@@ -58,21 +58,18 @@ class BrokerSession:
     def queues(self, *names: str) -> list[str]:
         """These queues, or all if none is named. Raises FusionError for one that does not exist."""
         known = self.run(self.verbs.queues())
-        for name in names:
-            if name not in known:
-                raise unknown("queue", name, known)
-        return list(names) or known
+        return [entry("queue", {queue: queue for queue in known}, name) for name in names] or known
 
 
 @contextmanager
-def session(options: argparse.Namespace) -> Iterator[BrokerSession]:
+def session(options: argparse.Namespace) -> Iterator[Session]:
     """A session with the broker that the command means. Raises FusionError."""
     with connected(*_settings_of(options)) as opened:
         yield opened
 
 
 @contextmanager
-def connected(settings: model.Broker, runtime: Path) -> Iterator[BrokerSession]:
+def connected(settings: model.Broker, runtime: Path) -> Iterator[Session]:
     """A session with this broker; `runtime`: the daemon's runtime directory, for the embedded server."""
     from fusiond.broker.redis.connection import connect
     from fusiond.broker.verbs import Verbs
@@ -82,7 +79,7 @@ def connected(settings: model.Broker, runtime: Path) -> Iterator[BrokerSession]:
     except ValueError as error:
         raise UsageError(str(error)) from error
     with connect(settings, runtime, repeats=1) as connection:
-        yield BrokerSession(verbs, connection)
+        yield Session(verbs, connection)
 
 
 def _settings_of(options: argparse.Namespace) -> tuple[model.Broker, Path]:
@@ -92,21 +89,20 @@ def _settings_of(options: argparse.Namespace) -> tuple[model.Broker, Path]:
     if options.url and options.dev:
         raise UsageError("--url and --dev name two brokers; leave one of them out")
     url = options.url or (None if options.config or options.dev else os.environ.get("FUSION_URL"))
-    settings, runtime = _of_url(url) if url else _of_file(options)
+    settings, runtime = (_of_url(url), Path("/")) if url else _of_file(options)
     return replace(settings, namespace=options.namespace or settings.namespace), runtime
 
 
-def _of_url(url: str) -> tuple[model.Broker, Path]:
-    from fusiond.config import model
-    from fusiond.config.endpoints import BadUrl, split_namespace
+def _of_url(url: str) -> model.Broker:
+    from fusiond.find_broker import of_url
 
     try:
-        bare, namespace = split_namespace(url)
-    except BadUrl as error:
-        raise UsageError(f"{error}; {error.remedy}") from error
-    if bare == "embedded":
+        settings = of_url(url)
+    except BrokerUnavailable as error:
+        raise UsageError(str(error)) from error
+    if settings.url == "embedded":
         raise UsageError("`embedded` is a word of the file; name the file with -c")
-    return (model.Broker(url=bare, namespace=namespace) if namespace else model.Broker(url=bare)), Path("/")
+    return settings
 
 
 def _of_file(options: argparse.Namespace) -> tuple[model.Broker, Path]:

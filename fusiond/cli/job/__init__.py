@@ -16,12 +16,10 @@ from fusiond.cli.terminal.text import count, legible
 from fusiond.errors import FusionError, JobNotFound
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable, Iterator
 
     from fusiond.broker.call import Call
     from fusiond.broker.moving import Leaving
-    from fusiond.cli.find.broker import BrokerSession
     from fusiond.job import JobRecord
 
     #: what JSON has of a job's outcome, the same for people, whether it is what was asked for
@@ -45,7 +43,7 @@ def register(subparsers: Any) -> None:
     listing.add_argument("--queue", metavar="Q", action="append", help="may be repeated; default: all")
     listing.add_argument("--status", choices=_STATUSES, action="append", help="may be repeated; default: all")
     limit = "how many jobs, newest first; default: 20"
-    listing.add_argument("--limit", type=arguments.row_count, default=20, metavar="N", help=limit)
+    listing.add_argument("--limit", type=arguments.positive_number, default=20, metavar="N", help=limit)
     show = arguments.command(commands, "show", _show)
     cancel = arguments.command(commands, "cancel", _cancel)
     requeue = arguments.command(subparsers, "requeue", _requeue)
@@ -55,9 +53,7 @@ def register(subparsers: Any) -> None:
     for each in (requeue, discard):
         each.add_argument("--all", action="store_true", help="all failed jobs")
     requeue.add_argument(
-        "--from-queue",
-        metavar="Q",
-        help="move all waiting jobs of this queue, for example if nothing serves it",
+        "--from-queue", metavar="Q", help="move all waiting jobs of this queue, for example if nothing serves it"
     )
     requeue.add_argument(
         "--queue", metavar="Q", help="with --all: only of this queue; with --from-queue: the queue to move them to"
@@ -68,7 +64,7 @@ def register(subparsers: Any) -> None:
         arguments.add_json(each)
 
 
-def _list(options: argparse.Namespace) -> int:
+def _list(options: arguments.Options) -> int:
     """[broker] List jobs, by queue and status."""
     from fusiond.cli.job import record
     from fusiond.cli.queue import complain
@@ -91,22 +87,18 @@ def _list(options: argparse.Namespace) -> int:
     return complain(unreadable)
 
 
-def _show(options: argparse.Namespace) -> int:
+def _show(options: arguments.Options) -> int:
     """[broker] Show everything about a job."""
     from fusiond.cli.job import record
 
     with broker.session(options) as session:
         jobs = _tagged(session, [_find(session, name) for name in options.jobs])
-    now = time.time() * 1000
-    arguments.answer(
-        options,
-        [record.document(job) for job in jobs],
-        lambda: "\n\n".join(record.page(job, now) for job in jobs),
-    )
+    pages = (record.page(job, time.time() * 1000) for job in jobs)
+    arguments.answer(options, [record.document(job) for job in jobs], lambda: "\n\n".join(pages))
     return OK
 
 
-def _tagged(session: BrokerSession, jobs: list[JobRecord]) -> list[JobRecord]:
+def _tagged(session: broker.Session, jobs: list[JobRecord]) -> list[JobRecord]:
     """The jobs, with the log tag of their task if the producer gave none."""
     if all(job.log_tag for job in jobs):
         return jobs
@@ -115,7 +107,7 @@ def _tagged(session: BrokerSession, jobs: list[JobRecord]) -> list[JobRecord]:
     return [replace(job, log_tag=job.log_tag or str(tags.get(job.task) or "")) for job in jobs]
 
 
-def _cancel(options: argparse.Namespace) -> int:
+def _cancel(options: arguments.Options) -> int:
     """[broker] Remove waiting jobs from their queue, kill running ones."""
     with broker.session(options) as session:
         return _each_named(session, options, lambda job: session.verbs.cancel(job.queue, job.id), _canceled)
@@ -125,7 +117,7 @@ def _canceled(_: JobRecord, word: str) -> Judgement:
     return {"outcome": word}, _CANCELED[word], word in ("canceled", "asked")
 
 
-def _requeue(options: argparse.Namespace) -> int:
+def _requeue(options: arguments.Options) -> int:
     """[broker] Put failed and canceled jobs back into their queue, or move waiting jobs to another."""
     ways = [bool(options.jobs), options.all, bool(options.from_queue)]
     if ways.count(True) != 1 or (options.queue and options.jobs) or (options.from_queue and not options.queue):
@@ -143,7 +135,7 @@ def _requeued(job: JobRecord, reply: list[int]) -> Judgement:
     return {"requeued": code == 1}, _REQUEUED.get(code) or _refusal(job), bool(code)
 
 
-def _requeue_all(session: BrokerSession, options: argparse.Namespace) -> int:
+def _requeue_all(session: broker.Session, options: arguments.Options) -> int:
     counts: dict[str, int] = {}
     with Progress("jobs requeued") as progress:
         for queue in session.queues(*[options.queue] if options.queue else []):
@@ -156,7 +148,7 @@ def _requeue_all(session: BrokerSession, options: argparse.Namespace) -> int:
     return _answer_counts(options, counts, "requeued")
 
 
-def _discard(options: argparse.Namespace) -> int:
+def _discard(options: arguments.Options) -> int:
     """[broker] Delete failed and canceled jobs before their time is over."""
     if options.all == bool(options.jobs) or (options.queue and not options.all):
         raise UsageError("name jobs, or give --all and perhaps --queue")
@@ -178,8 +170,8 @@ def _refusal(job: JobRecord) -> str:
 
 
 def _each_named(
-    session: BrokerSession,
-    options: argparse.Namespace,
+    session: broker.Session,
+    options: arguments.Options,
     call: Callable[[JobRecord], Call[Any]],
     judge: Callable[[JobRecord, Any], Judgement],
 ) -> int:
@@ -192,13 +184,13 @@ def _each_named(
     return OK if all(done for *_, done in judged) else REFUSED
 
 
-def _answer_counts(options: argparse.Namespace, counts: dict[str, int], verb: str) -> int:
+def _answer_counts(options: arguments.Options, counts: dict[str, int], verb: str) -> int:
     lines = [f"{queue}: {count(number, 'job')} {verb}" for queue, number in counts.items()]
     arguments.answer(options, counts, lambda: "\n".join(lines))
     return OK
 
 
-def _move(session: BrokerSession, options: argparse.Namespace) -> int:
+def _move(session: broker.Session, options: arguments.Options) -> int:
     """Move all waiting jobs to another queue; if this is interrupted, the same command or a sweep completes it."""
     origin, target = session.queues(options.from_queue, options.queue)
     if origin == target:
@@ -216,11 +208,8 @@ def _move(session: BrokerSession, options: argparse.Namespace) -> int:
     names = [f"{origin}/{job.id.decode(errors='replace')}" for job in stay]
     served = target in session.run(session.verbs.catalogue()).serving
     found = {"moved": moved, "running": done.running, "taken": names, "served": served}
-    arguments.answer(
-        options,
-        {"from": origin, "to": target, **found},
-        lambda: f"{count(moved, 'job')} moved from {origin} to {target}",
-    )
+    text = f"{count(moved, 'job')} moved from {origin} to {target}"
+    arguments.answer(options, {"from": origin, "to": target, **found}, lambda: text)
     for sentence in _left(target, names, running=done.running, served=served):
         print(f"fusiond: {legible(sentence)}", file=sys.stderr)
     return REFUSED if stay else OK
@@ -240,7 +229,7 @@ def _left(target: str, stay: list[str], *, running: int, served: bool) -> Iterat
         yield f"warning: no living worker group serves queue '{target}' either"
 
 
-def _find(session: BrokerSession, name: str) -> JobRecord:
+def _find(session: broker.Session, name: str) -> JobRecord:
     """The job of that name, or, if the name is only an id, the job of any queue with that id."""
     queue, _, id_ = name.rpartition("/")
     queues = session.queues(*[queue] if queue else [])

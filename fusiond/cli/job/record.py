@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from fusiond.cli.terminal.table import fields
 from fusiond.cli.terminal.text import one_line, when
@@ -33,6 +33,11 @@ def arguments(raw: bytes) -> tuple[Any, dict[str, Any]]:
     return raw.decode(errors="replace"), {}
 
 
+#: fields that are shown under their own names: numbers unless they are 0, and moments
+_NUMBERS: Final = ("crashes", "rescues", "interrupted")
+_MOMENTS: Final = ("created_at", "due_at", "expires_at", "started_at", "ended_at")
+
+
 def page(record: JobRecord, now_ms: float) -> str:
     """Everything about a job, one line for each field that is set."""
     return fields(
@@ -46,15 +51,9 @@ def page(record: JobRecord, now_ms: float) -> str:
             ("log tag", record.log_tag),
             ("meta", record.meta and record.meta.decode(errors="replace")),
             ("attempts", record.attempts),
-            ("crashes", record.crashes or None),
-            ("rescues", record.rescues or None),
-            ("interrupted", record.interrupted or None),
+            *((name, getattr(record, name) or None) for name in _NUMBERS),
             ("last outcome", record.last_outcome),
-            ("created", when(record.created_at, now_ms)),
-            ("due", when(record.due_at, now_ms)),
-            ("expires", when(record.expires_at, now_ms)),
-            ("started", when(record.started_at, now_ms)),
-            ("ended", when(record.ended_at, now_ms)),
+            *((name.removesuffix("_at"), when(getattr(record, name), now_ms)) for name in _MOMENTS),
             ("result", record.result and record.result.decode(errors="replace")),
             ("error" if record.status is JobStatus.FAILED else "last error", _error(record.error)),
             ("broken", record.broken),
@@ -64,20 +63,14 @@ def page(record: JobRecord, now_ms: float) -> str:
 
 def row(record: JobRecord, now_ms: float) -> tuple[object, ...]:
     """The cells of `job list`: job, task, status, attempts, when, call or error."""
-    moments = {
-        JobStatus.SCHEDULED: record.due_at,
-        JobStatus.STARTED: record.started_at,
-        JobStatus.FINISHED: record.ended_at,
-        JobStatus.FAILED: record.ended_at,
-        JobStatus.CANCELED: record.ended_at,
-    }
+    moments = {JobStatus.SCHEDULED: record.due_at, JobStatus.STARTED: record.started_at}
+    moment = record.ended_at if record.status.ended else moments.get(record.status, record.created_at)
     # The error of an earlier attempt is not shown if the job has finished since, or runs again.
     failed = record.status in (JobStatus.FAILED, JobStatus.SCHEDULED, JobStatus.CANCELED) and record.error
     detail = _error(record.error).partition("\n")[0] if failed else signature(record)
     if record.broken:
         detail = f"broken: {record.broken}"
-    moment = when(moments.get(record.status, record.created_at), now_ms)
-    return record.name, record.task, record.status.value, record.attempts, moment, one_line(detail, 60)
+    return record.name, record.task, record.status.value, record.attempts, when(moment, now_ms), one_line(detail, 60)
 
 
 def last_moment(record: JobRecord) -> int:

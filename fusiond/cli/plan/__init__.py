@@ -23,8 +23,6 @@ from fusiond.cli.terminal.text import legible, when
 from fusiond.errors import ControlError, FusionError
 
 if TYPE_CHECKING:
-    import argparse
-
     from fusiond.config.accepted.effects import Effects
     from fusiond.supervise.locate import Located
 
@@ -61,7 +59,7 @@ def register(subparsers: Any) -> None:
     arguments.add_json(parser)
 
 
-def _plan(options: argparse.Namespace) -> int:
+def _plan(options: arguments.Options) -> int:
     """
     [daemon, broker] Show what a reload would do; with --exit-code, status 4 if it would change something.
 
@@ -122,7 +120,7 @@ def _with_imports(found: Comparison) -> Comparison:
     return found._replace(problems=problems)
 
 
-def _against_file(options: argparse.Namespace) -> Comparison:
+def _against_file(options: arguments.Options) -> Comparison:
     from fusiond.config.accepted.effects import effects
 
     name = options.file or file.short_path(options.config)
@@ -131,7 +129,7 @@ def _against_file(options: argparse.Namespace) -> Comparison:
     return Comparison(str(name), options.against, effects(old, new), [])
 
 
-def _against_daemon(options: argparse.Namespace) -> Comparison:
+def _against_daemon(options: arguments.Options) -> Comparison:
     from fusiond.paths import as_named
     from fusiond.pointers import same_file
 
@@ -143,7 +141,7 @@ def _against_daemon(options: argparse.Namespace) -> Comparison:
     return _by_daemon(located.ask("plan"))
 
 
-def _daemon(options: argparse.Namespace) -> Located:
+def _daemon(options: arguments.Options) -> Located:
     """The daemon of -c; without -c, the daemon of FILE if one runs it, otherwise that of the file that is found."""
     if options.file is not None and options.config is None:
         of_file = copy.copy(options)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fusiond.cli.find import broker
 from fusiond.cli.queue import count_each
@@ -24,25 +24,25 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from fusiond.broker.records import Counts
-    from fusiond.cli.find.broker import BrokerSession
     from fusiond.config.accepted.diff import Plan
     from fusiond.config.accepted.effects import Effects
     from fusiond.config.model import CronEntry
 
 #: ticks that are shown before and after the change
 _TICKS: Final = 3
+_STAY: Final = "they stay, and no further one is accepted until there is room"
+_END: Final = "they run to their end, and no further one begins until fewer run"
 
 
-@dataclass(slots=True)
-class Circumstances:
+class Circumstances(NamedTuple):
     """The state in which a reload would take place."""
 
     #: name, before and after of each entry whose ticks move; before or after is null if the entry is not there
     cron: list[dict[str, Any]]
     #: kind, name, message and the numbers of jobs and of the limit
-    warnings: list[dict[str, Any]] = field(default_factory=list)
+    warnings: list[dict[str, Any]]
     #: why jobs were not counted
-    away: str = ""
+    away: str
 
 
 def look(effects: Effects, options: argparse.Namespace | None) -> Circumstances:
@@ -53,18 +53,10 @@ def look(effects: Effects, options: argparse.Namespace | None) -> Circumstances:
         effects: of the change.
         options: say where the broker is; None: jobs are not counted.
     """
-    now = int(time.time() * 1000)
-    found = Circumstances(
-        [
-            {"name": change.name, "before": _coming(change.before, now), "after": _coming(change.after, now)}
-            for change in effects.timetables
-        ]
-    )
-    queues: Mapping[str, Counts] = {}
+    queues: dict[str, Counts] = {}
     running: Counter[str] = Counter()
-    if options is None:
-        found.away = "files alone were compared"
-    else:
+    away = "" if options else "files alone were compared"
+    if options:
         try:
             with broker.session(options) as session:
                 queues, unreadable = count_each(session)
@@ -72,13 +64,18 @@ def look(effects: Effects, options: argparse.Namespace | None) -> Circumstances:
                     raise unreadable[0]
                 running = _running(session)
         except FusionError as error:
-            found.away = str(error).splitlines()[0]  # the list of a file's problems is left out
-    found.warnings = [
-        *_unserved(effects, queues, found.away),
-        *_below_waiting(effects, queues),
-        *_below_running(effects, running),
+            away = str(error).splitlines()[0]  # the list of a file's problems is left out
+    now = int(time.time() * 1000)
+    cron = [
+        {"name": change.name, "before": _coming(change.before, now), "after": _coming(change.after, now)}
+        for change in effects.timetables
     ]
-    return found
+    waiting = {name: counts.queued + counts.scheduled for name, counts in queues.items()}
+    limits = (
+        _below("max_length", effects.max_length, "waiting", waiting, then=_STAY),
+        _below("processes", effects.processes, "running", running, then=_END),
+    )
+    return Circumstances(cron, [*_unserved(effects, queues, away), *chain(*limits)], away)
 
 
 def said(plan: Plan, found: Circumstances) -> str:
@@ -108,7 +105,7 @@ def _moments(side: dict[str, Any] | None, absent: str) -> str:
     return ", ".join(tick.replace("T", " ") for tick in side["ticks"]) or "never"
 
 
-def _running(session: BrokerSession) -> Counter[str]:
+def _running(session: broker.Session) -> Counter[str]:
     """Group → running jobs of its busiest worker, as `processes` limits each worker."""
     busiest: Counter[str] = Counter()
     for worker in session.run(session.verbs.workers()):
@@ -131,22 +128,13 @@ def _unserved(effects: Effects, queues: Mapping[str, Counts], away: str) -> Iter
         yield {"kind": "unserved", "name": name, "message": message, "waiting": None if away else waiting}
 
 
-def _below_waiting(effects: Effects, queues: Mapping[str, Counts]) -> Iterator[dict[str, Any]]:
-    for name, limit in effects.max_length.items():
-        waiting = queues[name].queued + queues[name].scheduled if name in queues else 0
-        if waiting > limit:
-            message = (
-                f"{count(waiting, 'job')} wait in queue {name!r}, and its max_length becomes {limit:,}: "
-                "they stay, and no further one is taken until there is room"
-            )
-            yield {"kind": "max_length", "name": name, "message": message, "waiting": waiting, "limit": limit}
-
-
-def _below_running(effects: Effects, running: Counter[str]) -> Iterator[dict[str, Any]]:
-    for name, limit in effects.processes.items():
-        if running[name] > limit:
-            message = (
-                f"{count(running[name], 'job')} run in group {name!r}, and its processes become {limit:,}: "
-                "they run to their end, and no further one begins until fewer run"
-            )
-            yield {"kind": "processes", "name": name, "message": message, "running": running[name], "limit": limit}
+def _below(
+    key: str, limits: Mapping[str, int], state: str, jobs: Mapping[str, int], *, then: str
+) -> Iterator[dict[str, Any]]:
+    """A warning for each new limit, a `key` of the file, that falls below the number of jobs in this state."""
+    where = "wait in queue" if state == "waiting" else "run in group"
+    for name, limit in limits.items():
+        number = jobs.get(name, 0)
+        if number > limit:
+            message = f"{count(number, 'job')} {where} {name!r}, and its {key} becomes {limit:,}: {then}"
+            yield {"kind": key, "name": name, "message": message, state: number, "limit": limit}

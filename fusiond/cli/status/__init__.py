@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from fusiond.cli import arguments
 from fusiond.cli.exits import AWAY, OK, REFUSED
 from fusiond.cli.find import daemon
-from fusiond.cli.terminal.text import legible, print_json
-
-if TYPE_CHECKING:
-    import argparse
+from fusiond.cli.terminal.text import legible
 
 #: seconds between two pages of --watch
 _WATCH: Final = 1.0
@@ -39,7 +36,7 @@ def register(subparsers: Any) -> None:
         arguments.add_json(each)
 
 
-def _status(options: argparse.Namespace) -> int:
+def _status(options: arguments.Options) -> int:
     """
     [daemon, broker] Show the daemon, its programs, the queues and the workers.
 
@@ -56,10 +53,8 @@ def _status(options: argparse.Namespace) -> int:
             print(_CLEAR, end="")
         if options.metrics:
             print(exposition(report), end="")
-        elif options.json:
-            print_json(report.document())
         else:
-            print(report.page())
+            arguments.answer(options, report.document(), report.page)
         for sentence in report.errors.values():
             print(f"fusiond: {legible(sentence)}", file=sys.stderr)
         status = complain(report.unreadable)
@@ -69,7 +64,7 @@ def _status(options: argparse.Namespace) -> int:
         time.sleep(_WATCH)
 
 
-def _health(options: argparse.Namespace) -> int:
+def _health(options: arguments.Options) -> int:
     """
     [daemon] A probe: status 0 if the daemon answers, or is ready.
 
@@ -83,8 +78,6 @@ def _health(options: argparse.Namespace) -> int:
 
 def _verdict(status: dict[str, Any]) -> str:
     """`ready`, or why the daemon is not."""
-    if status["ready"]:
-        return "ready"
-    if status["ending"]:
-        return "ending"
+    if status["ready"] or status["ending"]:
+        return "ready" if status["ready"] else "ending"
     return f"not ready: {'; '.join(f'{name}: {why}' for name, why in status['unready'].items())}"

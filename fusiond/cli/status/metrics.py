@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from fusiond.job import JobStatus
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -37,7 +39,6 @@ _MEANINGS: Final = {
     "fusiond_queue_unserved_jobs": "Waiting jobs of a queue that no living worker group serves.",
 }
 _RESULTS: Final = ("applied", "unchanged", "refused")
-_STATUSES: Final = ("deferred", "scheduled", "queued", "started", "finished", "failed", "canceled", "inbox")
 
 
 def exposition(report: Report) -> str:
@@ -74,7 +75,7 @@ def _daemon(daemon: Mapping[str, Any]) -> Iterator[Sample]:
 
 def _queue(name: str, counts: Counts, unserved: int) -> Iterator[Sample]:
     queue = {"queue": name}
-    for status in _STATUSES:
+    for status in (*JobStatus, "inbox"):
         yield "fusiond_queue_jobs", getattr(counts, status), {**queue, "status": status}
     yield "fusiond_queue_oldest_wait_seconds", (counts.oldest_wait_ms or 0) / 1000, queue
     yield "fusiond_queue_broken_total", counts.broken, queue

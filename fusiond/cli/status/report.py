@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from fusiond.broker.records import Catalogue, Counts, FileInForce
     from fusiond.broker.redis.redis_errors import Spoilt
-    from fusiond.cli.find.broker import BrokerSession
     from fusiond.cli.status.workers import SeenWorker
     from fusiond.schedule.drift import Drift
 
@@ -86,9 +85,7 @@ class Report:
             "unkilled": [{"worker": worker, "job": job} for worker, job in self.unkilled],
             "errors": {**self.errors, **unreadable},
             "drift": [each.document() for each in self.drifts],
-            "files": [
-                {"generation": each.generation, "hash": each.hash, "daemons": each.daemons} for each in self.files
-            ],
+            "files": [{name: getattr(each, name) for name in ("generation", "hash", "daemons")} for each in self.files],
             "files_differ": differences(self.files),
         }
 
@@ -128,7 +125,7 @@ def ask(options: argparse.Namespace) -> Report:
     return report
 
 
-def _ask_broker(report: Report, session: BrokerSession, options: argparse.Namespace) -> None:
+def _ask_broker(report: Report, session: broker.Session, options: argparse.Namespace) -> None:
     verbs = session.verbs
     report.queues, report.unreadable = count_each(session)
     report.drifts = drifts(session.run(verbs.cron_declarations()))
@@ -141,7 +138,7 @@ def _ask_broker(report: Report, session: BrokerSession, options: argparse.Namesp
 
 
 def _unserved(
-    session: BrokerSession, queues: dict[str, Counts], options: argparse.Namespace
+    session: broker.Session, queues: dict[str, Counts], options: argparse.Namespace
 ) -> Iterator[UnservedQueue]:
     if not any(counts.waiting for counts in queues.values()):
         return
@@ -155,7 +152,7 @@ def _unserved(
             yield UnservedQueue(queue, counts.waiting, command)
 
 
-def _target(session: BrokerSession, catalogue: Catalogue, queue: str) -> str | None:
+def _target(session: broker.Session, catalogue: Catalogue, queue: str) -> str | None:
     """The served queue to which most of the queue's first jobs would go if they were enqueued now."""
     waiting = (JobStatus.QUEUED, JobStatus.SCHEDULED, JobStatus.STARTED)
     pages = session.run_all([session.verbs.jobs(queue, status, count=_SAMPLE) for status in waiting])
@@ -168,16 +165,14 @@ def _target(session: BrokerSession, catalogue: Catalogue, queue: str) -> str | N
 def _daemon(daemon: dict[str, Any]) -> str:
     reload, server = daemon["reload"], daemon["server"]
     asked = f" by {', '.join(reload['asked_by'])}" if reload and reload["asked_by"] else ""
+    which = "fusiond dev" if daemon["development"] else "daemon"
     state = "ending" if daemon["ending"] else "ready" if daemon["ready"] else "not ready"
     rollback = ""
     if daemon.get("restores") and daemon.get("file_differs"):
         rollback = f"to generation {daemon['restores']}; the file counts again when it changes, or after fusiond reload"
     return fields(
         [
-            (
-                "fusiond dev" if daemon["development"] else "daemon",
-                f"{state}, pid {daemon['pid']}, up {span(daemon['uptime'])}",
-            ),
+            (which, f"{state}, pid {daemon['pid']}, up {span(daemon['uptime'])}"),
             *(("unready", f"{name}: {why}") for name, why in daemon["unready"].items()),
             ("file", f"{daemon['source']}, generation {daemon['generation']}"),
             ("state", daemon["state_directory"]),

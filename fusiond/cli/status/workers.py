@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from fusiond.broker.records import Counts, Worker
-    from fusiond.cli.find.broker import BrokerSession
+    from fusiond.cli.find.broker import Session
     from fusiond.job import JobRecord
 
 #: seconds: the time that workers have to answer, and the time between two looks at the answers
@@ -49,7 +49,7 @@ class SeenWorker:
         return {**self.fields, **known, "jobs": self.jobs}
 
 
-def ask_workers(session: BrokerSession, queues: Mapping[str, Counts]) -> list[SeenWorker]:
+def ask_workers(session: Session, queues: Mapping[str, Counts]) -> list[SeenWorker]:
     """All workers that were heard within the last minute. Raises BrokerError."""
     number = session.run(session.verbs.ask_workers())
     deadline = time.monotonic() + PATIENCE
@@ -61,14 +61,14 @@ def ask_workers(session: BrokerSession, queues: Mapping[str, Counts]) -> list[Se
     return [_seen(worker, suspended, silent=not _has_answered(worker, number)) for worker in found]
 
 
-def why_waiting(session: BrokerSession, job: JobRecord) -> str:
+def why_waiting(session: Session, job: JobRecord) -> str:
     """Why a job has not begun, as a sentence; "" if it has, or if a worker serves it. Raises BrokerError."""
     if job.last_outcome == NOT_LOADED and job.status in (JobStatus.QUEUED, JobStatus.SCHEDULED):
         return f"the code of task {job.task!r} does not load; fusiond status names module and line"
     return why_unserved(session, job.queue, job.task) if job.status is JobStatus.QUEUED else ""
 
 
-def why_unserved(session: BrokerSession, queue: str, task: str) -> str:
+def why_unserved(session: Session, queue: str, task: str) -> str:
     """
     Why no worker begins a job of the task from the queue, as a sentence; "" if one serves both.
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Final, Literal, TextIO
+from typing import Final, TextIO
 
-Colour = Literal["red", "green", "yellow", "blue", "dim", "bold"]
-_CODES: Final[dict[Colour, str]] = {"red": "31", "green": "32", "yellow": "33", "blue": "34", "dim": "2", "bold": "1"}
+#: colour, or severity of a problem → its code
+_CODES: Final = {"red": 31, "green": 32, "yellow": 33, "blue": 34, "dim": 2, "bold": 1, "error": 31, "warning": 33}
 #: state of a job, a worker or a program → its colour
-_STATES: Final[dict[str, Colour]] = {
+_STATES: Final = {
     "finished": "green",
     "failed": "red",
     "canceled": "yellow",
@@ -21,7 +21,7 @@ _STATES: Final[dict[str, Colour]] = {
 }
 
 
-def paint(text: str, colour: Colour | None, stream: TextIO | None = None) -> str:
+def paint(text: str, colour: str, stream: TextIO | None = None) -> str:
     """The text in that colour if the stream, by default standard output, shows colours."""
     if not (colour and text and (stream or sys.stdout).isatty()):
         return text
@@ -32,4 +32,4 @@ def paint(text: str, colour: Colour | None, stream: TextIO | None = None) -> str
 
 def paint_state(word: str) -> str:
     """The name of a state in its colour; any other word as it is."""
-    return paint(word, _STATES.get(word.lower()))
+    return paint(word, _STATES.get(word.lower(), ""))

@@ -42,10 +42,6 @@ class Progress:
             self._drawn = now
             self._draw()
 
-    def add(self) -> None:
-        """Add 1 to the count."""
-        self.to(self.done + 1)
-
     def note(self, text: str) -> None:
         """Print a line; the count is drawn again below it."""
         self.clear()
