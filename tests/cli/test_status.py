@@ -223,6 +223,7 @@ def test_a_queue_with_jobs_that_nothing_serves_is_named_with_its_remedy(desk, no
     command = "fusiond requeue --from-queue fast --queue default"
     assert done.out.splitlines()[-1].endswith(f"or move them: {command}")
     assert "3 jobs wait in queue 'fast', which no living worker group serves" in done.out
+    desk.declare()  # a daemon counts as living for 30 s, and the commands above may take as long
     seen = fusiond("status", "--json", **status).json
     assert seen["unserved"] == [{"queue": "fast", "jobs": 3, "command": command}]
     metrics = samples(fusiond("status", "--metrics", **status).out)
