@@ -72,7 +72,7 @@ def run_program(body: Callable[[Link], int]) -> int:
         logs.stop()
 
 
-def on_failed_callback(then: Callable[[], None]) -> None:
+def on_failed_callback(then: Callable[[], object]) -> None:
     """
     Call `then` when a callback of the running loop has let an exception out; it is logged.
 

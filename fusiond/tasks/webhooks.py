@@ -8,7 +8,7 @@ Call a URL as a job.
 4. send     with no redirect, no proxy, and a bound on what is read
 5. judge    2xx is a success; 408, 425, 429, 5xx and a connection that fails may be tried again; all else is final
 
-Who may enqueue chooses the arguments. FUSION_WEBHOOK_HOSTS in the group's `environment:` bounds them all.
+Anyone who may enqueue a job chooses its arguments. FUSION_WEBHOOK_HOSTS in the group's `environment:` limits the hosts.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 #: bytes of a response that are read
 KEPT = 64 * 1024
-#: a comma-separated list of host patterns, set by the operator; none other is ever called
+#: environment variable: a comma-separated list of host patterns, set by the operator; no other host is called
 HOSTS = "FUSION_WEBHOOK_HOSTS"
 _PORTS = {"http": 80, "https": 443}
-#: what has a meaning in a path, or is an escape already
+#: characters with a meaning in a path, and the one that begins an escape
 _AS_IT_IS = "/%:@!$&'()*+,;=~"
 _WORTH_A_RETRY = frozenset({408, 425, 429})
 _OURS = frozenset({"host", "content-length", "transfer-encoding", "connection"})
@@ -104,7 +104,7 @@ def webhook(
     return _judged(target, *_exchange(target, addresses, request, timeout))
 
 
-# --- what is asked
+# --- the request
 
 
 def _target(url: str) -> _Target:
@@ -175,7 +175,7 @@ def _identity(job: Mapping[str, Any] | None, content: bytes, secret: bytes | Non
     return signed
 
 
-# --- where it goes
+# --- the connection
 
 
 def _resolve(target: _Target, *, allow_private: bool) -> list[str]:

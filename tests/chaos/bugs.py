@@ -66,15 +66,15 @@ class Bug(NamedTuple):
 
 _CLAIM, _SETTLE, _RENEW = "broker/lua/claim.lua", "broker/lua/settle.lua", "broker/lua/renew.lua"
 _RESCUE = "broker/lua/shared/rescue.lua"
-_DISPATCHER, _EXCHANGE, _POOL = "worker/dispatcher/loop.py", "worker/dispatcher/exchange.py", "worker/pool/pool.py"
-_CHILDREN, _WATCH = "worker/pool/children.py", "worker/pool/watchdog.py"
+_WAITING, _EXCHANGE, _POOL = "worker/dispatcher/waiting.py", "worker/dispatcher/exchange.py", "worker/pool/pool.py"
 _LEASES, _SLOTS, _FORKSERVER = "worker/dispatcher/leases.py", "worker/pool/slots.py", "worker/runtime/forkserver.py"
 _TICKING, _TICK = "schedule/ticking.py", "broker/lua/tick.lua"
-_TAKE = "        line.append(attempt)\n"
+_HANDOUT, _WATCH = "worker/pool/batching.py", "worker/pool/watchdog.py"
+_TAKE = "                line.append(attempt)\n"
 #: without it the kernel ends the children with their server, whatever else is forgotten
 _ALONE = Edit(_FORKSERVER, "            self._prctl(PR_SET_PDEATHSIG, 9)\n", "")
 _RUN = "        kind, retry, payload = run.run(self, self._tasks, job)\n"
-_REQUEST = "        request = self._unanswered or self._request(shares)\n"
+_REQUEST = "        request = self._unanswered or self._request(shares, once)\n"
 
 BUGS = {
     "no fence": Bug(
@@ -129,10 +129,10 @@ BUGS = {
             Edit(
                 _EXCHANGE, "        self._unanswered = None\n",
                 "        self._unanswered = None\n"
-                "        for (queue, _, nonce), reply in zip(request.claims, replies[len(request.settles) :]):\n"
+                "        for (share, nonce), reply in zip(request.claims, replies[len(request.settles) :]):\n"
                 "            held = [(job.id, nonce) for job in getattr(reply, 'jobs', ())]\n"
                 "            if held:\n"
-                "                await self._connection.run(self._broker.renew(queue, held, LEASE_MS))\n",
+                "                await self._connection.run(self._broker.renew(share.queue, held, LEASE_MS))\n",
             ),
         ],
     ),
@@ -142,8 +142,8 @@ BUGS = {
             Edit(
                 _EXCHANGE, _REQUEST,
                 "        from fusiond.broker.call import as_is, plain\n"
-                "        for queue, _ in shares:\n"
-                "            inbox = self._broker.keys.of(queue, 'inbox')\n"
+                "        for share in shares:\n"
+                "            inbox = self._broker.keys.of(share.queue, 'inbox')\n"
                 "            for raw in await self._connection.run(plain(as_is, 'RPOP', inbox, 100)) or ():\n"
                 "                await self._connection.run(plain(as_is, 'LPUSH', inbox, raw))\n" + _REQUEST,
             ),
@@ -182,7 +182,7 @@ BUGS = {
     "a token from a counter": Bug(
         "dispatcher", "numbers its claims, as every other dispatcher does", "no faults",
         [
-            Edit(_EXCHANGE, "(queue, want, new_token(self._mark))", "(queue, want, next(_TOKENS))"),
+            Edit(_EXCHANGE, "(share, new_token(self._mark))", "(share, next(_TOKENS))"),
             Edit(
                 _EXCHANGE, "from fusiond.job import mark_of, new_token\n",
                 "import itertools\nfrom fusiond.job import mark_of\n_TOKENS = map(str, itertools.count())\n",
@@ -193,41 +193,45 @@ BUGS = {
         "dispatcher", "settles a job as it claims it", "children killed",
         [
             Edit(
-                _DISPATCHER, _TAKE,
-                _TAKE + "        finished = (attempt.id, attempt.token, 'finished', 3600000, 0, b'null')\n"
-                "        self._settle(attempt, verdicts.Outcome(*finished))\n",
+                _WAITING, _TAKE,
+                _TAKE + "                from fusiond.broker.records import Outcome\n"
+                "                finished = (attempt.id, attempt.token, 'finished', 3600000, 0, b'null')\n"
+                "                self._endings._exchange.add_outcome(attempt, Outcome(*finished))\n",
             )
         ],
     ),
     "a job that is handed out twice": Bug(
         "dispatcher", "hands a claimed job to two children", "no faults",
-        [Edit(_DISPATCHER, _TAKE, _TAKE.replace("append(attempt)", "extend([attempt] * 2)"))],
+        [Edit(_WAITING, _TAKE, _TAKE.replace("append(attempt)", "extend([attempt] * 2)"))],
     ),
     "hand-outs lost with their child": Bug(
         "dispatcher", "forgets what a dead child had not begun", "children killed",
         [
-            Edit(_CHILDREN, "        self._give_back(child, list(child.outstanding))\n", "")
+            Edit(
+                _POOL, "        self._empty(slot)\n        self._give_back(back)\n\n", "        self._empty(slot)\n\n",
+            )
         ],
     ),
     "a crash that is a success": Bug(
         "dispatcher", "takes a killed child's job for finished", "children killed",
         [
             Edit(
-                "worker/dispatcher/verdicts.py", "    wait = retry.after_crash(",
+                "worker/dispatcher/verdicts.py", "    crashes, wait = ",
                 '    return Outcome(attempt.id, attempt.token, "finished", ms(task.result_ttl), 0, b"null")\n'
-                "    wait = retry.after_crash(",
+                "    crashes, wait = ",
             )
         ],
     ),
     "a lost reply that is not asked for": Bug(
         "dispatcher", "drops outcomes and claims whose reply was lost", "connections cut",
-        [Edit(_EXCHANGE, _REQUEST, "        request = self._request(shares)\n")],
+        [Edit(_EXCHANGE, _REQUEST, "        request = self._request(shares, once)\n")],
     ),
     "a full group that claims ahead": Bug(
         "dispatcher", "claims for children that are busy with long jobs", "bursts of forked children",
         [
             Edit(
-                _POOL, "(min(ahead, WAITING * self._soon_free()) if quick else 0)", "WAITING * self._group.processes",
+                _HANDOUT, "(min(ahead, WAITING * self._soon_free()) if ahead and self.times.quick else 0)",
+                "WAITING * self._places",
             )
         ],
     ),
@@ -270,18 +274,17 @@ BUGS = {
     ),
     "a fork server that is waited for": Bug(
         "dispatcher", "waits for ever for a fork server that hangs", "a fork server frozen for good",
-        [Edit("worker/pool/answers.py", '(ANSWER, "not answered")', '(1e9, "not answered")')],
+        [Edit("worker/pool/answers.py", "        if waited >= ANSWER:\n", "        if False:\n")],
     ),
     "a death held against whoever runs": Bug(
         "dispatcher", "lets a killed child go on, and charges its death to the job begun last",
         "a bunch in which one is meant",
         [
             Edit(
-                _SLOTS, "return self.kill.serial if self.kill and self.kill.reason else self.begun()",
-                "return self.begun()",
+                _SLOTS, "return self.killed_for if self.kill_reason else self.begun()", "return self.begun()"
             ),
             Edit(
-                _SLOTS, "            self.forbid(self.waiting())\n", "",
+                _SLOTS, "serial, State.DYING\n        self.forbid()\n", "serial, State.DYING\n"
             ),
         ],
     ),
@@ -354,9 +357,9 @@ BUGS = {
         "dispatcher", "hands a job of `none` to a child and stores no permit", "jobs that are cut off",
         [
             Edit(
-                _DISPATCHER,
-                "return self._permits.waiting if attempt.once and not attempt.permitted else self._pending",
-                "return self._pending",
+                _WAITING,
+                "return self.for_permit if attempt.once and not attempt.permitted else self.for_child",
+                "return self.for_child",
             )
         ],
     ),
@@ -389,8 +392,8 @@ BUGS = {
         "dispatcher", "starts no other fork server after one that loaded no task", "failures that pass",
         [
             Edit(
-                "worker/pool/fork_servers.py",
-                "        self._timer = self._loop.call_later(doubled(_EMPTY, self._tries, SLOWEST), self.start)\n", "",
+                "worker/pool/pool.py",
+                "        if not self.ending:\n            self._loop.call_later(pause, self.start)\n", "",
             )
         ],
     ),

@@ -1,27 +1,23 @@
 """
 One worker group as a program: a dispatcher, and what connects it to the world.
 
-1. start     the fork server; meanwhile reach Redis, and check that it can be worked with
-2. ready     say so once every path was tried, the first children serve and Redis has answered; if this is a reload,
-             refuse where a path fails or a child dies
-3. serve     beside: leases, wake-ups, a word about itself for `fusiond status`
-4. obey      the supervisor (apply, go, drain, leave) and signals: the first warm, the second cold
-5. end       children first, then outcomes, then good-bye
+1. start   the fork server; meanwhile reach Redis, and check that it can be worked with
+2. ready   say so once every path was tried, the first children serve and Redis has answered; if this is a reload,
+           refuse where a path fails or a child dies
+3. serve   jobs (loop.py); beside that leases, wake-ups, and what Redis is told of the group (presence.py)
+4. obey    the supervisor (apply, go, drain, leave) and signals: the first drains, the second ends it at once
+5. end     children first, then outcomes, then what Redis was told
 
-A supervisor that is gone ends it cold: the next one must find no strays.
+When the supervisor is gone it ends at once: the next supervisor must find no strays.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
 import logging
 import os
 import signal
 import socket
-import time
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fusiond import hook, logs
@@ -31,15 +27,13 @@ from fusiond.broker.redis.connection import connect_async
 from fusiond.broker.verbs import Verbs
 from fusiond.config.accepted.snapshot import Snapshot, read_snapshot
 from fusiond.errors import BrokerError, BrokerUnavailable, FusionError
-from fusiond.identity import daemon_id
 from fusiond.program import EX_SOFTWARE, on_failed_callback
-from fusiond.worker.dispatcher.leases import Leases
-from fusiond.worker.dispatcher.loop import POLL, Dispatcher, Phase
+from fusiond.worker.dispatcher.loop import Dispatcher, Phase
 from fusiond.worker.dispatcher.presence import Presence
-from fusiond.worker.pool.fork_servers import sentence
+from fusiond.worker.pool.loading import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
+    from collections.abc import Coroutine, Mapping, Sequence
     from pathlib import Path
 
     from fusiond.broker.redis.connection import Subscription
@@ -47,16 +41,10 @@ if TYPE_CHECKING:
     from fusiond.program import Link
     from fusiond.worker.pool.launch import Launched
 
-#: tasks that do not load, of which the supervisor is told the names
-_MOST_TASKS = 10
-#: characters of what keeps the group from serving, for who looks at its workers
-_MOST_TROUBLE = 500
 log = logging.getLogger(__name__)
 
-#: s; between two words about itself, when nothing changed, and at the least
-ANNOUNCE, ANNOUNCE_CHANGED = 20.0, 2.0
-#: jobs that one word about itself names, those first that run longest
-_NAMED = 100
+#: tasks that do not load, of which the supervisor is told the names
+_MOST_TASKS = 10
 
 
 async def run(
@@ -80,16 +68,18 @@ async def run(
         FusionError: it cannot become ready.
     """
     hook.run("dispatcher", group_name)
-    group = snapshot.config.workers[group_name]
-    program = GroupProgram(snapshot, group, link, runtime=runtime, held=held)
+    program = GroupProgram(snapshot, snapshot.config.workers[group_name], link, runtime=runtime, held=held)
+    serving = asyncio.ensure_future(program.run(launched))
+    # What slots and attempts say cannot be trusted any more then: it ends without a word, and leases expire.
+    on_failed_callback(serving.cancel)
     try:
-        return await program.run(launched)
-    except asyncio.CancelledError:
-        if not program.failed:
-            raise
-        return EX_SOFTWARE
+        await asyncio.wait([serving])
+        if serving.cancelled():
+            return EX_SOFTWARE
+        serving.result()
     finally:
         program.close()
+    return 0
 
 
 class DoNotLoad(FusionError):  # noqa: N818 - what is the matter
@@ -104,74 +94,59 @@ class GroupProgram:
     """A dispatcher and its connections."""
 
     def __init__(self, snapshot: Snapshot, group: WorkerGroup, link: Link, *, runtime: Path, held: bool) -> None:
-        self._snapshot, self._group, self._link, self._held = snapshot, group, link, held
         settings = snapshot.config.broker
+        self._group, self._link, self._held = group, link, held
         script.load_all()
-        self._broker = Verbs(settings.namespace)
-        self._name = f"{socket.gethostname()}.{os.getpid()}"
-        self._claims, self._leases, self._talk, asking = (connect_async(settings, runtime) for _ in range(4))
-        self._outage = Outage(asking, self._broker.keys)
-        dispatcher = Dispatcher(self._name, snapshot.config, group, self._broker, self._claims, outage=self._outage)
-        dispatcher.tell_problems = self._tell_problems
+        broker, name = Verbs(settings.namespace), f"{socket.gethostname()}.{os.getpid()}"
+        claims, leases, self._talk, asking = (connect_async(settings, runtime) for _ in range(4))
+        self._broker, self._outage = broker, Outage(asking, broker.keys)
+        dispatcher = Dispatcher(
+            name, snapshot.config, group, broker, (claims, leases), outage=self._outage, on_problems=self._on_problems
+        )
         self._dispatcher, self._pool = dispatcher, dispatcher.pool
-        self._keeper = Leases(self._broker, self._leases, self._outage, dispatcher.held, dispatcher.on_leases_changed)
-        dispatcher.renew_soon = self._keeper.renew_soon
-        daemon = daemon_id(snapshot.path.parent)
-        self._presence = Presence(self._broker, self._talk, daemon, self._name, self._serves)
+        self._presence = Presence(snapshot, name, broker, self._talk, dispatcher)
         self._beside: list[asyncio.Task[None]] = []
-        self._born = time.time()
         self._listening: asyncio.Task[None]
         self._reaching: asyncio.Task[None] | None = None
-        self._stops, self._serving, self._status = 0, False, 0
-        #: it has lost track of something
-        self.failed = False
-        self._busy_told, self._unloaded_told, self._environment_told = -1, "", ""
-        #: the last question what this worker does, and whether it waits for its answer
-        self._question, self._asked = 0, asyncio.Event()
+        self._stops, self._serving = 0, False
+        #: what the supervisor was told last, of each kind
+        self._told: dict[str, dict[str, Any]] = {"unloaded": {"reason": ""}, "environment": {"digest": ""}}
 
-    async def run(self, launched: Launched | None) -> int:
-        """Serve; returns the exit status. Raises FusionError where it cannot become ready."""
+    async def run(self, launched: Launched | None) -> None:
+        """Serve. Raises FusionError where it cannot become ready."""
         self._link.start(self._on_command, self._on_supervisor_lost, self._trouble)
         loop = asyncio.get_running_loop()
-        on_failed_callback(partial(self._fail, asyncio.current_task(loop)))
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal)
         self._reaching = loop.create_task(self._reach_redis())
         self._pool.start(launched)
         await self._get_ready(self._reaching)
-        self._add(self._keeper.keep())
-        self._add(self._announce())
+        self._add(self._dispatcher.leases.keep())
         self._add(self._presence.keep())
         self._listening = self._add(self._listen())
         self._serving = True
         await self._dispatcher.serve()
-        await self._say_good_bye()
-        return self._status
+        self._cancel_beside()
+        await self._presence.end()
+        if self._dispatcher.phase >= Phase.DRAINING:
+            log.info("group '%s' has ended", self._group.name)
 
     def close(self) -> None:
         """End the children and all that runs beside."""
-        for task in self._beside:
-            task.cancel()
+        self._cancel_beside()
         self._dispatcher.close()
 
-    def _fail(self, run: asyncio.Task[Any] | None) -> None:
-        """End without a word: what slots and attempts say cannot be trusted any more, and leases expire."""
-        if run is not None and not self.failed:
-            self.failed = True
-            run.cancel()
+    def _cancel_beside(self) -> None:
+        for task in self._beside:
+            task.cancel()
 
     def _add(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run it beside. Without its leases or wake-ups the program would only seem to work, so it fails with each."""
         task = asyncio.get_running_loop().create_task(work)
         self._beside.append(task)
-        task.add_done_callback(self._on_ended)
+        # A callback that raises fails the program.
+        task.add_done_callback(lambda task: None if task.cancelled() else task.result())
         return task
-
-    def _on_ended(self, task: asyncio.Task[None]) -> None:
-        """Without its leases or wake-ups the program would only seem to work: it ends, and is started anew."""
-        if not task.cancelled() and (error := task.exception()):
-            log.error("a part of this program has failed; it ends", exc_info=error)
-            self._status = EX_SOFTWARE
-            self._stop_cold()
 
     # -- becoming ready -----------------------------------------------------------------------------------------------
 
@@ -190,39 +165,34 @@ class GroupProgram:
             raise DoNotLoad(f"group '{self._group.name}': {sentence(problems)}", sorted(problems))
         if self._pool.start_failure and self._held:
             raise FusionError(self._pool.start_failure)
-        self._tell_problems()
-        self._tell_environment()
         nothing_loads = self._pool.nothing_loads
         if nothing_loads:
             # First, so that it never counts as serving. It has started all the same: the daemon waits for it no longer.
             self._link.say(**{"is": "checked", "n": 0, "trouble": nothing_loads})
         self._link.say(**{"is": "ready"})
         if not nothing_loads:
-            log.info("group '%s' is ready: %d processes", self._group.name, self._group.processes)
+            log.info("group '%s' is ready; processes: %d", self._group.name, self._group.processes)
         if not self._held:
             self._dispatcher.go()
 
-    def _tell_problems(self) -> None:
-        """Say which tasks cannot run, and why; empty where all can."""
+    def _on_problems(self) -> None:
+        """Tell which tasks cannot run, and why, and which environment files the fork server has loaded."""
         self._presence.look()
-        reason = self._pool.unloaded
-        if reason != self._unloaded_told:
-            self._unloaded_told = reason
-            self._link.say(**{"is": "unloaded", "reason": reason})
+        self._tell("unloaded", reason=self._pool.unloaded)
+        self._tell("environment", digest=self._pool.environment)
 
-    def _tell_environment(self) -> None:
-        """Say which environment files the fork server has loaded; it may have been started anew since."""
-        loaded = self._pool.environment
-        if loaded != self._environment_told:
-            self._environment_told = loaded
-            self._link.say(**{"is": "environment", "digest": loaded})
+    def _tell(self, kind: str, **what: Any) -> None:
+        """Tell the supervisor, unless it was told the same before."""
+        if self._told.get(kind) != what:
+            self._told[kind] = what
+            self._link.say(**{"is": kind}, **what)
 
     async def _reach_redis(self) -> None:
         """Until Redis has answered; it may be started after us. Raises BrokerUnfit."""
         failures = 0
         while True:
             try:
-                await self._claims.check()
+                await self._talk.check()
             except BrokerUnavailable as error:
                 failures += 1
                 if failures == 1:
@@ -235,103 +205,36 @@ class GroupProgram:
         """Why this group cannot serve just now; "" where it can."""
         return self._pool.trouble or await trouble(self._talk, self._broker.keys)
 
-    # -- beside the dispatcher ----------------------------------------------------------------------------------------
+    # -- wake-ups -----------------------------------------------------------------------------------------------------
 
     async def _listen(self) -> None:
         """Wake the dispatcher when a queue has jobs; without the connection the poll does."""
         failures = 0
         while True:
+            channels = {self._broker.keys.wake(queue): queue for queue in self._dispatcher.queues.names}
             try:
-                subscription = await self._talk.subscribe([*self._channels(), self._broker.keys.workers])
+                subscription = await self._talk.subscribe([*channels, self._broker.keys.workers])
                 failures = 0
-                await self._hear_wakes(subscription)
+                await self._hear_wakes(subscription, channels)
             except BrokerError:
                 failures += 1
                 await self._outage.wait(pause(failures))
 
-    async def _hear_wakes(self, subscription: Subscription) -> None:
+    async def _hear_wakes(self, subscription: Subscription, channels: Mapping[str, str]) -> None:
         """Until the connection is lost. Raises BrokerUnavailable."""
-        channels = self._channels()
         # What was enqueued or canceled before the subscription stood has woken nobody.
         self._dispatcher.claim_from()
-        self._keeper.renew_soon()
+        self._dispatcher.leases.renew_soon()
         try:
             async for channel, message in subscription:
                 if channel == self._broker.keys.workers:
-                    self._question = int(message) if message.isdigit() else 0
-                    self._asked.set()
+                    self._presence.look(int(message) if message.isdigit() else 0)
                 elif message == b"cancel":
-                    self._keeper.renew_soon()
+                    self._dispatcher.leases.renew_soon()
                 elif channel in channels:
                     self._dispatcher.claim_from(channels[channel])
         finally:
             await subscription.close()
-
-    def _channels(self) -> dict[str, str]:
-        """Channel → queue."""
-        return {self._broker.keys.wake(queue): queue for queue in self._dispatcher.queues.names}
-
-    def _listen_anew(self) -> None:
-        """The queues have changed."""
-        self._listening.cancel()
-        self._listening = self._add(self._listen())
-
-    async def _announce(self) -> None:
-        """Tell `fusiond status` about this worker, at once where it asks; and poll, in case a wake-up was lost."""
-        last: dict[str, str | int] = {}
-        said = polled = 0.0
-        while True:
-            self._asked.clear()
-            now = time.monotonic()
-            fields = self._fields()
-            if fields != last or now - said > ANNOUNCE:
-                try:
-                    await self._talk.run(self._broker.announce(self._name, {**fields, **self._moment()}))
-                    last, said = fields, now
-                except BrokerError:
-                    log.debug("this worker could not announce itself")
-            if now - polled >= POLL:
-                polled = now
-                self._dispatcher.poll()
-                self._tell_environment()
-            with contextlib.suppress(TimeoutError):
-                rest = ANNOUNCE_CHANGED if fields["running"] else POLL
-                async with asyncio.timeout(max(0.0, min(rest, polled + POLL - time.monotonic()))):
-                    await self._asked.wait()
-
-    def _fields(self) -> dict[str, str | int]:
-        """What changes with what this worker does, not with time."""
-        dispatcher = self._dispatcher
-        begins = dispatcher.phase == Phase.HELD or bool(self._pool.trouble)
-        return {
-            "answers": self._question,
-            "born": int(self._born * 1000),
-            "group": self._group.name,
-            "queues": " ".join(dispatcher.queues.names),
-            "generation": self._snapshot.generation,
-            "state": "busy" if dispatcher.busy else "started" if begins else "idle",
-            "phase": dispatcher.phase.name.lower(),
-            "processes": self._group.processes,
-            "running": self._pool.running,
-            "trouble": self._pool.trouble[:_MOST_TROUBLE],
-            "unkilled": " ".join(f"{a.queue}/{a.name}" for a in self._pool.unkilled()[:32]),
-            **dispatcher.counts,
-        }
-
-    def _moment(self) -> dict[str, str | int]:
-        """Which jobs run, and for how long, as of now."""
-        now = time.monotonic_ns()
-        jobs: list[dict[str, Any]] = []
-        for attempt, seconds in self._pool.running_attempts(now):
-            name, task = f"{attempt.queue}/{attempt.name}", attempt.task.decode(errors="replace")
-            jobs.append({"job": name, "task": task, "ms": round(seconds * 1000)})
-        jobs.sort(key=lambda job: -job["ms"])
-        return {"said": int(time.time() * 1000), "jobs": json.dumps(jobs[:_NAMED])}
-
-    def _serves(self) -> list[str]:
-        """The queues from which it claims now."""
-        claims = self._dispatcher.phase == Phase.SERVING and not self._pool.trouble
-        return list(self._dispatcher.queues.names) if claims else []
 
     # -- who may tell us what to do -----------------------------------------------------------------------------------
 
@@ -342,7 +245,7 @@ class GroupProgram:
             case "go":
                 self._dispatcher.go()
             case "leave":
-                self._dispatcher.leave(int(command["slots"]))
+                self._pool.leave(int(command["slots"]))
             case "drain":
                 self._dispatcher.drain()
                 self._add(self._tell_busy())
@@ -360,20 +263,18 @@ class GroupProgram:
         group = snapshot.config.workers.get(self._group.name)
         if group is not None:
             queues = self._dispatcher.queues.names
-            self._snapshot, self._group = snapshot, group
+            self._group, self._presence.generation = group, snapshot.generation
             self._dispatcher.set_config(snapshot.config, group)
             logs.set_level(snapshot.config.logging.level)
             if self._dispatcher.queues.names != queues:
-                self._listen_anew()
+                self._listening.cancel()
+                self._listening = self._add(self._listen())
         self._link.say(**{"is": "applied", "generation": command["generation"]})
 
     async def _tell_busy(self) -> None:
         """While draining: how many slots the next generation must leave to this one."""
         while True:
-            busy = self._pool.running
-            if busy != self._busy_told:
-                self._busy_told = busy
-                self._link.say(**{"is": "busy", "slots": busy})
+            self._tell("busy", slots=self._pool.running)
             await asyncio.sleep(0.05)
 
     def _on_signal(self) -> None:
@@ -395,14 +296,3 @@ class GroupProgram:
     def _on_supervisor_lost(self) -> None:
         log.error("the supervisor is gone; stopping at once")
         self._stop_cold()
-
-    async def _say_good_bye(self) -> None:
-        for task in self._beside:
-            task.cancel()
-        try:
-            await self._presence.end()
-            await self._claims.run(self._broker.withdraw(self._name))
-        except BrokerError:
-            log.debug("this worker could not withdraw")
-        if self._dispatcher.phase >= Phase.DRAINING:
-            log.info("group '%s' has ended", self._group.name)

@@ -64,13 +64,12 @@ class JobLog:
             self._timer = self._loop.call_later(1.0, self.count)
         log.info("finished", extra=self._end_fields(attempt, "finished", duration))
 
-    def canceled(self, attempt: Attempt) -> None:
-        """The job was canceled, whether it had begun or not."""
-        if self._jobs:
-            log.info("canceled", extra=self._end_fields(attempt, "canceled", attempt.ran))
-
-    def failed(self, attempt: Attempt, outcome: Outcome) -> None:
-        """The attempt failed; whether another follows, the outcome says."""
+    def ended(self, attempt: Attempt, outcome: Outcome) -> None:
+        """The attempt failed, whether another follows or not, or its job was canceled."""
+        if outcome.kind == "canceled":
+            if self._jobs:
+                log.info("canceled", extra=self._end_fields(attempt, "canceled", attempt.ran))
+            return
         level = logging.WARNING if outcome.kind == "retry" else logging.ERROR
         if log.isEnabledFor(level):
             error = json.loads(outcome.payload)

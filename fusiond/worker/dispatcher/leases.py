@@ -1,9 +1,9 @@
 """
-Keep the leases of what is held, apart from everything that could block: a connection and a task of their own.
+Renew the leases of the jobs that a dispatcher holds, on a connection and in a task of their own: nothing delays them.
 
-A lease is trusted from the moment before the call that got it, for its time less a margin; what cannot be renewed by
-then is given up by this side before Redis gives it to another. It is measured by CLOCK_BOOTTIME, since it goes on while
-this host is suspended.
+A lease is trusted for its time less a margin, counted from the moment before it was asked for. A job whose lease could
+not be renewed by then is given up here before Redis gives it to another dispatcher. CLOCK_BOOTTIME measures it, which
+goes on while this host is suspended.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal
 from fusiond.broker.outage import pause
 from fusiond.broker.records import Renewal
 from fusiond.errors import BrokerError
+from fusiond.program import wait_until_set
 from fusiond.worker.runtime.wire import boot_ns
 
 if TYPE_CHECKING:
@@ -63,13 +64,13 @@ class Leases:
         self._at_once.set()
 
     async def keep(self) -> None:
-        """For ever."""
+        """Renew, again and again, until cancelled."""
         failures = 0
         while True:
             if failures:
                 await self._outage.wait(pause(failures, _SHORT_PAUSE))
             else:
-                await self._until_due()
+                await wait_until_set(self._at_once, RENEW)
             self._at_once.clear()
             try:
                 await self.renew_once()
@@ -77,13 +78,6 @@ class Leases:
             except BrokerError as error:
                 failures += 1
                 log.debug("leases are not renewed: %s", error)
-
-    async def _until_due(self) -> None:
-        try:
-            async with asyncio.timeout(RENEW):
-                await self._at_once.wait()
-        except TimeoutError:
-            return
 
     async def renew_once(self) -> None:
         """Renew all that is held. Raises BrokerError."""

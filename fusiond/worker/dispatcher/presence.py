@@ -1,88 +1,138 @@
 """
-Tell producers and operators from which queues a worker group claims.
+Tell Redis what one worker group serves and does.
 
-1. say      as soon as it claims, and when its queues change
-2. renew    every 10 s; a group that is killed or frozen counts as gone 30 s later
-3. end      when it drains: from then on it claims nothing
+1. serve     from which queues it claims, for producers: as soon as it claims, when they change, and every 10 s. A group
+             that is killed or frozen counts as gone 30 s later
+2. announce  what it does, for `fusiond status`: when that has changed, every 20 s, and at once when it is asked
+3. end       when it drains: from then on it claims nothing
 
-Nothing depends on it but the warning that nothing serves a queue, and which of two files a producer follows.
+No job depends on it: only the warning that nothing serves a queue, and which of two files a producer follows.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+import time
 from typing import TYPE_CHECKING
 
 from fusiond.broker.daemons import ALIVE_AGAIN
 from fusiond.errors import BrokerError
+from fusiond.identity import daemon_id
+from fusiond.program import wait_until_set
+from fusiond.worker.dispatcher.loop import Phase
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from fusiond.broker.redis.connection import AsyncConnection
     from fusiond.broker.verbs import Verbs
+    from fusiond.config.accepted.snapshot import Snapshot
+    from fusiond.worker.dispatcher.loop import Dispatcher
 
 log = logging.getLogger(__name__)
 
-#: seconds between two attempts to reach Redis
-_AGAIN = 1.0
+#: s; until it tells Redis again what has not changed
+_ANNOUNCE = 20.0
+#: s; between two looks at what it does: while jobs run, and while none does; after Redis has not answered
+_BUSY, _IDLE, _AGAIN = 2.0, 5.0, 1.0
+#: jobs that are named, those that have run longest
+_NAMED = 100
+#: characters of what keeps the group from serving; jobs whose child does not end though it was killed
+_MOST_TROUBLE, _MOST_UNKILLED = 500, 32
 
 
 class Presence:
-    """
-    What Redis knows of one group.
-
-    Args:
-        daemon: the daemon's id.
-        worker: the worker's name, `<host>.<pid>`.
-        serving: gives the queues from which the group claims now; none while it is held or drains.
-    """
+    """What Redis knows of one group."""
 
     def __init__(
-        self,
-        broker: Verbs,
-        connection: AsyncConnection,
-        daemon: str,
-        worker: str,
-        serving: Callable[[], Sequence[str]],
+        self, snapshot: Snapshot, name: str, broker: Verbs, connection: AsyncConnection, dispatcher: Dispatcher
     ) -> None:
-        self._broker, self._connection = broker, connection
-        self._daemon, self._worker, self._serving = daemon, worker, serving
+        """`name`: of the worker, `host.pid`."""
+        self._name, self._daemon = name, daemon_id(snapshot.path.parent)
+        #: of the configuration that it runs
+        self.generation = snapshot.generation
+        self._broker, self._connection, self._dispatcher = broker, connection, dispatcher
+        self._born = int(time.time() * 1000)
         self._changed = asyncio.Event()
-        self._said: tuple[str, ...] = ()
+        #: number of the last question what this worker does
+        self._question = 0
+        #: what Redis was told last, and when, in monotonic s
+        self._queues: tuple[str, ...] = ()
+        self._fields: dict[str, str | int] = {}
+        self._served_at = self._announced_at = 0.0
 
-    def look(self) -> None:
-        """What the group serves may have changed."""
+    def look(self, question: int = 0) -> None:
+        """What the group serves may have changed; or somebody asks what it does, by a question with a number."""
+        self._question = question or self._question
         self._changed.set()
 
     async def keep(self) -> None:
-        """Say it, again and again, until cancelled."""
+        """Tell it, again and again, until cancelled."""
         while True:
             self._changed.clear()
-            pause = ALIVE_AGAIN
+            wait = _BUSY if self._dispatcher.pool.running else _IDLE
             try:
-                await self._say(tuple(self._serving()))
+                await self._serve(self._serving())
+                await self._announce()
             except BrokerError as error:
-                log.debug("what this group serves did not reach Redis: %s", error)
-                pause = _AGAIN
-            await self._wait(pause)
+                log.debug("what this group serves and does did not reach Redis: %s", error)
+                wait = _AGAIN
+            await wait_until_set(self._changed, wait)
 
     async def end(self) -> None:
-        """Say that the group serves nothing any more. Raises BrokerError."""
-        await self._say(())
+        """Tell that the group has ended."""
+        try:
+            await self._serve(())
+            await self._connection.run(self._broker.withdraw(self._name))
+        except BrokerError as error:
+            log.debug("the end of this group did not reach Redis: %s", error)
 
-    async def _say(self, queues: tuple[str, ...]) -> None:
-        if queues or self._said:
-            # until Redis has answered, either may be true
-            self._said = self._said or queues
-            await self._connection.run(self._broker.serve(self._daemon, self._worker, queues))
-            self._said = queues
+    def _serving(self) -> tuple[str, ...]:
+        """The queues from which it claims now."""
+        claims = self._dispatcher.phase == Phase.SERVING and not self._dispatcher.pool.trouble
+        return tuple(self._dispatcher.queues.names) if claims else ()
 
-    async def _wait(self, seconds: float) -> None:
-        if not self._changed.is_set():
-            try:
-                async with asyncio.timeout(seconds):
-                    await self._changed.wait()
-            except TimeoutError:
-                pass
+    async def _serve(self, queues: tuple[str, ...]) -> None:
+        now = time.monotonic()
+        if queues != self._queues or (queues and now - self._served_at >= ALIVE_AGAIN):
+            # Until Redis has answered, either may be true.
+            self._queues = self._queues or queues
+            await self._connection.run(self._broker.serve(self._daemon, self._name, queues))
+            self._queues, self._served_at = queues, now
+
+    async def _announce(self) -> None:
+        fields, now = self._what_it_does(), time.monotonic()
+        if fields != self._fields or now - self._announced_at > _ANNOUNCE:
+            said = {**fields, "said": int(time.time() * 1000), "jobs": self._running_jobs()}
+            await self._connection.run(self._broker.announce(self._name, said))
+            self._fields, self._announced_at = fields, now
+
+    def _what_it_does(self) -> dict[str, str | int]:
+        """What changes with what this worker does, not with time."""
+        dispatcher, pool = self._dispatcher, self._dispatcher.pool
+        starting = dispatcher.phase == Phase.HELD or bool(pool.trouble)
+        return {
+            "answers": self._question,
+            "born": self._born,
+            "group": dispatcher.group.name,
+            "queues": " ".join(dispatcher.queues.names),
+            "generation": self.generation,
+            "state": "busy" if dispatcher.busy else "started" if starting else "idle",
+            "phase": dispatcher.phase.name.lower(),
+            "processes": dispatcher.group.processes,
+            "running": pool.running,
+            "trouble": pool.trouble[:_MOST_TROUBLE],
+            "unkilled": " ".join(f"{a.queue}/{a.name}" for a in pool.unkilled()[:_MOST_UNKILLED]),
+            **dispatcher.counts,
+        }
+
+    def _running_jobs(self) -> str:
+        """Which jobs run, and for how many ms as of now, the longest first; JSON."""
+        running = self._dispatcher.pool.running_attempts(time.monotonic_ns())
+        longest = sorted(running, key=lambda each: -each[1])[:_NAMED]
+        return json.dumps(
+            [
+                {"job": f"{a.queue}/{a.name}", "task": a.task.decode(errors="replace"), "ms": round(seconds * 1000)}
+                for a, seconds in longest
+            ]
+        )

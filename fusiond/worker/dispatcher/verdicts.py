@@ -2,6 +2,10 @@
 How an attempt ends: what its child said, or how its child died, by the task's policy, as the broker's Outcome.
 
 Pure. Each function is one row of the state machine in job.py.
+
+An exception is a failure, and max_attempts counts it. A crash (a signal, the hard timeout, an exit in mid-job) is
+counted apart, by max_crashes. After a hard timeout the job waits as after a failure: what was too slow has often met a
+neighbour in trouble. After any other crash it runs again at once.
 """
 
 from __future__ import annotations
@@ -12,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from fusiond.broker.records import Outcome
 from fusiond.job import NOT_LOADED
-from fusiond.worker.dispatcher import retry
 from fusiond.worker.pool.attempt import Attempt, KillReason
 from fusiond.worker.runtime import wire
 
@@ -29,10 +32,10 @@ def ran(attempt: Attempt, message: wire.OutcomeMessage, task: Task, policy: Retr
     error = error_of(message.payload)
     # Releases undo their attempt; what is left besides failures are crashes and rescues.
     failures = attempt.attempts - attempt.crashes - attempt.rescues
-    wait = retry.after_failure(policy, failures, may_retry=message.retry, rand=rand)
-    if wait is None:
-        return Outcome(attempt.id, attempt.token, "failed", ms(task.failure_ttl), 0, error)
-    return Outcome(attempt.id, attempt.token, "retry", ms(wait.total_seconds()), 0, error)
+    if not message.retry or failures >= policy.max_attempts:
+        return _failed(attempt, task, error)
+    wait = backoff(policy, failures, rand)
+    return Outcome(attempt.id, attempt.token, "retry", ms(wait), 0, error)
 
 
 def error_of(payload: bytes) -> bytes:
@@ -74,19 +77,17 @@ def killed(
     if reason == KillReason.SERVER:
         why = "its fork server did not answer and was killed"
         return interrupted(attempt, task, policy, reason.value, why)
+    crashes, wait = attempt.crashes + 1, 0.0
     if reason == KillReason.TIMEOUT:
         error = failure("TIMEOUT", f"ran longer than its hard timeout, {attempt.hard:g} s, and was killed")
+        why, ended = "timeout", max(1, attempt.attempts - attempt.rescues)
+        wait = backoff(policy, ended, rand)
     else:
         how = how_it_died(status) if reason is None else f"its child was killed: {reason.value}"
-        error = failure("WORKER_CRASHED", how)
-    wait = retry.after_crash(policy, attempt.crashes + 1)
-    if reason == KillReason.TIMEOUT:
-        ended = max(1, attempt.attempts - attempt.rescues)
-        wait = retry.after_hard_timeout(policy, attempt.crashes + 1, ended, rand=rand)
-    why = "timeout" if reason == KillReason.TIMEOUT else "crashed"
-    if wait is None:
-        return Outcome(attempt.id, attempt.token, "failed", ms(task.failure_ttl), 1, error, why)
-    return Outcome(attempt.id, attempt.token, "retry", ms(wait.total_seconds()), 1, error, why)
+        error, why = failure("WORKER_CRASHED", how), "crashed"
+    if crashes > policy.max_crashes:
+        return _failed(attempt, task, error, why, crash=1)
+    return Outcome(attempt.id, attempt.token, "retry", ms(wait), 1, error, why)
 
 
 def interrupted(attempt: Attempt, task: Task, policy: RetryPolicy, why: str, message: str) -> Outcome:
@@ -102,14 +103,13 @@ def interrupted(attempt: Attempt, task: Task, policy: RetryPolicy, why: str, mes
     """
     if policy.at_most_once:
         error = failure("INTERRUPTED", f"{message}, and its retry policy lets it begin once only")
-        return Outcome(attempt.id, attempt.token, "failed", ms(task.failure_ttl), 0, error, why)
+        return _failed(attempt, task, error, why)
     return released(attempt, why, begun=True)
 
 
 def expired(attempt: Attempt, task: Task) -> Outcome:
     """It was claimed, and not begun in time. STARTED -> FAILED."""
-    error = failure("EXPIRED", "it had not begun when it expired")
-    return Outcome(attempt.id, attempt.token, "failed", ms(task.failure_ttl), 0, error, "expired")
+    return _failed(attempt, task, failure("EXPIRED", "it had not begun when it expired"), "expired")
 
 
 def canceled(attempt: Attempt, task: Task) -> Outcome:
@@ -123,6 +123,24 @@ def released(attempt: Attempt, why: str, *, begun: bool = False) -> Outcome:
     return Outcome(attempt.id, attempt.token, "released", 0, 0, b"begun" if begun else b"", why)
 
 
+def backoff(policy: RetryPolicy, attempt: int, rand: Random) -> float:
+    """
+    Seconds to wait before attempt + 1.
+
+    Args:
+        policy: gives the form, the delays in seconds and the jitter.
+        attempt: 1 after the first failure.
+        rand: where jitter comes from.
+
+    Returns:
+        fixed: delay; linear: delay · attempt; exponential: delay · 2**(attempt-1), the last two at most max_delay;
+        list: delays[attempt-1], the last one repeats. Then ± jitter, and never below 0.
+    """
+    base = policy.delay_after(attempt)
+    spread = policy.jitter or base * policy.jitter_share
+    return max(0.0, base + rand.uniform(-spread, spread))
+
+
 def unknown(attempt: Attempt, delay: float) -> Outcome:
     """STARTED -> SCHEDULED, attempt undone; or FAILED, where no host had the task for an hour, as settle.lua knows."""
     error = failure("TASK_NOT_FOUND", f"no task '{attempt.task.decode(errors='replace')}' is declared")
@@ -134,11 +152,8 @@ def unloaded(attempt: Attempt, delay: float, error: bytes) -> Outcome:
     return Outcome(attempt.id, attempt.token, "unloaded", ms(delay), 0, error, NOT_LOADED)
 
 
-def unsettled(queue: str, outcome: Outcome) -> Attempt:
-    """The attempt of an outcome that Redis may not have taken yet, as far as its lease needs it."""
-    ident = outcome.id if isinstance(outcome.id, bytes) else outcome.id.encode()
-    ran = outcome.kind in ("finished", "failed", "retry")
-    return Attempt(queue, ident, outcome.token, b"", b"", b"", 0, 0, 0, 0, 0, begun=ran)
+def _failed(attempt: Attempt, task: Task, error: bytes, why: str = "", *, crash: int = 0) -> Outcome:
+    return Outcome(attempt.id, attempt.token, "failed", ms(task.failure_ttl), crash, error, why)
 
 
 def failure(code: str, message: str) -> bytes:

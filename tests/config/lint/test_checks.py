@@ -18,7 +18,7 @@ from fusiond.config.model import RetryPolicy
 from fusiond.config.quota import memory_limit
 from fusiond.config.units import size_bytes, written_size
 from fusiond.config.yaml.source import MAX_NODES
-from fusiond.worker.dispatcher.retry import backoff
+from fusiond.worker.dispatcher.verdicts import backoff
 
 SHIPPED = Path(__file__).parents[3] / "systemd" / "fusiond.service"
 TASK = "version: 1\ntasks: {a: {run: x.y}}\nworkers: {m: {}}\n"
@@ -98,7 +98,7 @@ def test_what_is_taken_without_asking_is_what_croniter_takes(text):
 )
 def test_the_last_retry_is_when_the_worker_would_make_it(policy):
     """The sum of the delays that worker.retry gives, to its last µs."""
-    waits = [backoff(policy, attempt, Random(1)).total_seconds() for attempt in range(1, policy.max_attempts)]
+    waits = [backoff(policy, attempt, Random(1)) for attempt in range(1, policy.max_attempts)]
     assert policies.last_retry(policy) == pytest.approx(sum(waits), abs=1e-3)
 
 

@@ -9,7 +9,7 @@ from fusiond.broker.redis.connection import connect_async
 from fusiond.errors import BrokerUnavailable
 from fusiond.worker.dispatcher.exchange import Exchange
 from fusiond.worker.dispatcher.leases import renew
-from fusiond.worker.dispatcher.verdicts import unsettled
+from fusiond.worker.dispatcher.queue_order import Share
 
 
 class Lossy:
@@ -32,25 +32,33 @@ class Lossy:
         return replies
 
 
+def finished(attempt):
+    return Outcome(attempt.id, attempt.token, "finished")
+
+
 def test_a_claim_whose_reply_alone_was_lost_is_asked_again(broker_settings, tmp_path, broker, run):
     """Under its token, so that its jobs are had at once and once; they do not wait for their leases to expire."""
 
     async def story():
         async with connect_async(broker_settings, tmp_path) as connection:
             lossy = Lossy(connection)
-            exchange = Exchange("host.1", broker, lossy)
+            exchange = Exchange("host.1", broker, lossy, pytest.fail)
             lossy.lose = 0
-            first = await exchange.run([("a", 2), ("b", 2)])
+            first = await exchange.run([Share("a", 2), Share("b", 2)])
             exchange.ask_lost()
-            second = await exchange.run([("a", 1)])
-            return first, second, await exchange.run([("a", 1)])
+            second = await exchange.run([Share("a", 1)])
+            return first, second, await exchange.run([Share("a", 1)])
 
     for queue in "ab":
         run(broker.enqueue(queue, [NewJob(f"{queue}{n}", "t", b"[]") for n in range(3)]))
     first, second, third = asyncio.run(story())
-    assert [(claimed.queue, [job.id for job in claimed.claim.jobs]) for claimed in first] == [("b", [b"b0", b"b1"])]
-    assert [(claimed.queue, [job.id for job in claimed.claim.jobs]) for claimed in second] == [("a", [b"a0", b"a1"])]
-    assert [(claimed.queue, [job.id for job in claimed.claim.jobs]) for claimed in third] == [("a", [b"a2"])]
+    assert [(claimed.share.queue, [job.id for job in claimed.claim.jobs]) for claimed in first] == [
+        ("b", [b"b0", b"b1"])
+    ]
+    assert [(claimed.share.queue, [job.id for job in claimed.claim.jobs]) for claimed in second] == [
+        ("a", [b"a0", b"a1"])
+    ]
+    assert [(claimed.share.queue, [job.id for job in claimed.claim.jobs]) for claimed in third] == [("a", [b"a2"])]
     assert run(broker.job("a", "a0")).attempts == 1
 
 
@@ -60,19 +68,23 @@ def test_a_lost_node_holds_up_no_round_trip_of_the_others(broker_settings, tmp_p
     async def story():
         async with connect_async(broker_settings, tmp_path) as connection:
             lossy = Lossy(connection)
-            exchange = Exchange("host.1", broker, lossy)
-            [claimed] = await exchange.run([("a", 1)])
-            exchange.add_outcome("a", Outcome(claimed.claim.jobs[0].id, claimed.nonce, "finished"))
+            exchange = Exchange("host.1", broker, lossy, pytest.fail)
+            [claimed] = await exchange.run([Share("a", 1)])
+            exchange.add_outcome(claimed.attempts[0], finished(claimed.attempts[0]))
             lossy.lose = 0
             assert await exchange.run([]) == []
-            assert (exchange.refused, exchange.asks_again(), exchange.done()) == (True, False, False)
+            assert (exchange.refused, exchange.done()) == (True, False)
             lossy.lose = 0
-            assert await exchange.run([("a", 1)]) == []
-            assert [each.queue for each in await exchange.run([("a", 1), ("b", 1)])] == ["b"]
+            assert await exchange.run([Share("a", 1)]) == []
+            assert [each.share.queue for each in await exchange.run([Share("a", 1), Share("b", 1)])] == ["b"]
             exchange.ask_lost()
             again = await exchange.run([])
             assert exchange.done()
-            return lossy.calls, [(each.queue, each.claim.jobs[0].id) for each in again], exchange.counts["finished"]
+            return (
+                lossy.calls,
+                [(each.share.queue, each.claim.jobs[0].id) for each in again],
+                exchange.counts["finished"],
+            )
 
     for queue in "ab":
         run(broker.enqueue(queue, [NewJob(f"{queue}{n}", "t", b"[]") for n in range(3)]))
@@ -85,15 +97,16 @@ def test_a_lease_is_kept_until_its_settle_is_answered(broker_settings, tmp_path,
     async def story():
         async with connect_async(broker_settings, tmp_path) as connection:
             lossy = Lossy(connection)
-            exchange = Exchange("host.1", broker, lossy)
-            [claimed] = await exchange.run([("a", 2)])
-            first, second = (Outcome(job.id, claimed.nonce, "finished") for job in claimed.claim.jobs)
+            exchange = Exchange("host.1", broker, lossy, pytest.fail)
+            [claimed] = await exchange.run([Share("a", 2)])
+            first, second = claimed.attempts
             lossy.away = True
-            exchange.add_outcome("a", first)
+            exchange.add_outcome(first, finished(first))
             with pytest.raises(BrokerUnavailable):
                 await exchange.run([])
-            exchange.add_outcome("a", second)
-            waiting = [unsettled(queue, outcome) for queue, outcome in exchange.unsettled()]
+            exchange.add_outcome(second, finished(second))
+            waiting = list(exchange.unsettled())
+            assert all(attempt.begun for attempt in waiting), "none of them expires any more"
             assert await renew(broker, connection, waiting) == (False, None)
             lossy.away = False
             await exchange.run([])
@@ -103,3 +116,27 @@ def test_a_lease_is_kept_until_its_settle_is_answered(broker_settings, tmp_path,
 
     run(broker.enqueue("a", [NewJob(f"a{n}", "t", b"[]") for n in range(2)]))
     assert asyncio.run(story()) == ({b"a0", b"a1"}, 2)
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_job_that_redis_has_canceled_instead_is_told_of_once(broker_settings, tmp_path, broker, run, again):
+    """It was to be tried again, and a cancel had come: also where the first reply was lost."""
+    told = []
+
+    async def story():
+        async with connect_async(broker_settings, tmp_path) as connection:
+            lossy = Lossy(connection)
+            exchange = Exchange("host.1", broker, lossy, lambda attempt, outcome: told.append((attempt, outcome.kind)))
+            [claimed] = await exchange.run([Share("a", 1)])
+            [attempt] = claimed.attempts
+            await connection.run(broker.cancel("a", "a0"))
+            exchange.add_outcome(attempt, Outcome(attempt.id, attempt.token, "retry", 1000))
+            lossy.lose = 0 if again else None
+            await exchange.run([])
+            exchange.ask_lost()
+            await exchange.run([])
+            return attempt
+
+    run(broker.enqueue("a", [NewJob("a0", "t", b"[]")]))
+    attempt = asyncio.run(story())
+    assert told == [(attempt, "canceled")]

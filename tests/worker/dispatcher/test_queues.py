@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusiond.worker.dispatcher.queue_order import Queues
+from fusiond.broker.records import Claim, ClaimedJob
+from fusiond.worker.dispatcher.queue_order import Queues, Share
 
 NAMES = ["a", "b", "c", "d"]
 WEIGHTS = st.fixed_dictionaries({name: st.integers(1, 20) for name in NAMES})
@@ -26,11 +27,10 @@ def test_shares_are_of_open_queues_and_add_up(order, weights, steps):
     open_ = set(NAMES)
     for what, name, want in steps:
         if what == "claim":
-            shares = queues.shares(want)
-            assert sum(count for _, count in shares) == (want if open_ else 0)
-            assert {name for name, _ in shares} <= open_
-            assert all(count > 0 for _, count in shares)
-            assert len({name for name, _ in shares}) == len(shares)
+            shares = queues.divide(want)
+            assert sum(count for count in shares.values()) == (want if open_ else 0)
+            assert shares.keys() <= open_
+            assert all(count > 0 for count in shares.values())
         elif what == "open":
             queues.mark_open(name)
             open_.add(name)
@@ -45,7 +45,7 @@ def test_weights_hold_over_time(weights, wants):
     queues = Queues(NAMES, "weighted", weights)
     got = Counter()
     for want in wants:
-        for name, count in queues.shares(want):
+        for name, count in queues.divide(want).items():
             got[name] += count
     total = sum(weights.values())
     for name in NAMES:
@@ -58,7 +58,7 @@ def test_round_robin_starves_nobody(want):
     queues = Queues(NAMES, "round_robin", {"a": 100})
     got = Counter()
     for _ in range(400):
-        for name, count in queues.shares(want):
+        for name, count in queues.divide(want).items():
             got[name] += count
     assert max(got.values()) - min(got.values()) <= 4
     assert set(got) == set(NAMES)
@@ -67,22 +67,22 @@ def test_round_robin_starves_nobody(want):
 def test_strict_asks_the_first_that_is_open():
     """The next one only once it is dry, and the first again as soon as it may have jobs."""
     queues = Queues(NAMES, "strict", {})
-    assert queues.shares(5) == [("a", 5)]
+    assert queues.divide(5) == {"a": 5}
     queues.mark_dry("a")
-    assert queues.shares(5) == [("b", 5)]
+    assert queues.divide(5) == {"b": 5}
     queues.mark_open("a")
-    assert queues.shares(5) == [("a", 5)]
+    assert queues.divide(5) == {"a": 5}
 
 
 def test_a_dry_queue_is_asked_again_when_opened():
     """By its name, or with all; a name that is not served is nothing."""
     queues = Queues(["a"], "round_robin", {})
     queues.mark_dry("a")
-    assert queues.shares(5) == []
+    assert queues.divide(5) == {}
     queues.mark_open("z")
-    assert queues.shares(5) == []
-    queues.mark_all_open()
-    assert queues.shares(5) == [("a", 5)]
+    assert queues.divide(5) == {}
+    queues.mark_open()
+    assert queues.divide(5) == {"a": 5}
 
 
 def test_a_queue_that_was_dry_does_not_catch_up():
@@ -90,11 +90,11 @@ def test_a_queue_that_was_dry_does_not_catch_up():
     queues = Queues(["a", "b"], "round_robin", {})
     queues.mark_dry("b")
     for _ in range(100):
-        queues.shares(3)
+        queues.divide(3)
     queues.mark_open("b")
     got = Counter()
     for _ in range(10):
-        for name, count in queues.shares(1):
+        for name, count in queues.divide(1).items():
             got[name] += count
     assert abs(got["a"] - got["b"]) <= 4
 
@@ -109,5 +109,55 @@ def test_credit_asks_for_no_more_than_there_is_to_share(seed):
         for _ in range(40):
             rand.choice([queues.mark_dry, queues.mark_open, queues.mark_open])(rand.choice(names))
             want = rand.choice([1, 1, 1, 2, 3])
-            shares = queues.shares(want)
-            assert sum(count for _, count in shares) == (want if shares else 0)
+            shares = queues.divide(want)
+            assert sum(count for count in shares.values()) == (want if shares else 0)
+
+
+def shares(queues, room, free=0):
+    return sorted(queues.shares(room, free, Random(1)))
+
+
+def test_a_queue_is_asked_once_until_it_may_have_more():
+    """Each is asked and dry; one that gave all that was asked for, or says that it has more, is asked again."""
+    queues = Queues(["a", "b"], "round_robin", {})
+    asked = shares(queues, 8)
+    assert asked == [Share("a", 4), Share("b", 4)]
+    assert shares(queues, 8) == []
+    job = ClaimedJob(b"id", b"t", b"[]", 1, 0, 0, b"", 0)
+    assert queues.note(asked[0], Claim([job] * 4, None, more=False, expiring={}))
+    assert not queues.note(asked[1], Claim([job] * 3, 10, more=False, expiring={}))
+    assert shares(queues, 8) == [Share("a", 8)]
+    assert queues.note(asked[1], Claim([job], None, more=True, expiring={}))
+    assert shares(queues, 8) == [Share("b", 8)]
+
+
+def test_a_poll_has_each_queue_asked_that_was_not_since_the_last_one():
+    """For no job where there is no room: its claim rescues, and takes in the inbox. Once."""
+    queues = Queues(["a", "b"], "strict", {})
+    queues.poll()
+    assert shares(queues, 5) == [Share("a", 5)]
+    queues.poll()
+    assert shares(queues, 0) == [Share("b", 0)]
+    assert shares(queues, 0) == []
+    queues.poll()
+    assert shares(queues, 0) == [Share("a", 0)]
+
+
+@given(st.integers(0, 20), st.integers(0, 20), st.integers())
+def test_jobs_that_may_begin_once_only_are_for_free_children(room, free, seed):
+    """All queues together are asked for no more of them than children are free, and for as many as there are."""
+    queues = Queues(NAMES, "round_robin", {})
+    limits = [share.once for share in queues.shares(room, free, Random(seed))]
+    assert sum(limits) == min(room, free)
+
+
+def test_a_queue_whose_next_job_finds_no_free_child_waits_for_one():
+    """Its claim gave fewer than were asked for, and it is asked again once a child is free."""
+    queues = Queues(["a"], "round_robin", {})
+    [asked] = shares(queues, 5)
+    assert not queues.note(asked, Claim([], None, more=True, expiring={}, few=True))
+    assert shares(queues, 5) == []
+    assert queues.full == {"a"}
+    queues.open_full()
+    assert shares(queues, 5, free=1) == [Share("a", 5, 1)]
+    assert not queues.full

@@ -1,13 +1,17 @@
 """What follows a failed attempt, for every policy."""
 
-from datetime import timedelta
 from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusiond.config.model import RetryPolicy
-from fusiond.worker.dispatcher.retry import after_crash, after_failure, after_hard_timeout, backoff
+from fusiond.config.model import RetryPolicy, Task
+from fusiond.worker.dispatcher import verdicts
+from fusiond.worker.dispatcher.verdicts import backoff
+from fusiond.worker.pool.attempt import Attempt, KillReason
+from fusiond.worker.runtime import wire
+
+TASK = Task("t", "m.f")
 
 SECONDS = st.floats(0, 1e6)
 POLICIES = st.builds(
@@ -30,8 +34,12 @@ class Middle(Random):
         return (a + b) / 2
 
 
+def attempt(number, crashes=0):
+    return Attempt("q", b"id", "token", b"t", b"[]", b"", number, crashes, 0, 0, 0)
+
+
 def waits(policy, count):
-    return [backoff(policy, attempt, Middle()).total_seconds() for attempt in range(1, count + 1)]
+    return [backoff(policy, attempt, Middle()) for attempt in range(1, count + 1)]
 
 
 def test_the_forms():
@@ -45,8 +53,8 @@ def test_the_forms():
 @given(POLICIES, st.integers(1, 10_000), st.integers())
 def test_a_wait_is_never_below_nothing_nor_far_above_the_form(policy, attempt, seed):
     """Jitter moves it by its share at most, or by its seconds; no attempt is too late for the sum."""
-    wait = backoff(policy, attempt, Random(seed)).total_seconds()
-    middle = backoff(policy, attempt, Middle()).total_seconds()
+    wait = backoff(policy, attempt, Random(seed))
+    middle = backoff(policy, attempt, Middle())
     spread = policy.jitter or middle * policy.jitter_share
     assert 0 <= wait <= middle + spread + 1e-5
     assert wait >= middle - spread - 1e-5
@@ -55,18 +63,23 @@ def test_a_wait_is_never_below_nothing_nor_far_above_the_form(policy, attempt, s
 @given(POLICIES, st.integers(1, 200), st.booleans())
 def test_attempts_end(policy, failures, may_retry):
     """Exactly what may be retried, and fewer than max_attempts have failed, is tried again."""
-    again = after_failure(policy, failures, may_retry=may_retry, rand=Random(1))
-    assert (again is not None) == (may_retry and failures < policy.max_attempts)
+    message = wire.OutcomeMessage(1, wire.FAILED, may_retry, 0.0, b"")
+    again = verdicts.ran(attempt(failures), message, TASK, policy, Random(1)).kind == "retry"
+    assert again == (may_retry and failures < policy.max_attempts)
 
 
 @given(POLICIES, st.integers(1, 20))
 def test_crashes_are_tried_again_at_once(policy, crashes):
     """`max_crashes` of them, without a wait; they know nothing of max_attempts."""
-    assert after_crash(policy, crashes) == (timedelta(0) if crashes <= policy.max_crashes else None)
+    outcome = verdicts.killed(attempt(200, crashes - 1), None, -9, TASK, policy, rand=Random(1))
+    assert outcome.kind == ("retry" if crashes <= policy.max_crashes else "failed")
+    assert outcome.kind == "failed" or outcome.ms == 0
 
 
 @given(POLICIES, st.integers(1, 20), st.integers(1, 20))
-def test_hard_timeouts_wait_as_failures_do(policy, crashes, attempt):
+def test_hard_timeouts_wait_as_failures_do(policy, crashes, number):
     """The policy's delay of so many attempts; above `max_crashes` none."""
-    waited = after_hard_timeout(policy, crashes, attempt, rand=Random(1))
-    assert waited == (backoff(policy, attempt, Random(1)) if crashes <= policy.max_crashes else None)
+    outcome = verdicts.killed(attempt(number, crashes - 1), KillReason.TIMEOUT, -9, TASK, policy, rand=Random(1))
+    assert outcome.kind == ("retry" if crashes <= policy.max_crashes else "failed")
+    wait = round(backoff(policy, number, Random(1)) * 1000)
+    assert outcome.kind == "failed" or outcome.ms == wait

@@ -1,0 +1,130 @@
+"""
+Claimed jobs that no child has yet.
+
+1. wait   for a child. A job that may begin once only waits for a permit first, until a child is free for it: a job
+          that has a permit and has not begun fails with its dispatcher
+2. ask    permits for as many jobs as children are free
+3. hand   jobs to children
+4. leave  what no child takes in time goes back to the queue; so does what must not begin here (endings.py)
+
+Knows no Redis: the dispatcher asks for permits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from fusiond.worker.pool.batching import PENDING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from fusiond.worker.dispatcher.endings import Endings
+    from fusiond.worker.pool.attempt import Attempt
+    from fusiond.worker.pool.pool import Pool
+
+
+class Waiting:
+    """The jobs of one dispatcher."""
+
+    def __init__(self, pool: Pool, endings: Endings, once: frozenset[bytes], wake: Callable[[], None]) -> None:
+        """`once`: the tasks whose jobs may begin once only; `wake`: called when jobs have come back or have left."""
+        self._pool, self._endings, self.once, self._wake = pool, endings, once, wake
+        #: nothing begins here any more
+        self.draining = False
+        self.for_child: deque[Attempt] = deque()
+        self.for_permit: deque[Attempt] = deque()
+        #: permits for these are asked for now
+        self._asked: list[Attempt] = []
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return len(self.for_child) + self._reserved
+
+    def __iter__(self) -> Iterator[Attempt]:
+        return chain(self.for_child, self.for_permit, self._asked)
+
+    @property
+    def _reserved(self) -> int:
+        """Jobs without a permit; a child is kept free for each."""
+        return len(self.for_permit) + len(self._asked)
+
+    def add(self, attempts: Iterable[Attempt]) -> None:
+        """Have claimed jobs wait."""
+        # Whether a job may run here depends on its task alone: a claim of hundreds of jobs asks once for each task.
+        plain: set[bytes] = set()
+        for attempt in attempts:
+            line = self.for_child if attempt.task in plain else self._line(attempt)
+            if line is not None:
+                if not attempt.once:
+                    plain.add(attempt.task)
+                line.append(attempt)
+
+    def put_back(self, attempts: list[Attempt]) -> None:
+        """Have jobs that were never begun wait again, before all others."""
+        for attempt in reversed(attempts):
+            if (line := self._line(attempt)) is not None:
+                line.appendleft(attempt)
+        if self._timer:
+            # They may have waited for longer than those for which it was set.
+            self._timer.cancel()
+            self._timer = None
+        self._wake()
+
+    def look_again(self, which: Callable[[Attempt], bool] | None = None) -> None:
+        """Have the jobs in line of which this is true, or all, leave if they must not begin here any more."""
+        self.put_back(self._take(which))
+
+    def ask_permits(self) -> list[Attempt]:
+        """The next jobs to ask permits for, as many as children are free."""
+        count = min(self._pool.free(), len(self.for_permit)) if self.for_permit else 0
+        self._asked = [self.for_permit.popleft() for _ in range(count)]
+        return self._asked
+
+    def note_permits(self) -> None:
+        """Redis was asked for permits: the jobs of which it has said something leave or wait for a child."""
+        asked, self._asked = self._asked, []
+        self.for_permit.extendleft(each for each in reversed(asked) if not _is_answered(each))
+        self.put_back([attempt for attempt in asked if _is_answered(attempt)])
+
+    def hand(self) -> None:
+        """Hand jobs to children, as far as there is room."""
+        self._pool.hand_out(self.for_child, self._reserved)
+        if self._timer is None and (self.for_child or self.for_permit):
+            first = min(attempt.claimed for attempt in chain(self.for_child, self.for_permit))
+            seconds = first / 1e9 + PENDING - time.monotonic() + 0.001
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._release_old)
+
+    def _release_old(self) -> None:
+        """Give back what no child has taken in time: another host may have one that is free."""
+        self._timer = None
+        now = time.monotonic()
+        limit = int((now - PENDING) * 1e9)
+        for attempt in self._take(lambda attempt: attempt.claimed <= limit):
+            self._endings.release(attempt, "no child was free")
+            self._pool.claim_less(now)
+        self._wake()
+
+    def _line(self, attempt: Attempt) -> deque[Attempt] | None:
+        """Where a job waits that has not begun; None: nowhere, it must not begin here."""
+        if attempt.lost or self._endings.refuse(attempt, self._pool.problems, draining=self.draining):
+            return None
+        attempt.once = attempt.permitted or attempt.task in self.once
+        return self.for_permit if attempt.once and not attempt.permitted else self.for_child
+
+    def _take(self, which: Callable[[Attempt], bool] | None) -> list[Attempt]:
+        """Take them out of their lines; those whose permits are being asked for stay."""
+        taken = []
+        for line in (self.for_child, self.for_permit):
+            for attempt in [each for each in line if which is None or which(each)]:
+                line.remove(attempt)
+                taken.append(attempt)
+        return taken
+
+
+def _is_answered(attempt: Attempt) -> bool:
+    return attempt.permitted or attempt.lost or attempt.canceled
