@@ -19,6 +19,8 @@ from fusiond.broker.verbs import Verbs
 from fusiond.config import model
 from fusiond.errors import BrokerError
 from fusiond.supervise.server import choose_server
+from tests.support.fusiond_desk import opened
+from tests.support.worker_program import Place
 
 PR_SET_PDEATHSIG = 1
 
@@ -127,6 +129,27 @@ def connection(broker_settings, tmp_path):
 def run(connection):
     """Runs a verb: `run(broker.counts("q"))`."""
     return connection.run
+
+
+@pytest.fixture
+def redis(run):
+    """A plain command: `redis("LLEN", key)`."""
+    return lambda *words: run(plain(as_is, *words))
+
+
+@pytest.fixture
+def place(broker_settings, broker, run):
+    """A directory with task code, in which a test starts groups; none of their processes is left at the end."""
+    place = Place(broker_settings, broker, run)
+    yield place
+    place.close()
+
+
+@pytest.fixture
+def desk(broker_settings, tmp_path):
+    """Commands against a broker with a catalogue."""
+    with opened(broker_settings, tmp_path) as desk:
+        yield desk
 
 
 @pytest.fixture(autouse=True)

@@ -31,9 +31,7 @@ from fusiond.errors import BrokerError, FusionError, JobFailed
 from fusiond.supervise import directories
 from fusiond.supervise.server import choose_server
 from fusiond.supervise.supervisord.daemon_options import DaemonOptions
-from tests.support.fusiond_desk import opened
 from tests.support.running import until
-from tests.support.worker_program import Place
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "security.md"
@@ -52,12 +50,6 @@ def unprintable(text):
 
 
 # -- Redis write: whatever is there, commands and producers stay on their feet ---------------------------------------
-
-
-@pytest.fixture
-def desk(broker_settings, tmp_path):
-    with opened(broker_settings, tmp_path) as desk:
-        yield desk
 
 
 @pytest.fixture
@@ -232,13 +224,6 @@ def test_a_forged_state_of_a_cron_entry_is_one_sentence(desk):
 
 
 # -- Redis write, against a group's real program ---------------------------------------------------------------------
-
-
-@pytest.fixture
-def place(broker_settings, broker, run):
-    place = Place(broker_settings, broker, run)
-    yield place
-    place.close()
 
 
 BOTH = pytest.mark.parametrize("isolation", ["process", "fork"])

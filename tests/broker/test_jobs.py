@@ -5,7 +5,6 @@ import time
 
 import pytest
 
-from fusiond.broker.call import as_is, plain
 from fusiond.broker.records import NewJob, Outcome
 from fusiond.errors import BrokerError, BrokerFull
 from fusiond.job import JobStatus, new_id, new_token
@@ -13,12 +12,6 @@ from tests.support.queue_state import broken, findings
 
 HOUR = 3_600_000
 ARGS = b"[[1],{}]"
-
-
-@pytest.fixture
-def redis(run):
-    """A plain command: `redis("LLEN", key)`."""
-    return lambda *words: run(plain(as_is, *words))
 
 
 @pytest.fixture

@@ -16,11 +16,6 @@ ARGS = b"[[],{}]"
 
 
 @pytest.fixture
-def redis(run):
-    return lambda *words: run(plain(as_is, *words))
-
-
-@pytest.fixture
 def enqueue(run, broker):
     def enqueue(**options):
         job = NewJob(new_id(), "task", ARGS, **options)

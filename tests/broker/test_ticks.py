@@ -2,17 +2,11 @@
 
 import pytest
 
-from fusiond.broker.call import as_is, plain
 from fusiond.broker.ticks import DecidedTicks
 from fusiond.errors import BrokerError
 from fusiond.job import JobStatus
 
 HOUR = 3_600_000
-
-
-@pytest.fixture
-def redis(run):
-    return lambda *words: run(plain(as_is, *words))
 
 
 @pytest.fixture

@@ -9,15 +9,8 @@ import pytest
 from fusiond.cli.find import broker
 from fusiond.cli.status.workers import why_unserved
 from fusiond.job import JobStatus
-from tests.support.fusiond_desk import opened
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture
-def desk(broker_settings, tmp_path):
-    with opened(broker_settings, tmp_path) as desk:
-        yield desk
 
 
 def record(desk, name):

@@ -17,15 +17,8 @@ from fusiond.cli.terminal.progress import Progress
 from fusiond.errors import BrokerError
 from fusiond.job import new_id, new_token
 from tests.support.fusiond_command import Done, fusiond
-from tests.support.fusiond_desk import opened
 
 HOUR = 3_600_000
-
-
-@pytest.fixture
-def desk(broker_settings, tmp_path):
-    with opened(broker_settings, tmp_path) as desk:
-        yield desk
 
 
 def fsck(desk, *words):

@@ -1,13 +1,6 @@
 import pytest
 
 from fusiond.broker.records import NewJob
-from tests.support.fusiond_desk import opened
-
-
-@pytest.fixture
-def desk(broker_settings, tmp_path):
-    with opened(broker_settings, tmp_path) as desk:
-        yield desk
 
 
 def test_list_shows_jobs_by_queue_and_status(desk):

@@ -11,7 +11,6 @@ from fusiond.config.accepted.effects import effects
 from fusiond.config.load import load
 from fusiond.errors import ControlError
 from tests.support.fusiond_command import fusiond
-from tests.support.fusiond_desk import opened
 
 BASE = """\
 version: 1
@@ -22,12 +21,6 @@ workers:
   main: {queues: [default], processes: 4, directory: /, environment: {TOKEN: hunter2}}
   batch: {queues: [reports], directory: /}
 """
-
-
-@pytest.fixture
-def desk(broker_settings, tmp_path):
-    with opened(broker_settings, tmp_path) as desk:
-        yield desk
 
 
 @pytest.fixture

@@ -2,13 +2,6 @@ import pytest
 
 from fusiond.broker.call import as_is, plain
 from tests.support.fusiond_command import fusiond, samples
-from tests.support.fusiond_desk import opened
-
-
-@pytest.fixture
-def desk(broker_settings, tmp_path):
-    with opened(broker_settings, tmp_path) as desk:
-        yield desk
 
 
 def test_list_counts_jobs_by_status(desk):

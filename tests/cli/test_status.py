@@ -8,15 +8,7 @@ from fusiond.config.accepted.snapshot import Snapshot, content_hash
 from fusiond.config.load import load
 from fusiond.schedule import drift, publishing
 from tests.support.fusiond_command import fusiond, samples
-from tests.support.fusiond_desk import opened
 from tests.support.running import until
-from tests.support.worker_program import Place
-
-
-@pytest.fixture
-def desk(broker_settings, tmp_path):
-    with opened(broker_settings, tmp_path) as desk:
-        yield desk
 
 
 @pytest.fixture
@@ -140,13 +132,6 @@ def test_a_worker_that_does_not_answer_is_silent(desk, no_daemon):
     assert "it does not answer; it was last heard" in line
     seen = fusiond("status", "-W", "--json", cwd=desk.cwd, FUSION_URL=desk.settings.url, **no_daemon).json
     assert (seen["workers"][0]["name"], seen["workers"][0]["jobs"]) == ("box.7", [])
-
-
-@pytest.fixture
-def place(broker_settings, broker, run):
-    place = Place(broker_settings, broker, run)
-    yield place
-    place.close()
 
 
 def test_workers_are_shown_as_they_are_now(place, broker_settings, run, tmp_path):

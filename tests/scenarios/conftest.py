@@ -4,6 +4,7 @@ import pytest
 
 from fusiond.client import Client
 from fusiond.job import JobStatus
+from tests.chaos.plant import Plant
 from tests.support.replicas import RedisCluster
 from tests.support.running import Running, until
 
@@ -110,6 +111,14 @@ def _broker(request, monkeypatch):
     for node in cluster.primaries():
         node.do("FLUSHALL")
     monkeypatch.setattr(Running, "broker_url", cluster.url)
+
+
+@pytest.fixture
+def plant():
+    """A daemon of the chaos harness, which runs."""
+    with Plant() as plant:
+        plant.start_up()
+        yield plant
 
 
 @pytest.fixture

@@ -29,13 +29,6 @@ MIX = Mix(short=0.3, long=0.015, long_seconds=2.0)
 pytestmark = pytest.mark.timeout(180)
 
 
-@pytest.fixture
-def plant():
-    with Plant() as plant:
-        plant.start_up()
-        yield plant
-
-
 def test_children_end_with_their_fork_server_whoever_else_is_away(plant):
     """A dispatcher that is stopped, or failing, or dead as well, could end nobody: the kernel does."""
     children, dispatchers = plant.pids(CHILD), plant.pids(DISPATCHER)

@@ -5,18 +5,11 @@ import signal
 
 import pytest
 
-from tests.chaos.plant import DISPATCHER, REDIS, SERVER, Plant
+from tests.chaos.plant import DISPATCHER, REDIS, SERVER
 from tests.support.fusiond_command import fusiond
 from tests.support.running import until
 
 pytestmark = pytest.mark.timeout(150)
-
-
-@pytest.fixture
-def plant():
-    with Plant() as plant:
-        plant.start_up()
-        yield plant
 
 
 def probe(plant):

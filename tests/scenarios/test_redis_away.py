@@ -17,7 +17,7 @@ from fusiond.worker.dispatcher import leases
 from tests.chaos import ledger, report, verdict
 from tests.chaos.faults import Fault
 from tests.chaos.load import Load, Mix
-from tests.chaos.plant import DISPATCHER, REDIS, SCHEDULER, SERVER, SUPERVISOR, Plant
+from tests.chaos.plant import DISPATCHER, REDIS, SCHEDULER, SERVER, SUPERVISOR
 from tests.chaos.recovery import ended, stopped
 from tests.support.running import alive, until
 
@@ -28,13 +28,6 @@ BACK_WITHIN = 4.0
 LOST = re.compile(r" ERROR +(\S+) +.*(?:cannot be reached|did not answer|loading)")
 BACK = re.compile(r" INFO +(\S+) +Redis is back")
 pytestmark = pytest.mark.timeout(150)
-
-
-@pytest.fixture
-def plant():
-    with Plant() as plant:
-        plant.start_up()
-        yield plant
 
 
 @pytest.mark.parametrize("away", [stopped, ended])

@@ -12,20 +12,8 @@ import pytest
 
 from fusiond.errors import ControlError
 from fusiond.supervise.control import ask
-from tests.support.running import STANDINS, Running, alive, until
-
-BODY = 'broker: {url: "redis://localhost:1/"}\ndefaults: {workers: {directory: /}}\n'
-
-
-def file(workers):
-    return f"{BODY}workers: {{{workers}}}\n"
-
-
-@pytest.fixture
-def daemon():
-    running = Running((sys.executable, str(STANDINS / "standin_daemon.py")))
-    yield running
-    running.close()
+from tests.supervise.file import file
+from tests.support.running import alive, until
 
 
 def test_a_killed_program_is_back_at_once(daemon):

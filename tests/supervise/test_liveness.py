@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 
-import pytest
 from supervisor.options import ProcessGroupConfig
 
 from fusiond.supervise import liveness, tree
@@ -16,25 +15,12 @@ from fusiond.supervise.supervisord.process import Process
 from fusiond.supervise.supervisord.program_config import ProgramConfig
 from fusiond.supervise.wanted_programs import Program
 from fusiond.worker.dispatcher.leases import LEASE
+from tests.supervise.file import file
 from tests.support.fusiond_command import fusiond, samples
-from tests.support.running import STANDINS, Running, alive, until
+from tests.support.running import alive, until
 
-BODY = 'broker: {url: "redis://localhost:1/"}\ndefaults: {workers: {directory: /}}\n'
 #: s; long enough for a healthy program on a busy machine
 SILENT = 3.0
-
-
-def file(workers):
-    return f"{BODY}workers: {{{workers}}}\n"
-
-
-@pytest.fixture
-def daemon():
-    running = Running((sys.executable, str(STANDINS / "standin_daemon.py")))
-    yield running
-    for pid in running.children():
-        os.kill(pid, signal.SIGCONT)
-    running.close()
 
 
 def start(daemon, workers):

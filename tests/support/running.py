@@ -170,7 +170,9 @@ class Running:
     def close(self):
         """End it, whatever state it is in, and leave no process."""
         if self.process is not None:
-            self.children()
+            for pid in self.children():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
             self._end()
             try:
                 until(lambda: not self.children())

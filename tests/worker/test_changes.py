@@ -11,15 +11,6 @@ import pytest
 from fusiond.broker.call import as_is, plain
 from fusiond.config.model import Timeout
 from tests.support.running import alive, until
-from tests.support.worker_program import Place
-
-
-@pytest.fixture
-def place(broker_settings, broker, run):
-    place = Place(broker_settings, broker, run)
-    yield place
-    place.close()
-
 
 BOTH = pytest.mark.parametrize("isolation", ["fork", "process"])
 

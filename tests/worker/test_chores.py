@@ -9,18 +9,10 @@ import pytest
 from fusiond.broker.call import as_is, plain
 from fusiond.config.model import RetryPolicy
 from tests.support.running import until
-from tests.support.worker_program import Place
 
 HOUR = 3_600_000
 #: a crash is forgiven, and the job waits for long
 PATIENT = RetryPolicy(max_attempts=5, delay=600.0)
-
-
-@pytest.fixture
-def place(broker_settings, broker, run):
-    place = Place(broker_settings, broker, run)
-    yield place
-    place.close()
 
 
 def lines_of(program, job, outcome):

@@ -10,7 +10,6 @@ import pytest
 
 from fusiond.broker.records import Catalogue
 from tests.support.running import until
-from tests.support.worker_program import Place
 
 SAYS = "enqueue inside a function"
 PLAIN = "Client({url!r}, namespace={namespace!r}).enqueue('echo', 1)\n"
@@ -42,12 +41,10 @@ BOTH = pytest.mark.parametrize("isolation", ["fork", "process"])
 
 
 @pytest.fixture
-def place(broker_settings, broker, run):
-    place = Place(broker_settings, broker, run)
+def place(place):
     tasks = {"echo": {"queue": "default", "priority": 1, "run": "jobs.echo"}}
-    run(broker.publish_catalogue("test", "hash", tasks, priorities={}, queues=["default"]))
-    yield place
-    place.close()
+    place.run(place.broker.publish_catalogue("test", "hash", tasks, priorities={}, queues=["default"]))
+    return place
 
 
 def write(place, text):

@@ -24,14 +24,6 @@ from tests.support.replicas import SLOTS, Servers
 from tests.support.running import alive, until
 from tests.support.worker_program import STRICT, Place, children_of
 
-
-@pytest.fixture
-def place(broker_settings, broker, run):
-    place = Place(broker_settings, broker, run)
-    yield place
-    place.close()
-
-
 BOTH = pytest.mark.parametrize("isolation", ["fork", "process"])
 NO_CRASH = {"single": STRICT}
 

@@ -16,15 +16,7 @@ from fusiond.config.model import RetryPolicy, Timeout
 from fusiond.worker.runtime import wire
 from tests.chaos.package import SELDOM_RENEWALS
 from tests.support.running import until
-from tests.support.worker_program import STRICT, Place
-
-
-@pytest.fixture
-def place(broker_settings, broker, run):
-    place = Place(broker_settings, broker, run)
-    yield place
-    place.close()
-
+from tests.support.worker_program import STRICT
 
 BOTH = pytest.mark.parametrize("isolation", ["fork", "process"])
 

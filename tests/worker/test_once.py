@@ -15,15 +15,6 @@ from fusiond.config.model import RetryPolicy, Timeout
 from tests import failpoints
 from tests.chaos.package import Edit
 from tests.support.running import until
-from tests.support.worker_program import Place
-
-
-@pytest.fixture
-def place(broker_settings, broker, run):
-    place = Place(broker_settings, broker, run)
-    yield place
-    place.close()
-
 
 BOTH = pytest.mark.parametrize("isolation", ["fork", "process"])
 NONE = {"retry": "none"}

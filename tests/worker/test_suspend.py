@@ -13,18 +13,10 @@ import pytest
 from fusiond.broker.call import as_is, plain
 from tests.chaos.package import Edit, copy
 from tests.support.running import until
-from tests.support.worker_program import Place
 
 CLOCK = "_clock, _BOOT = time.clock_gettime_ns, time.CLOCK_BOOTTIME\n"
 #: s; longer than any lease
 NIGHT = 3600
-
-
-@pytest.fixture
-def place(broker_settings, broker, run):
-    place = Place(broker_settings, broker, run)
-    yield place
-    place.close()
 
 
 class Host:

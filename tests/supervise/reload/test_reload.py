@@ -13,22 +13,8 @@ import pytest
 from fusiond.errors import ControlError
 from fusiond.supervise.control import ask
 from tests.failpoints import HOOK, LOG, VARIABLE
-from tests.support.running import STANDINS, Running, alive, until
-
-
-@pytest.fixture
-def daemon():
-    running = Running((sys.executable, str(STANDINS / "standin_daemon.py")))
-    yield running
-    running.close()
-
-
-def file(workers="main: {processes: 2}", *, tasks="hello: {run: fusiond.tasks.echo}", more=""):
-    return (
-        'broker: {url: "redis://localhost:1/"}\n'
-        "defaults: {workers: {directory: /}}\n"
-        f"tasks: {{{tasks}}}\nworkers: {{{workers}}}\n{more}"
-    )
+from tests.supervise.file import file
+from tests.support.running import Running, alive, until
 
 
 def test_start_runs_the_scheduler_and_each_group(daemon):

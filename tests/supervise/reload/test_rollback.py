@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -10,23 +9,9 @@ import pytest
 
 from fusiond.errors import ControlError
 from fusiond.supervise.control import ask
+from tests.supervise.file import file
 from tests.support.fusiond_command import fusiond
-from tests.support.running import STANDINS, Running, until
-
-
-@pytest.fixture
-def daemon():
-    running = Running((sys.executable, str(STANDINS / "standin_daemon.py")))
-    yield running
-    running.close()
-
-
-def file(workers="main: {processes: 2}", more=""):
-    return (
-        'broker: {url: "redis://localhost:1/"}\n'
-        "defaults: {workers: {directory: /}}\n"
-        f"tasks: {{hello: {{run: fusiond.tasks.echo}}}}\nworkers: {{{workers}}}\n{more}"
-    )
+from tests.support.running import until
 
 
 def rollback(daemon, generation=""):

@@ -8,14 +8,7 @@ import pytest
 
 from fusiond.worker.dispatcher.job_log import MOST
 from tests.support.running import until
-from tests.support.worker_program import SINGLE, Place
-
-
-@pytest.fixture
-def place(broker_settings, broker, run):
-    place = Place(broker_settings, broker, run)
-    yield place
-    place.close()
+from tests.support.worker_program import SINGLE
 
 
 def ends(program, outcome=None):

@@ -11,20 +11,12 @@ from fusiond.config.model import RetryPolicy, Timeout
 from fusiond.worker.pool import answers
 from tests.chaos.package import Edit
 from tests.support.running import alive, until
-from tests.support.worker_program import Place
 
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can start processes of another user")
 PYTHON = "/usr/bin/python3"
 BOTH = pytest.mark.parametrize("isolation", ["fork", "process"])
 #: the dispatcher's, where it runs as root that may not kill another user's processes
 NO_KILL = ("setpriv", "--bounding-set=-kill", "--inh-caps=-kill")
-
-
-@pytest.fixture
-def place(broker_settings, broker, run):
-    place = Place(broker_settings, broker, run)
-    yield place
-    place.close()
 
 
 # -- the judge --------------------------------------------------------------------------------------------------------

@@ -7,15 +7,6 @@ import pytest
 
 from fusiond.worker.pool.run_times import LATELY, MODEST, MOST_MODEST, Ahead
 from tests.chaos.package import SELDOM_RENEWALS
-from tests.support.worker_program import Place
-
-
-@pytest.fixture
-def place(broker_settings, broker, run):
-    place = Place(broker_settings, broker, run)
-    yield place
-    place.close()
-
 
 BOTH = pytest.mark.parametrize("isolation", ["fork", "process"])
 

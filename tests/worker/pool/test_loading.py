@@ -11,7 +11,6 @@ from fusiond.broker.call import as_is, plain
 from fusiond.worker.pool import pool
 from fusiond.worker.pool.reports import Ready
 from tests.support.running import until
-from tests.support.worker_program import Place
 
 HOUR = 3_600_000
 #: fails to import for as long as the file is there
@@ -23,13 +22,6 @@ def echo(*args): return list(args)
 def pid(): return os.getppid()
 """
 BOTH = pytest.mark.parametrize("isolation", ["fork", "process"])
-
-
-@pytest.fixture
-def place(broker_settings, broker, run):
-    place = Place(broker_settings, broker, run)
-    yield place
-    place.close()
 
 
 @pytest.fixture

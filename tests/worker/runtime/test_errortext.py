@@ -10,7 +10,6 @@ import pytest
 from fusiond.config.model import RetryPolicy
 from fusiond.worker.runtime import errortext
 from tests.support.standins import hostile_exceptions
-from tests.support.worker_program import Place
 
 #: kind of `hostile_exceptions.fail` -> how the type that the job fails with ends
 NAMES = {
@@ -33,11 +32,9 @@ TASKS = {name: {"run": f"hostile.{name}"} for name in ("fail", "give_result")}
 
 
 @pytest.fixture
-def place(broker_settings, broker, run):
-    place = Place(broker_settings, broker, run)
+def place(place):
     shutil.copy(hostile_exceptions.__file__, place.app / "hostile.py")
-    yield place
-    place.close()
+    return place
 
 
 def test_every_kind_is_tried():

@@ -5,7 +5,6 @@ import json
 import pytest
 
 from tests.support.running import until
-from tests.support.worker_program import Place
 
 #: imports logging as it is loaded
 EAGER = """
@@ -34,13 +33,6 @@ def by_dict():
 LAZY = "def speak():\n    import logging\n    logging.info('an info')\n    logging.warning('a warning')\n"
 OWN = "import logging, sys\nlogging.basicConfig(stream=sys.stdout, format='own %(message)s')\n" + EAGER
 BOTH = pytest.mark.parametrize("isolation", ["fork", "process"])
-
-
-@pytest.fixture
-def place(broker_settings, broker, run):
-    place = Place(broker_settings, broker, run)
-    yield place
-    place.close()
 
 
 def start(place, text, level="info", **keys):
