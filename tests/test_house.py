@@ -236,6 +236,21 @@ def test_importing_is_cheap(module):
     assert not heavy & set(loaded)
 
 
+#: folders of `tests/` that stand for no room of `fusiond/`: what tests share, and the harnesses
+BESIDE = {"support", "rules", "scenarios", "chaos", "demo", "fuzz", "model", "soak"}
+#: tests at the top of `tests/` that are about the house as a whole, not about one of its top-level modules
+WHOLE = {"docs", "failpoints", "house", "package", "reliability", "security", "systemd_units"}
+
+
+def test_the_tests_mirror_the_house():
+    """Each folder of tests has the name of a room; at the top are the tests of top-level modules and of the whole."""
+    tests = Path(__file__).parent
+    folders = {path.parent.relative_to(tests) for path in tests.rglob("test_*.py") if path.parent != tests}
+    assert {folder for folder in folders if folder.parts[0] not in BESIDE and not (ROOT / folder).is_dir()} == set()
+    subjects = {path.stem.removeprefix("test_") for path in tests.glob("test_*.py")}
+    assert subjects - WHOLE - {path.stem for path in ROOT.glob("*.py")} == set()
+
+
 def test_the_reading_of_imports_finds_what_it_looks_for():
     """A planted fault of each kind is found: what cannot fail proves nothing."""
     planted = {

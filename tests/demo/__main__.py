@@ -64,7 +64,7 @@ def start(stage: Stage) -> list[tuple[str, str]]:
     print(f"\n{paint('$ fusiond run', 'bold')}")
     begun = time.monotonic()
     stage.start()
-    stage.until("the daemon is ready", 20, lambda: ready(stage.ask("status")))
+    stage.until("the daemon is ready", lambda: ready(stage.ask("status")))
     stage.say("status")
     stage.check("the daemon, its own Redis and two worker groups run", holds=stage.alive())
     return [("started", f"daemon, Redis and workers, in {span(time.monotonic() - begun)}")]
@@ -97,7 +97,7 @@ def priorities(stage: Stage) -> list[tuple[str, str]]:
             progress.to(ledger.read_bytes().count(b"\n") if ledger.exists() else 0)
             return progress.done >= JOBS
 
-        stage.until("all jobs run", 40, all_run)
+        stage.until("all jobs run", all_run)
     seconds = time.monotonic() - begun
     order = [line.split()[0] for line in ledger.read_text().splitlines()]
     stage.check("each ran exactly once", holds=len(set(ledger.read_text().splitlines())) == len(order) == JOBS)
@@ -112,14 +112,14 @@ def failures(stage: Stage) -> list[tuple[str, str]]:
         "3 · What fails is tried again, by its policy",
         "This task fails twice, as a network does. Its policy: again after 500 ms.",
     )
-    stage.check("the third attempt worked", holds=stage.say("enqueue", "call_carrier", "DHL", "--wait", "20") == 0)
+    stage.check("the third attempt worked", holds=stage.say("enqueue", "call_carrier", "DHL", "--wait", "90") == 0)
     retried = newest(stage, "finished", "call_carrier")
     stage.check("3 attempts were counted", holds=retried.get("attempts") == 3)
     act(
         "4 · What runs too long is ended",
         "This one never ends. Its timeout is 1 s, and `retry: none` is one attempt.",
     )
-    stage.check("it failed, and said so", holds=stage.say("enqueue", "count_stars", "--wait", "20") == 1)
+    stage.check("it failed, and said so", holds=stage.say("enqueue", "count_stars", "--wait", "90") == 1)
     failed = newest(stage, "failed", "count_stars")
     stage.check("its code is TIMEOUT", holds=(failed.get("error") or {}).get("code") == "TIMEOUT")
     stage.check("1 attempt was counted", holds=failed.get("attempts") == 1)
@@ -137,11 +137,11 @@ def kill(stage: Stage) -> list[tuple[str, str]]:
     act("5 · A process dies under its job", "This job runs for ever, the first time. Its process is killed with -9.")
     stage.say("enqueue", "long_haul")
     marker = stage.place / "haul.pid"
-    pid = int(stage.until("the job has begun", 10, lambda: marker.exists() and marker.read_text()))
+    pid = int(stage.until("the job has begun", lambda: marker.exists() and marker.read_text()))
     print(paint(f"$ kill -9 {pid}", "bold"))
     begun = time.monotonic()
     os.kill(pid, signal.SIGKILL)
-    job = stage.until("the job ran again", 20, lambda: newest(stage, "finished", "long_haul"))
+    job = stage.until("the job ran again", lambda: newest(stage, "finished", "long_haul"))
     seconds = time.monotonic() - begun
     stage.say("job", "show", f"{job['queue']}/{job['id']}")
     stage.check("it ran again, and its crash is counted", holds=(job["attempts"], job["crashes"]) == (2, 1))
@@ -167,10 +167,10 @@ def reload(stage: Stage) -> list[tuple[str, str]]:
         text = text.replace(old, new)
     save(stage.file, text)
     stage.check("the daemon took it", holds=stage.say("reload") == 0)
-    stage.until("the new group is there", 10, lambda: any("returns" in name for name in pids(stage)))
+    stage.until("the new group is there", lambda: any("returns" in name for name in pids(stage)))
     after = pids(stage)
     stage.check("what did not change kept its process", holds=before.items() <= after.items())
-    stage.check("the new task runs", holds=stage.say("enqueue", "take_back", "number:=7", "--wait", "10") == 0)
+    stage.check("the new task runs", holds=stage.say("enqueue", "take_back", "number:=7", "--wait", "90") == 0)
     return [("reloaded", f"1 group in place, 1 added; {len(before)} processes kept their pids")]
 
 

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 FUSIOND = [sys.executable, "-m", "fusiond.cli"]
 T = TypeVar("T")
+#: s; only a tour that stops is ever that long
+PATIENCE = 90.0
 
 
 class DidNotHappenError(Exception):
@@ -114,9 +116,9 @@ class Stage:
         except ValueError:
             return None
 
-    def until(self, what: str, seconds: float, probe: Callable[[], T | None]) -> T:
-        """Ask until there is an answer that is true. Raises DidNotHappenError after `seconds`."""
-        end = time.monotonic() + seconds
+    def until(self, what: str, probe: Callable[[], T | None]) -> T:
+        """Ask until there is an answer that is true. Raises DidNotHappenError after PATIENCE."""
+        end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
             answer = probe()
             if answer:
@@ -124,7 +126,7 @@ class Stage:
             if not self.alive():
                 raise DidNotHappenError(f"{what}: the daemon has ended")
             time.sleep(0.1)
-        raise DidNotHappenError(f"{what}: not within {seconds:g} s")
+        raise DidNotHappenError(f"{what}: not within {PATIENCE:g} s")
 
     def check(self, what: str, *, holds: bool) -> None:
         """One line that says whether it is so; what is not so makes the tour fail at its end."""

@@ -1,5 +1,8 @@
 """
-What nobody meant, for as long as one likes: `python -m tests.fuzz TARGET --seconds 600`.
+Malformed input, for as long as one likes: no process may end, hang or grow, and good jobs have their own results.
+
+`python -m tests.fuzz` takes ten minutes for each of five targets; `python -m tests.fuzz wire --seconds 60` is a first
+look at one. `make test` runs a slice of each.
 
     body.py      bytes pushed to a queue's inbox
     client.py    calls of the Client with whatever Python has
@@ -12,5 +15,5 @@ What nobody meant, for as long as one likes: `python -m tests.fuzz TARGET --seco
     meter.py     who died, who grew
     run.py       rounds, and what came of them
 
-`tests/fuzz_config.py` does the same for the file.
+`python -m tests.fuzz.config_file` reads malformed files as `fusiond validate` does: 20,000 by default.
 """

@@ -4,6 +4,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as hypothesis_seed
 from hypothesis import strategies as st
 
+#: bytes that nothing grows beyond
+MOST = 2 << 20
 #: what parsers of JSON, HTTP, XML and RESP stumble over
 WORDS = [
     b"\x00", b"\xff", b"\xc0\x80", b"\xed\xa0\x80", b"\xef\xbb\xbf", b"\xe2\x80\xa8", b"\x1b[31m", b"\r", b"\n",
@@ -16,48 +18,50 @@ WORDS = [
 ]  # fmt: skip
 
 
-def mutated(rand, data, words=WORDS, most=2 << 20):
-    """The data with a few changes; the same for the same `rand`."""
-    for _ in range(rand.choice((1, 1, 2, 3, 8))):
-        data = rand.choice(_CHANGES)(rand, data, words)
-    return data[:most]
+def mutated(rand, data, words=WORDS, changes=None, times=(1, 1, 2, 3, 8)):
+    """The data with a few changes, as often as one of `times` says; the same for the same `rand`."""
+    for _ in range(rand.choice(times)):
+        data = rand.choice(changes or CHANGES)(rand, data, words)
+    return data[:MOST]
 
 
-def _at(rand, data):
+def at(rand, data):
     return rand.randrange(len(data) + 1)
 
 
 def _insert(rand, data, words):
-    at = _at(rand, data)
-    return data[:at] + rand.choice(words) + data[at:]
+    start = at(rand, data)
+    return data[:start] + rand.choice(words) + data[start:]
 
 
 def _overwrite(rand, data, words):
-    at, word = _at(rand, data), rand.choice(words)
-    return data[:at] + word + data[at + len(word) :]
+    start, word = at(rand, data), rand.choice(words)
+    return data[:start] + word + data[start + len(word) :]
 
 
 def _delete(rand, data, _words):
-    at = _at(rand, data)
-    return data[:at] + data[at + rand.choice((1, 1, 2, 5, 20, 200)) :]
+    start = at(rand, data)
+    return data[:start] + data[start + rand.choice((1, 1, 2, 5, 20, 200)) :]
 
 
 def _flip(rand, data, _words):
-    at = _at(rand, data)
-    return data[:at] + bytes([rand.randrange(256)]) + data[at + 1 :]
+    start = at(rand, data)
+    return data[:start] + bytes([rand.randrange(256)]) + data[start + 1 :]
 
 
 def _repeat(rand, data, _words):
-    start, end = sorted((_at(rand, data), _at(rand, data)))
+    start, end = sorted((at(rand, data), at(rand, data)))
     piece = data[start : min(end, start + 300)]
-    return data[:start] + piece * rand.choice((2, 2, 3, 10, 1000)) + data[start:]
+    times = min(rand.choice((2, 2, 3, 10, 1000, 10_000)), MOST // (len(piece) or 1))
+    return data[:start] + piece * times + data[start:]
 
 
 def _cut(rand, data, _words):
-    return data[: _at(rand, data)]
+    return data[: at(rand, data)]
 
 
-_CHANGES = [_insert, _insert, _overwrite, _overwrite, _delete, _flip, _flip, _repeat, _cut]
+#: each is called with (rand, data, words)
+CHANGES = [_insert, _insert, _overwrite, _overwrite, _delete, _flip, _flip, _repeat, _cut]
 
 
 TEXT = st.text(st.characters(codec=None, exclude_categories=()), max_size=20)

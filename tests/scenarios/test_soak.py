@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from tests.soak import LIMITS, Plan, counted, grown, soaked
+from tests.soak.soak import LIMITS, Plan, counted, grown, soaked
 
 #: 20 values each, as level as a series can be
 LEVEL = {name: [100.0] * 20 for name in LIMITS}

@@ -1,8 +1,8 @@
-"""A slice of `python -m tests.reload_storm`."""
+"""A slice of `python -m tests.soak.storm`."""
 
 import pytest
 
-from tests.reload_storm import WARM, storm
+from tests.soak.storm import WARM, storm
 
 RELOADS = WARM + 40
 

@@ -1,4 +1,4 @@
-"""A slice of the fuzzing of the file; `python -m tests.fuzz_config` runs as much as one likes."""
+"""A slice of the fuzzing of the file; `python -m tests.fuzz.config_file` runs as much as one likes."""
 
 import random
 import subprocess
@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from fusiond.config.load import load
-from tests import fuzz_config
+from tests.fuzz import config_file
 
 ROOT = Path(__file__).parents[2]
 
 
 def test_a_slice_of_files_that_nobody_meant():
     """Problems or a clean bill, within 2 s and 200 MB: never a traceback."""
-    command = [sys.executable, "-m", "tests.fuzz_config", "--files", "400", "--seed", str(random.randrange(10**6))]
+    command = [sys.executable, "-m", "tests.fuzz.config_file", "--files", "400", "--seed", str(random.randrange(10**6))]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "0 broken promises" in done.stdout
@@ -27,23 +27,23 @@ def test_the_fuzzer_notices_what_is_broken(tmp_path, monkeypatch):
     def fails(*_, **__):
         raise KeyError("planted")
 
-    monkeypatch.setattr(fuzz_config, "load", fails)
+    monkeypatch.setattr(config_file, "load", fails)
     with pytest.raises(KeyError):
-        fuzz_config.examine(b"version: 1\n", tmp_path)
+        config_file.examine(b"version: 1\n", tmp_path)
     good, bad = (load("f", environ={}, data=text) for text in (b"version: 1\n", b"version: 2\n"))
-    monkeypatch.setattr(fuzz_config, "load", lambda *_, **__: type(good)(good.config, bad.problems, ()))
+    monkeypatch.setattr(config_file, "load", lambda *_, **__: type(good)(good.config, bad.problems, ()))
     with pytest.raises(AssertionError, match="beside an error"):
-        fuzz_config.examine(b"version: 1\n", tmp_path)
-    monkeypatch.setattr(fuzz_config, "load", lambda *_, **__: bad)
-    monkeypatch.setattr(fuzz_config, "RULES", {})
-    monkeypatch.setattr(fuzz_config, "as_sarif", lambda *_: "{}")
+        config_file.examine(b"version: 1\n", tmp_path)
+    monkeypatch.setattr(config_file, "load", lambda *_, **__: bad)
+    monkeypatch.setattr(config_file, "RULES", {})
+    monkeypatch.setattr(config_file, "as_sarif", lambda *_: "{}")
     with pytest.raises(AssertionError, match="in no table"):
-        fuzz_config.examine(b"version: 2\n", tmp_path)
+        config_file.examine(b"version: 2\n", tmp_path)
 
 
 def test_the_same_seed_makes_the_same_files():
     """A failure can be found again."""
-    small, large = fuzz_config.seeds()
+    small, large = config_file.seeds()
     one, two = random.Random(7), random.Random(7)
     for _ in range(50):
-        assert fuzz_config.mutated(one, small, large) == fuzz_config.mutated(two, small, large)
+        assert config_file.mutated(one, small, large) == config_file.mutated(two, small, large)

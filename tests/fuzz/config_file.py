@@ -1,5 +1,5 @@
 """
-Files that nobody meant, by the thousand: `python -m tests.fuzz_config --files 20000`.
+Files that nobody meant, by the thousand: `python -m tests.fuzz.config_file --files 20000`.
 
 1. make   a file: real ones mutated in their bytes, lines and words, or generated along the schema by hypothesis
 2. read   it as `fusiond validate` does, and print what was found in every format
@@ -11,6 +11,7 @@ The same seed makes the same mutated files. What breaks a promise is kept in a f
 
 import argparse
 import ctypes
+import functools
 import json
 import os
 import random
@@ -23,15 +24,14 @@ import traceback
 from pathlib import Path
 
 import yaml
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import seed as hypothesis_seed
 
 from fusiond.config.lint.reports import as_github, as_json, as_sarif, as_text
 from fusiond.config.load import load
 from fusiond.config.model import Config
+from tests.fuzz import mutate
 from tests.rules import RULES
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 MOST_SECONDS, MOST_MEGABYTES = 2.0, 200
 #: of all files, those that hypothesis generates
 _GENERATED = 0.25
@@ -64,83 +64,35 @@ def seeds():
 def mutated(rand, small, large):
     """One file: a seed with a few changes, most of them small ones."""
     data = large if rand.random() < 0.01 else rand.choice(small)
-    for _ in range(rand.choice((1, 1, 2, 3, 5, 8, 30))):
-        data = rand.choice(_CHANGES)(rand, data, small)
-    return data[: 2 << 20]
+    changes = [*mutate.CHANGES, *[_replace_word] * 3, _indent, _swap_lines, functools.partial(_splice, small)]
+    return mutate.mutated(rand, data, _WORDS, changes, (1, 1, 2, 3, 5, 8, 30))
 
 
-def _at(rand, data):
-    return rand.randrange(len(data) + 1)
-
-
-def _insert(rand, data, _small):
-    at = _at(rand, data)
-    return data[:at] + rand.choice(_WORDS) + data[at:]
-
-
-def _replace_word(rand, data, _small):
-    words = list(re.finditer(rb"[^\s:,\[\]{}]+", data))
-    if not words:
+def _replace_word(rand, data, words):
+    found = list(re.finditer(rb"[^\s:,\[\]{}]+", data))
+    if not found:
         return data
-    word = rand.choice(words)
-    return data[: word.start()] + rand.choice(_WORDS) + data[word.end() :]
+    word = rand.choice(found)
+    return data[: word.start()] + rand.choice(words) + data[word.end() :]
 
 
-def _delete(rand, data, _small):
-    at = _at(rand, data)
-    return data[:at] + data[at + rand.choice((1, 1, 2, 5, 20, 200)) :]
-
-
-def _flip(rand, data, _small):
-    at = _at(rand, data)
-    return data[:at] + bytes([rand.randrange(256)]) + data[at + 1 :]
-
-
-def _repeat(rand, data, _small):
-    """A stretch, twice or some ten thousand times."""
-    start, end = sorted((_at(rand, data), _at(rand, data)))
-    times = rand.choice((2, 2, 3, 10, 100, 10_000))
-    piece = data[start : min(end, start + 300)]
-    return data[:start] + piece * min(times, (2 << 20) // (len(piece) or 1)) + data[start:]
-
-
-def _cut(rand, data, _small):
-    return data[: _at(rand, data)]
-
-
-def _splice(rand, data, small):
+def _splice(small, rand, data, _words):
     other = rand.choice(small)
-    return data[: _at(rand, data)] + other[_at(rand, other) :]
+    return data[: mutate.at(rand, data)] + other[mutate.at(rand, other) :]
 
 
-def _indent(rand, data, _small):
+def _indent(rand, data, _words):
     lines = data.split(b"\n")
     at = rand.randrange(len(lines))
     lines[at] = rand.choice((b" ", b"  ", b"    ", b"\t")) + lines[at] if rand.random() < 0.5 else lines[at].lstrip()
     return b"\n".join(lines)
 
 
-def _swap_lines(rand, data, _small):
+def _swap_lines(rand, data, _words):
     lines = data.split(b"\n")
     one, two = rand.randrange(len(lines)), rand.randrange(len(lines))
     lines[one], lines[two] = lines[two], lines[one]
     return b"\n".join(lines)
-
-
-_CHANGES = [
-    _insert,
-    _insert,
-    _replace_word,
-    _replace_word,
-    _replace_word,
-    _delete,
-    _flip,
-    _repeat,
-    _cut,
-    _splice,
-    _indent,
-    _swap_lines,
-]
 
 
 def examine(data, directory):
@@ -191,7 +143,7 @@ class Shard:
         rand, (small, large) = random.Random(self.seed), seeds()
         for _ in range(self.count - generated):
             self._try(mutated(rand, small, large))
-        self._generate(generated)
+        self._generate(rand, generated)
         peak = self.base + self.added
         return {
             "files": self.count,
@@ -201,23 +153,12 @@ class Shard:
             "failures": self.failures,
         }
 
-    def _generate(self, count):
+    def _generate(self, rand, count):
         from tests.config.test_robust import FILES
 
-        @hypothesis_seed(self.seed)
-        @settings(
-            max_examples=max(1, count),
-            deadline=None,
-            database=None,
-            phases=[Phase.generate],
-            suppress_health_check=list(HealthCheck),
-        )
-        @given(FILES)
-        def each(content):
+        for content in mutate.examples(FILES, rand, max(1, count)):
             self._try(json.dumps(content).encode())
             self._try(yaml.safe_dump(content, allow_unicode=True).encode("utf-8", "surrogatepass"))
-
-        each()
 
     def _try(self, data):
         before, _ = memory(reset=True)
@@ -235,7 +176,7 @@ class Shard:
 
 def main(argv=None):
     """Run the shards side by side and print what came of them; status 1 where a promise was broken."""
-    parser = argparse.ArgumentParser(prog="tests.fuzz_config", description=__doc__.split("\n\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz.config_file", description=__doc__.split("\n\n")[0])
     parser.add_argument("--files", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
@@ -250,7 +191,7 @@ def main(argv=None):
 
 def _all(options):
     count = options.files // options.jobs
-    command = [sys.executable, "-m", "tests.fuzz_config", "--shard", "--files", str(count), "--seed"]
+    command = [sys.executable, "-m", "tests.fuzz.config_file", "--shard", "--files", str(count), "--seed"]
     shards = [
         subprocess.Popen(
             [*command, str(options.seed * 1000 + n)], cwd=ROOT, stdout=subprocess.PIPE, text=True, env=os.environ

@@ -1,5 +1,5 @@
 """
-A daemon that works for long and is reloaded all the while: `python -m tests.soak [--seconds 1200]`.
+A daemon that works for long and is reloaded all the while.
 
 1. calibrate   how many jobs a second each of two groups does with both at it, `fork` and `process`
 2. load        a third of that, evenly
@@ -11,8 +11,6 @@ Prints a line for each minute, the verdict, and what is wrong; status 1 where so
 from 300 s up: each job is remembered for a minute, so that until then there are more and more.
 """
 
-import argparse
-import sys
 import threading
 import time
 from array import array
@@ -23,8 +21,8 @@ from typing import NamedTuple
 
 import redis
 
-from tests.scenarios.conftest import Story
 from tests.support.running import PATIENCE, descendants, until
+from tests.support.story import Story
 
 GROUPS = ("fork", "process")
 #: the share of full speed at which is worked
@@ -321,27 +319,3 @@ def soaked(plan, say=print):
     finally:
         story.close()
     return soak, wrong
-
-
-def main():
-    """Soak, print, and say so by the status."""
-    parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=Plan().seconds)
-    seconds = parser.parse_args().seconds
-    fifth = seconds / 5
-    # Of a shorter soak, each fifth has a few of each.
-    plan = Plan(seconds, sample=min(10, fifth / 3), window=min(60, fifth / 2))
-    soak, wrong = soaked(plan)
-    print(f"\n{seconds:g} s, {sum(lane.sent for lane in soak.lanes):,} jobs, reloads: {dict(soak.reloads)}\n")
-    print("| | second fifth | last fifth | allowed |\n|---|--:|--:|--:|")
-    for name, limit in plan.limits().items():
-        early, late = fifths(soak.series[name])
-        print(f"| {name} | {early:,.0f} | {late:,.0f} | {early * (1 + limit.share) + limit.slack:,.0f} |")
-    print(
-        "\n".join(["", *(f"✗ {each}" for each in wrong)] if wrong else ["", "✓ nothing has grown, each job ran once"])
-    )
-    return 1 if wrong else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

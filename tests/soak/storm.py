@@ -1,5 +1,5 @@
 """
-Hundreds of reloads of one daemon under load: `python -m tests.reload_storm [--reloads N] [--seed N]`.
+Hundreds of reloads of one daemon under load: `python -m tests.soak.storm [--reloads N] [--seed N]`.
 
 Of ten reloads one is invalid and one comes while the group that the last one replaced still drains; the others replace
 groups, add and remove one, change sizes in place, or bring new code. Meanwhile a producer fills the queue, and one job
@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fusiond.supervise.control import ask
-from tests.scenarios.conftest import Story
 from tests.support.running import descendants, until
+from tests.support.story import Story
 
 #: reloads before the daemon's use is first measured: what is loaded once is loaded by then
 WARM = 10
@@ -190,7 +190,7 @@ def storm(reloads, seed):
 
 def main():
     """Print what was done and what it cost."""
-    parser = argparse.ArgumentParser(prog="tests.reload_storm")
+    parser = argparse.ArgumentParser(prog="python -m tests.soak.storm")
     parser.add_argument("--reloads", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
