@@ -352,7 +352,7 @@ def test_a_result_is_waited_for(client, work):
     thread.start()
     assert job.result(timeout=10) == 7
     thread.join()
-    assert time.monotonic() - ended[0] < 1
+    assert time.monotonic() - ended[0] < 5
 
 
 def test_a_failure_is_raised_as_text(client, work):
@@ -594,15 +594,16 @@ def test_a_timeout_bounds_a_call_to_a_redis_that_hangs(redis_server, run, broker
         began = time.monotonic()
         with Client(url, namespace=namespace, timeout=0.2) as client, pytest.raises(BrokerUnavailable):
             client.counts("sms")
-        assert time.monotonic() - began < 3  # the 5 s of the default, twice, are 10
+        assert time.monotonic() - began < 9  # the 5 s of the default, twice, are 10
 
         async def story():
             async with AsyncClient(url, namespace=namespace, timeout=0.2) as client:
                 await client.counts("sms")
 
+        began = time.monotonic()
         with pytest.raises(BrokerUnavailable):
             asyncio.run(story())
-        assert time.monotonic() - began < 6
+        assert time.monotonic() - began < 9
     for wrong in (0, -1, float("nan")):
         with pytest.raises(ValueError, match="above 0"):
             Client(redis_server.url, timeout=wrong)

@@ -14,6 +14,7 @@ import random
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import NamedTuple
 
 from tests.chaos.package import SHORTER
@@ -62,27 +63,38 @@ class Run(NamedTuple):
 
 
 class Lag(threading.Thread):
-    """Notes how much later than it should this process is woken: the machine was busy with something else."""
+    """Notes for how long some process, this one or another, waited for a processor: a child of ours may look idle."""
 
     def __init__(self):
         super().__init__(daemon=True)
         self._over = threading.Event()
+        #: (when, s of waiting since the one before)
         self.found = []
 
     def run(self):
-        before = time.time()
+        before, stalled = time.time(), _stalled()
         while not self._over.wait(0.02):
-            now = time.time()
-            self.found.append((before, now - before - 0.02))
-            before = now
+            now, more = time.time(), _stalled()
+            late = now - before - 0.02
+            self.found.append((before, max(late if late > 0.05 else 0.0, more - stalled)))
+            before, stalled = now, more
 
     def end(self):
         self._over.set()
         self.join(10)
 
     def within(self, began, ended):
-        """The seconds by which it was late from one time to another, where that was much at once."""
-        return sum(late for at, late in self.found if began <= at < ended and late > 0.05)
+        """The seconds of waiting from one time to another."""
+        return sum(waited for at, waited in self.found if began <= at < ended)
+
+
+def _stalled():
+    """Seconds since the boot in which some process waited for a processor; 0 where the kernel does not count them."""
+    try:
+        some = Path("/proc/pressure/cpu").read_text().splitlines()[0]
+    except OSError:
+        return 0.0
+    return int(some.rpartition("=")[2]) / 1e6
 
 
 class Ledger(NamedTuple):

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from fusiond.config.load import load
+from tests.support.pace import pace
 
 ROOT = Path(__file__).parents[2]
 GOOD = "version: 1\n"
@@ -86,14 +87,14 @@ def test_schema_prints_the_schema(tmp_path):
 
 
 def test_validating_the_example_takes_less_than_300_ms():
-    """The whole process, in processor time, so that a busy machine fails nobody."""
+    """The whole process, in the processor time of a machine at rest."""
     used = []
     for _ in range(3):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         assert fusiond("validate", "etc/fusion.yaml", cwd=ROOT).returncode == 0
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         used.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    assert min(used) < 0.3
+    assert min(used) < 0.3 * pace()
 
 
 def test_a_file_of_10_000_lines_loads_in_less_than_2_s():
@@ -120,6 +121,6 @@ def test_a_file_of_10_000_lines_loads_in_less_than_2_s():
     assert len(lines) > 10_000
     start = time.process_time()
     loaded = load("fusion.yaml", environ={}, data="\n".join(lines).encode())
-    assert time.process_time() - start < 2
+    assert time.process_time() - start < 2 * pace()
     assert loaded.config is not None
     assert len(loaded.config.tasks) == 1400

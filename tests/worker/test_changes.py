@@ -3,7 +3,6 @@
 import dataclasses
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -342,19 +341,6 @@ def test_unknown_task_fails_after_its_grace(place, run):
     run(plain(as_is, "ZADD", place.broker.keys.of("default", "scheduled"), "XX", 1, id_))
     place.start()
     assert place.error(id_)["code"] == "TASK_NOT_FOUND"
-
-
-def test_idle_group_is_woken_at_once(place):
-    """No poll stands between an enqueue and its start."""
-    program = place.start(isolation="process")
-    place.result(place.enqueue("echo"))
-    waits = []
-    for _ in range(10):
-        started = time.monotonic()
-        place.result(place.enqueue("echo"))
-        waits.append(time.monotonic() - started)
-    assert sorted(waits)[5] < 3  # the poll comes each 5 s
-    assert program.process.poll() is None
 
 
 def test_two_groups_share_a_queue(place):

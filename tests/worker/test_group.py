@@ -331,9 +331,7 @@ def test_soft_timeout_after_quick_jobs(place, isolation):
     place.start(isolation=isolation, tasks={"clean_up": {"timeout": Timeout(0.2, 20)}})
     ids = place.enqueue_many([("echo", n) for n in range(50)])
     ids += place.enqueue_many([("clean_up", place.path())])
-    start = time.monotonic()
-    assert place.error(ids[-1])["code"] == "TIMEOUT"
-    assert time.monotonic() - start < 10
+    assert place.error(ids[-1])["type"] == "SoftTimeout"
 
 
 def test_job_that_uses_the_alarm_costs_no_other_its_timeout(place):

@@ -43,14 +43,18 @@ def test_every_kind_is_tried():
 
 @pytest.mark.parametrize("isolation", ["fork", "process"])
 def test_hostile_exception_fails_its_job(place, isolation):
-    """At the first attempt of a policy of one, with no crash counted, and the child serves on."""
+    """
+    At the first attempt of a policy of one, with no crash counted, and the child serves on.
+
+    The traceback is left out where the machine is too slow to format it in its time.
+    """
     place.start(isolation=isolation, processes=2, tasks=TASKS)
     jobs = {kind: place.enqueue("fail", kind) for kind in NAMES}
     for kind, id_ in jobs.items():
         error, record = place.error(id_), place.job(id_)
         assert (error["code"], record.attempts, record.crashes) == ("EXCEPTION", 1, 0), (kind, error)
         assert error["type"].endswith(NAMES[kind]), (kind, error)
-        assert "in fail" in error["traceback"], (kind, error)
+        assert "in fail" in error["traceback"] or "not formatted within" in error["message"], (kind, error)
     assert place.result(place.enqueue("echo"))
 
 
