@@ -2,13 +2,7 @@
 Fixtures for all tests: a real server for each test process, empty for each test.
 """
 
-import ctypes
-import shutil
 import signal
-import subprocess
-import tempfile
-import time
-from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -17,12 +11,9 @@ from fusiond.broker.call import as_is, plain
 from fusiond.broker.redis.connection import connect
 from fusiond.broker.verbs import Verbs
 from fusiond.config import model
-from fusiond.errors import BrokerError
-from fusiond.supervise.server import choose_server
 from tests.support.fusiond_desk import opened
+from tests.support.redis_server import RedisServer
 from tests.support.worker_program import Place
-
-PR_SET_PDEATHSIG = 1
 
 # What a shell starts in the background ignores Ctrl-C, and hands that on to what is tested.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -31,56 +22,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # An example's time says how busy the machine is, nothing more.
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
-
-
-class RedisServer:
-    """A server on a unix socket in a directory of its own, without files; it dies with the test process."""
-
-    def __init__(self):
-        # not tmp_path: a socket's path can have 107 bytes
-        self.directory = Path(tempfile.mkdtemp(prefix="fu"))
-        self.path = self.directory / "r.sock"
-        self.url = f"unix://{self.path}"
-        self.process = None
-        self.start()
-
-    def start(self, *options):
-        words = ["--port", "0", "--unixsocket", self.path, "--save", "", "--appendonly", "no", "--dir", self.directory]
-        self.process = subprocess.Popen(
-            [choose_server().path, *words, "--hash-max-listpack-value", "512", *options],
-            stdout=subprocess.DEVNULL,
-            preexec_fn=lambda: ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL),  # noqa: PLW1509
-        )
-        deadline = time.monotonic() + 10
-        while not self.path.exists():
-            assert self.process.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.005)
-
-    def kill(self):
-        """Like a crash: kill -9, and the socket's file gone, so that `start` can wait for it."""
-        self.process.kill()
-        self.process.wait()
-        self.path.unlink(missing_ok=True)
-
-    def restart(self, *options):
-        self.kill()
-        self.start(*options)
-
-    def answers(self):
-        """Not if a test has killed it, or has made it run a script for ever."""
-        with self.connect() as connection:
-            try:
-                return connection.run(plain(as_is, "PING"))
-            except BrokerError:
-                return False
-
-    def remove(self):
-        self.kill()
-        shutil.rmtree(self.directory)
-
-    def connect(self, namespace="test"):
-        return connect(model.Broker(url=self.url, namespace=namespace), self.directory)
 
 
 @pytest.fixture(scope="session")

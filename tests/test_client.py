@@ -38,7 +38,8 @@ from fusiond.broker.records import Outcome
 from fusiond.broker.redis.connection import connect
 from fusiond.config.model import Broker
 from fusiond.job import id_of_key, new_token
-from tests.support.replicas import Servers, until
+from tests.support.replicas import Servers
+from tests.support.running import until
 
 TASKS = {
     "send": {"queue": "sms", "priority": 2, "expires": None, "run": "posixpath.join"},

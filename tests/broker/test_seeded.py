@@ -41,7 +41,6 @@ BUGS = {
 }
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(("file", "right", "wrong"), BUGS.values(), ids=BUGS.keys())
 def test_a_seeded_bug_is_found(redis_server, tmp_path, monkeypatch, file, right, wrong):
     """A protocol with this bug does not pass the model test."""

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from tests.chaos.package import SHORTER
 from tests.chaos.redis import Outside
-from tests.chaos.server import Server
+from tests.support.redis_server import Server
 from tests.support.running import Running, until
 
 #: children of each of the two daemons

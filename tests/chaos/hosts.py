@@ -20,7 +20,7 @@ from tests.chaos.load import Load, Mix
 from tests.chaos.package import LEASE, LOGGED, SHORTER
 from tests.chaos.plant import DISPATCHER
 from tests.chaos.redis import Outside
-from tests.chaos.server import Server
+from tests.support.redis_server import Server
 from tests.support.running import Running, until
 
 HOSTS = 3

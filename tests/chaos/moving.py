@@ -23,7 +23,7 @@ from fusiond.broker.verbs import Verbs
 from fusiond.job import JobStatus
 from tests.chaos import ledger
 from tests.chaos.package import copy
-from tests.chaos.server import Server
+from tests.support.redis_server import Server
 from tests.support.running import Running, until
 
 TICK = 1000

@@ -33,7 +33,8 @@ from tests.chaos.load import Load, Mix
 from tests.chaos.package import LEASE, LOGGED, SHORTER
 from tests.chaos.plant import QUEUES, REDIS, Plant
 from tests.chaos.proxy import AFTER, BEFORE, LATE, NEVER, WITHIN, Proxy
-from tests.chaos.server import Server, free_port, has_compiler
+from tests.support.redis_server import Server, has_compiler
+from tests.support.replicas import free_port
 from tests.support.running import until
 
 #: s; from Redis' return until a job begins

@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from tests.chaos.package import SHORTER, Edit, copy
 from tests.chaos.plant import Plant
-from tests.chaos.server import Server
+from tests.support.redis_server import Server
 from tests.support.running import Running, descendants, until
 
 #: s; of the copy

@@ -109,7 +109,7 @@ def test_wait_fails_as_the_job_does(desk):
 
 def test_wait_says_that_nothing_serves_the_queue(desk, monkeypatch, capsys):
     """After a while, once, with the reason: a worker that does not answer, or a suspended queue; it waits on."""
-    monkeypatch.setattr(enqueue, "DOUBT", 0.1)
+    monkeypatch.setattr(enqueue, "_CHECK", 0.1)
     monkeypatch.setenv("FUSION_URL", desk.settings.url)
     desk.run(desk.verbs.announce("box.7", {"group": "main", "state": "idle", "phase": "serving", "queues": "default"}))
     desk.run(desk.verbs.suspend("reports", by="operator", on=True))

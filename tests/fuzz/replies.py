@@ -10,10 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 from fusiond.client import Client
 from fusiond.errors import FusionError
-from tests.conftest import RedisServer
 from tests.fuzz.ground import Ground
 from tests.fuzz.proxy import Proxy
 from tests.fuzz.run import Target
+from tests.support.redis_server import RedisServer
 from tests.support.running import until
 
 FILE = """

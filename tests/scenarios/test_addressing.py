@@ -1,10 +1,6 @@
 """A slice of `python -m tests.chaos.addressing`, and the bug that it must find."""
 
-import pytest
-
 from tests.chaos import addressing, hunt
-
-pytestmark = pytest.mark.timeout(180)
 
 
 def test_no_command_acts_on_another_files_daemon():

@@ -4,8 +4,6 @@ import pytest
 
 from tests.chaos import hunt
 
-pytestmark = pytest.mark.timeout(180)
-
 
 @pytest.mark.parametrize("situation", ["jobs that are cut off", "jobs that expire"])
 def test_no_job_begins_too_often_or_too_late(situation):

@@ -1,11 +1,7 @@
 """A slice of `python -m tests.chaos.capacity`: capacity returns unaided after failures that pass."""
 
-import pytest
-
 from tests.chaos import capacity
 from tests.chaos.package import PACKAGE
-
-pytestmark = pytest.mark.timeout(180)
 
 
 def test_capacity_returns_after_failures_that_pass():

@@ -9,8 +9,6 @@ from tests.chaos.bugs import BUGS
 from tests.chaos.package import LOGGED, PACKAGE, SHORTER
 from tests.chaos.trial import Plan, carry_out
 
-pytestmark = pytest.mark.timeout(180)
-
 #: of each part of the code one; `python -m tests.chaos --bugs` hunts for all of them
 SOME = ("no renewal", "a rescue that drops", "a crash that is a success", "a death that nobody hears of")
 

@@ -7,8 +7,6 @@ import pytest
 from tests.support.fusiond_command import fusiond
 from tests.support.running import until
 
-pytestmark = pytest.mark.timeout(120)
-
 
 def reload_code(daemon, *groups):
     words = [word for group in groups for word in ("--code", group)] or ["--code"]

@@ -4,7 +4,6 @@ import pytest
 
 from tests.chaos import conservation
 
-pytestmark = pytest.mark.timeout(180)
 #: s; other tests run beside this one, and a child that gets no CPU looks idle; what a long job holds up waits longer
 LIMIT = 2.5
 

@@ -8,9 +8,6 @@ import pytest
 from fusiond import paths
 from tests.support.running import until
 
-pytestmark = pytest.mark.timeout(120)
-
-
 MORE = "logging: {format: json}\nqueues: {shop: {}}\n"
 
 

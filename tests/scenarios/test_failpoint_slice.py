@@ -6,7 +6,6 @@ from tests.chaos import matrix
 from tests.failpoints import HOOK, LOG, VARIABLE
 from tests.support.running import until
 
-pytestmark = pytest.mark.timeout(300)
 GROUPS = "forked: {isolation: fork, processes: 2}\n  reused: {isolation: process, processes: 2}\n"
 
 

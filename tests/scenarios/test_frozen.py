@@ -1,11 +1,7 @@
 """Slices of `python -m tests.chaos.frozen` and `python -m tests.chaos.victims`."""
 
-import pytest
-
 from tests.chaos import frozen, victims
 from tests.chaos.package import PACKAGE
-
-pytestmark = pytest.mark.timeout(180)
 
 
 def test_a_frozen_fork_server_holds_up_no_job():

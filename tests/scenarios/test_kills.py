@@ -26,7 +26,6 @@ ASIDE = (SCHEDULER, WRAPPER, REDIS)
 #: jobs that come in between two kills
 BETWEEN = 25
 MIX = Mix(short=0.3, long=0.015, long_seconds=2.0)
-pytestmark = pytest.mark.timeout(180)
 
 
 def test_children_end_with_their_fork_server_whoever_else_is_away(plant):

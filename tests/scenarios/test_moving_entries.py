@@ -1,10 +1,6 @@
 """A slice of `python -m tests.chaos.moving`: cron entries while their task moves between queues, files and hosts."""
 
-import pytest
-
 from tests.chaos import moving
-
-pytestmark = pytest.mark.timeout(180)
 
 
 def test_each_tick_has_one_run_wherever_the_task_moves():

@@ -7,7 +7,6 @@ import pytest
 
 from tests.support.running import until
 
-pytestmark = pytest.mark.timeout(120)
 #: seconds that systemd would wait for a sign of life
 WATCHDOG = 2.0
 

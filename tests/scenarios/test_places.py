@@ -12,7 +12,6 @@ from fusiond.supervise.control import ask
 from tests.support.fusiond_command import fusiond
 from tests.support.running import STANDINS, Running, until
 
-pytestmark = pytest.mark.timeout(120)
 #: programs that are stand-ins: no broker, so that a daemon starts quickly
 STANDIN = (sys.executable, str(STANDINS / "standin_daemon.py"))
 BODY = 'broker: {url: "redis://localhost:1/"}\ndefaults: {workers: {directory: /}}\nworkers: {main: {}}\n'

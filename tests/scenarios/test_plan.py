@@ -3,12 +3,8 @@
 import time
 from pathlib import Path
 
-import pytest
-
 from tests.support.fusiond_command import fusiond
 from tests.support.running import until
-
-pytestmark = pytest.mark.timeout(120)
 
 
 def run(daemon, *words):

@@ -3,13 +3,9 @@
 import os
 import signal
 
-import pytest
-
 from tests.chaos.plant import DISPATCHER, REDIS, SERVER
 from tests.support.fusiond_command import fusiond
 from tests.support.running import until
-
-pytestmark = pytest.mark.timeout(150)
 
 
 def probe(plant):

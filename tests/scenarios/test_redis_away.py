@@ -27,7 +27,6 @@ AWAY = 10.0
 BACK_WITHIN = 4.0
 LOST = re.compile(r" ERROR +(\S+) +.*(?:cannot be reached|did not answer|loading)")
 BACK = re.compile(r" INFO +(\S+) +Redis is back")
-pytestmark = pytest.mark.timeout(150)
 
 
 @pytest.mark.parametrize("away", [stopped, ended])

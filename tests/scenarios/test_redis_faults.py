@@ -3,9 +3,8 @@
 import pytest
 
 from tests.chaos import redis
-from tests.chaos.server import has_compiler
+from tests.support.redis_server import has_compiler
 
-pytestmark = pytest.mark.timeout(120)
 #: what each must have met, of the daemon's log; nothing where it does not notice
 NOTICED = {
     "killed": "Redis is back",

@@ -8,8 +8,6 @@ import pytest
 from tests.support.fusiond_command import fusiond, samples
 from tests.support.running import until
 
-pytestmark = pytest.mark.timeout(120)
-
 SYNTAX = "def task(:\n"
 #: its children end as they are forked; the module itself imports
 DYING = """

@@ -7,8 +7,6 @@ import pytest
 from fusiond.errors import ResultTimeout
 from tests.support.running import until
 
-pytestmark = pytest.mark.timeout(120)
-
 
 def test_grow_and_shrink_under_load(daemon):
     """More processes, then fewer, while jobs run: the dispatcher keeps its pid, and each job runs once."""

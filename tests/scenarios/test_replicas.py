@@ -3,8 +3,6 @@
 import threading
 import time
 
-import pytest
-
 from fusiond.broker.call import Call
 from fusiond.broker.records import NewJob
 from fusiond.broker.redis.connection import connect
@@ -16,8 +14,6 @@ from fusiond.job import JobStatus
 from tests.support.queue_state import findings
 from tests.support.replicas import RedisCluster, Sentinels
 from tests.support.running import until
-
-pytestmark = pytest.mark.timeout(120)
 
 #: one in each third of the slots
 QUEUES = ("a", "b", "c")

@@ -6,7 +6,6 @@ import pytest
 
 from tests.chaos import resources
 
-pytestmark = pytest.mark.timeout(120)
 #: shorter, and a result that fits into a small machine
 SHORT = {
     "descriptors": functools.partial(resources.descriptors, seconds=1.0),

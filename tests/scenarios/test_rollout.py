@@ -1,11 +1,7 @@
 """A slice of `python -m tests.chaos.rollout`: a roll-out whose host is killed, and a roll-back under another name."""
 
-import pytest
-
 from tests.chaos import rollout
 from tests.chaos.rollout import NEW, OLD, Ack
-
-pytestmark = pytest.mark.timeout(180)
 
 
 def test_no_job_is_stranded_by_a_roll_out_that_is_taken_back():

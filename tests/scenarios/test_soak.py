@@ -39,7 +39,6 @@ def test_a_job_that_is_lost_or_runs_again_is_counted():
     assert counted(3, Counter({0: 1, 2: 2})) == ["1 jobs never ran", "1 jobs ran more than once"]
 
 
-@pytest.mark.timeout(240)
 def test_a_short_soak_is_judged():
     """Ten seconds at a third of full speed under reloads: each job ran once, every series was judged, nothing grew."""
     soak, wrong = soaked(Plan(10, reload=2, sample=0.5, window=1, calibration=1), say=lambda *_, **__: None)

@@ -1,13 +1,10 @@
 """A slice of `python -m tests.soak.storm`."""
 
-import pytest
-
 from tests.soak.storm import WARM, storm
 
 RELOADS = WARM + 40
 
 
-@pytest.mark.timeout(240)
 def test_reloads_under_load_lose_nothing_and_leave_nothing():
     """Some of them invalid, some during a drain: each job runs once, one runs through all, the daemon does not grow."""
     blown, _, _ = storm(RELOADS, seed=1)

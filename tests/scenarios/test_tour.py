@@ -45,7 +45,6 @@ def left_behind(place):
                 continue
 
 
-@pytest.mark.timeout(300)
 def test_the_tour_shows_what_it_says_and_clears_up():
     """Every check holds, its status is 0, and neither a process nor a file is left."""
     with tour() as process:

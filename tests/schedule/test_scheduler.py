@@ -33,6 +33,7 @@ from fusiond.schedule import cron, drift, publishing
 from fusiond.schedule.scheduler import Scheduler
 from fusiond.schedule.sweeping import Sweeper
 from fusiond.schedule.ticking import Clock, Ticker
+from tests.support import running
 
 SECOND = 1000
 DAY = 86_400_000
@@ -162,15 +163,14 @@ def bench(broker_settings, tmp_path, run, broker):
         program.end()
 
 
-def until(condition, seconds: float = 20.0, what: str = "it did not come to that in time"):
-    """Poll until the condition holds; what it gave. A Redis that is on its way back is waited for."""
-    deadline = time.monotonic() + seconds
-    while True:
+def until(condition, what: str = ""):
+    """As everywhere, and a Redis that is on its way back is waited for."""
+
+    def holds():
         with suppress(BrokerUnavailable):
-            if found := condition():
-                return found
-        assert time.monotonic() < deadline, what
-        time.sleep(0.01)
+            return condition()
+
+    return running.until(holds, what)
 
 
 def each(seconds: float, name: str = "e", **more) -> CronEntry:
@@ -647,7 +647,7 @@ def test_redis_that_comes_back_empty_is_told_everything_again(bench, redis_serve
     until(lambda: "trying again" in program.log_path.read_text())
     redis_server.start()
     until(lambda: bench.ticks("e"))
-    until(lambda: bench.state("hourly").first_seen_ms, seconds=10)
+    until(lambda: bench.state("hourly").first_seen_ms)
     until(lambda: set(bench.run(bench.broker.catalogue()).tasks) == {"t"})
     assert program.process.poll() is None
     until(lambda: any(line["message"].startswith("Redis is back") for line in program.log()))

@@ -4,7 +4,6 @@ Real servers that stand in for one another, on loopback: a primary with replicas
 Each lives in a directory of its own, on free ports, and dies with the process that started it.
 """
 
-import ctypes
 import shutil
 import signal
 import socket
@@ -18,21 +17,10 @@ from fusiond.broker.redis.connection import connect
 from fusiond.config import model
 from fusiond.errors import BrokerError, BrokerUnavailable
 from fusiond.supervise.server import choose_server
+from tests.support.running import end_with_parent, until
 
-PR_SET_PDEATHSIG = 1
 PASSWORD = "opensesame"
-#: seconds that a topology may take to come about, or to mend
-PATIENCE = 30.0
 SLOTS = 16384
-
-
-def until(condition, what="", timeout=PATIENCE):
-    """Poll until `condition()` is true, and return it."""
-    deadline = time.monotonic() + timeout
-    while not (value := condition()):
-        assert time.monotonic() < deadline, what() if callable(what) else what or condition
-        time.sleep(0.02)
-    return value
 
 
 def free_port():
@@ -50,7 +38,7 @@ def free_port():
             return port
 
 
-class Server:
+class Node:
     """One server, or Sentinel, on a port."""
 
     def __init__(self, directory, *options, mode=None, port=None):
@@ -92,7 +80,7 @@ class Server:
         self.process = subprocess.Popen(
             list(map(str, command)),
             stdout=subprocess.DEVNULL,
-            preexec_fn=lambda: ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL),  # noqa: PLW1509
+            preexec_fn=end_with_parent,  # noqa: PLW1509
         )
         until(self.answers, lambda: (self.directory / "log").read_text()[-2000:])
 
@@ -132,7 +120,7 @@ class Servers:
         self.servers = []
 
     def add(self, *options, **more):
-        self.servers.append(Server(self.directory, *options, **more))
+        self.servers.append(Node(self.directory, *options, **more))
         return self.servers[-1]
 
     def close(self):

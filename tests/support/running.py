@@ -1,6 +1,7 @@
 """A real daemon for a test: started, steered through its file and its control socket, and gone afterwards."""
 
 import contextlib
+import ctypes
 import json
 import os
 import shutil
@@ -17,8 +18,9 @@ from fusiond.supervise.control import ask
 
 REAL = (sys.executable, "-P", "-m", "fusiond.cli")
 STANDINS = Path(__file__).parent / "standins"
+PR_SET_PDEATHSIG = 1
 #: seconds that a state may take to come on a busy machine
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 def until(condition, what="", timeout=PATIENCE):
@@ -28,6 +30,11 @@ def until(condition, what="", timeout=PATIENCE):
         assert time.monotonic() < deadline, what() if callable(what) else what or condition
         time.sleep(0.01)
     return value
+
+
+def end_with_parent():
+    """As `preexec_fn`: the process is killed when the one that started it has ended, however that was."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def alive(pid):
@@ -187,7 +194,7 @@ class Running:
         if self.process.poll() is None:
             self.process.terminate()
             try:
-                self.process.wait(30)
+                self.process.wait(PATIENCE)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()

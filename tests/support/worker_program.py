@@ -16,7 +16,7 @@ from fusiond.config import model
 from fusiond.config.accepted import snapshot
 from fusiond.job import JobStatus, new_id
 from tests.chaos.package import copy
-from tests.support.running import alive, until
+from tests.support.running import PATIENCE, alive, until
 from tests.support.standins import worker_tasks
 
 TASKS = Path(worker_tasks.__file__)
@@ -108,7 +108,7 @@ class Place:
         record = self.job(id_, queue)
         return record.status if record else None
 
-    def until(self, id_, *statuses, queue="default", timeout=30.0):
+    def until(self, id_, *statuses, queue="default", timeout=PATIENCE):
         """The job's record once it has one of the statuses; without any: once it has ended."""
         wanted = statuses or [status for status in JobStatus if status.ended]
 
@@ -139,7 +139,7 @@ class Place:
         except FileNotFoundError:
             return []
 
-    def until_lines(self, path, count=1, timeout=30.0):
+    def until_lines(self, path, count=1, timeout=PATIENCE):
         """The file's lines once there are so many."""
         return until(
             lambda: len(self.lines(path)) >= count and self.lines(path),
@@ -191,7 +191,7 @@ class Program:
         self.link = None
         if link:
             self.link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            self.link.settimeout(30)
+            self.link.settimeout(PATIENCE)
             env["FUSIOND_LINK"] = str(theirs.fileno())
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
@@ -225,7 +225,7 @@ class Program:
         """Whether its log has these words."""
         return words in self.text()
 
-    def until_said(self, words, timeout=30.0):
+    def until_said(self, words, timeout=PATIENCE):
         return until(lambda: self.said(words), lambda: f"never said: {words}\n{self.text()}", timeout)
 
     def printed(self, job=None):
@@ -268,7 +268,7 @@ class Program:
     def signal(self, number):
         self.process.send_signal(number)
 
-    def wait(self, timeout=30.0):
+    def wait(self, timeout=PATIENCE):
         """Its exit status."""
         try:
             return self.process.wait(timeout)

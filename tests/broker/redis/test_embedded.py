@@ -13,7 +13,6 @@ import stat
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
@@ -24,6 +23,7 @@ from fusiond.broker.redis.connection import connect
 from fusiond.config import model
 from fusiond.errors import BrokerError, BrokerUnavailable
 from fusiond.supervise.server import choose_server
+from tests.support.running import until
 
 
 class Wrapper:
@@ -116,13 +116,6 @@ def servers_in(state):
     return found
 
 
-def wait_until(holds, seconds=20):
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def mode(path):
     return stat.S_IMODE(path.stat().st_mode)
 
@@ -168,7 +161,7 @@ def test_who_does_not_read_the_log_stops_neither_the_server_nor_its_program(star
     for _ in range(3):
         wrapper.run("CONFIG", "SET", "loglevel", "debug")
         wrapper.run("BGREWRITEAOF")
-        wait_until(lambda: b"aof_rewrite_in_progress:0" in wrapper.run("INFO", "persistence"))
+        until(lambda: b"aof_rewrite_in_progress:0" in wrapper.run("INFO", "persistence"))
         wrapper.link.send(json.dumps({"do": "answer", "n": 7}).encode())
         assert wrapper.hear() == {"is": "alive", "n": 7}
         assert wrapper.hear() == {"is": "checked", "n": 7, "trouble": ""}
@@ -237,7 +230,7 @@ def test_a_server_that_was_left_is_ended_before_another_starts(start, directory)
         words = embedded.command(choose_server().path, state, directory / "old.sock", None)
         old = subprocess.Popen(words, cwd=state, pass_fds=(lock.fileno(),), stdout=subprocess.DEVNULL)
     (state / "server.pid").write_text(str(old.pid))
-    wait_until((directory / "old.sock").exists)
+    until((directory / "old.sock").exists)
     with connect(model.Broker(url=f"unix://{directory}/old.sock"), Path("/")) as connection:
         connection.run(plain(as_is, "SET", "a", "b"))
     new = start().ready()

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.fusiond_command import fusiond
+from tests.support.running import until
 
 HEAD = "version: 1\nworkers: {m: {directory: .}}\n"
 
@@ -228,14 +229,7 @@ def test_an_interrupted_check_leaves_no_probe(tmp_path):
     command = [sys.executable, "-P", "-m", "fusiond.cli", "validate", "--imports"]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         pid = tmp_path / "pid"
-        wait_for(lambda: pid.exists() and pid.read_text())
+        until(lambda: pid.exists() and pid.read_text())
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=20) == 130
         assert not Path(f"/proc/{pid.read_text()}").exists()
-
-
-def wait_for(condition, within=20):
-    deadline = time.monotonic() + within
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)

@@ -110,7 +110,7 @@ def test_the_watcher_does_not_undo_it(daemon):
     rollback(daemon)
     status = daemon.status()
     assert (status["restores"], status["file_differs"]) == (1, True)
-    outcome = saved(daemon, file("main: {processes: 3}", "# another word\n"))
+    outcome = saved(daemon, file("main: {processes: 3}", more="# another word\n"))
     assert (outcome["result"], outcome["asked_by"]) == ("unchanged", ["the file's change"])
     assert "the rollback to generation 1 stands" in outcome["warnings"][0]
     assert processes(daemon) == 2

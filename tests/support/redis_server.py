@@ -1,6 +1,5 @@
-"""A real Redis of the harness' own, which it can kill, stop, start with other options, and whose clock it can set."""
+"""A real Redis that a test can kill, stop, start with other options, and whose clock it can set."""
 
-import ctypes
 import mmap
 import os
 import shutil
@@ -8,16 +7,17 @@ import signal
 import socket
 import struct
 import subprocess
+import tempfile
 import time
+from pathlib import Path
 
 from fusiond.broker.call import as_is, plain
 from fusiond.broker.redis.connection import connect
 from fusiond.config import model
 from fusiond.errors import BrokerError
 from fusiond.supervise.server import choose_server
-from tests.support.running import until
+from tests.support.running import end_with_parent, until
 
-PR_SET_PDEATHSIG = 1
 #: as the embedded one is run, and settings that a fault wants to change
 OPTIONS = {
     "save": "",
@@ -124,7 +124,7 @@ class Server:
             self.process = subprocess.Popen(
                 words, cwd=self.directory, stdout=log, stderr=log,
                 env={**os.environ, **(self.clock.environment if self.clock else {})},
-                preexec_fn=lambda: ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL),  # noqa: PLW1509
+                preexec_fn=end_with_parent,  # noqa: PLW1509
             )  # fmt: skip
         until(self._accepts, self.text)
         return self
@@ -182,8 +182,29 @@ class Server:
             return False
 
 
-def free_port():
-    """One of loopback that nobody has now."""
-    with socket.socket() as door:
-        door.bind(("127.0.0.1", 0))
-        return door.getsockname()[1]
+class RedisServer(Server):
+    """One for many tests: in a directory of its own, without files."""
+
+    def __init__(self):
+        # not tmp_path: a socket's path can have 107 bytes
+        super().__init__(Path(tempfile.mkdtemp(prefix="fu")))
+        self.start()
+
+    def start(self, **options):
+        return super().start(appendonly="no", **options)
+
+    def kill(self):
+        """Like a crash, and the socket's file is gone too."""
+        super().kill()
+        self.path.unlink(missing_ok=True)
+
+    def restart(self):
+        self.kill()
+        self.start()
+
+    def remove(self):
+        self.kill()
+        shutil.rmtree(self.directory.parent)
+
+    def connect(self, namespace="test"):
+        return connect(model.Broker(url=self.url, namespace=namespace), self.directory)
