@@ -125,10 +125,8 @@ class Daemon(Supervisor):  # type: ignore[misc] # supervisor has no types
         for process in others if unstopped else self.processes:
             if process.state == State.STARTING and process.program.part != REDIS:
                 process.end_without_jobs()
-            elif process.state in (State.STARTING, State.RUNNING):
-                process.stop()
-            elif process.state == State.BACKOFF:
-                process.give_up()
+            elif process.state in (State.STARTING, State.RUNNING, State.BACKOFF):
+                process.end()
 
     # ---- own
 

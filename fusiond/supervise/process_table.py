@@ -159,7 +159,7 @@ class ProcessTable:
 
     def _retire(self, process: Process) -> None:
         if process.state == State.BACKOFF:
-            process.stop()  # BACKOFF -> STOPPED
+            process.end()  # BACKOFF -> STOPPED
         if not process.alive and process.state != State.STARTING:
             del process.group.processes[process.config.name]
             remove_tail(process.program.tail)

@@ -78,6 +78,17 @@ def test_a_second_signal_is_passed_on(daemon):
     assert daemon.process.wait(30) == 0
 
 
+def test_a_program_that_the_daemon_ends_was_not_stopped_by_an_operator(daemon):
+    """While the daemon waits for another one's jobs, `status` says which programs have ended, and not who ended them."""
+    daemon.start(file("main: {environment: {ACT: stubborn}}, other: {}"))
+    daemon.signal(signal.SIGTERM)
+    until(lambda: daemon.programs()["worker:other@1"]["state"] == "STOPPED", daemon.text)
+    assert not any(program["stopped_by_operator"] for program in daemon.programs().values())
+    assert daemon.status()["unready"]["worker:other@1"] == "stopped"
+    daemon.kill(daemon.pid("worker:main@1"))
+    assert daemon.process.wait(30) == 0
+
+
 def test_a_program_that_does_not_end_is_killed(daemon):
     """SIGKILL follows SIGTERM after the group's drain_timeout and the time to settle (1 s here)."""
     daemon.start(file("main: {drain_timeout: 1s, environment: {ACT: stubborn}}"))

@@ -212,12 +212,17 @@ class Process(Subprocess):  # type: ignore[misc] # supervisor has no types
             self.config.options.kill(-self.pid, signal.SIGKILL)
         return members
 
+    def end(self) -> None:
+        """Ask it to end, as `stop` does, though no operator has."""
+        self.stop()
+        self.administrative_stop = False
+
     def end_without_jobs(self) -> None:
         """End a process that has no job: it was on trial, or never ready."""
         self.trial, self.draining = False, True
         self.config.stopwaitsecs = STOP_WITHOUT_JOBS
         if self.state in (State.STARTING, State.RUNNING):
-            self.stop()
+            self.end()
 
     def try_again(self) -> None:
         """Start it now if it is FATAL or waits for its next start."""

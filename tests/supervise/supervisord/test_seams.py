@@ -41,7 +41,6 @@ def source(function):
         (process.Subprocess, "finish", ["self", "pid", "sts"]),
         (process.Subprocess, "transition", ["self"]),
         (process.Subprocess, "stop", ["self"]),
-        (process.Subprocess, "give_up", ["self"]),
         (process.Subprocess, "signal", ["self", "sig"]),
         (supervisord.Supervisor, "run", ["self"]),
         (supervisord.Supervisor, "runforever", ["self"]),
