@@ -197,7 +197,7 @@ class Watcher:
             self._disturbed.clear()
             try:
                 self._watch(self._find(self._files))
-            except Exception as error:  # noqa: BLE001 - a directory has just gone, or its name is not UTF-8
+            except Exception as error:  # noqa: BLE001 - a directory has just gone, or a name is not UTF-8
                 # Without this thread no change would be noticed; with it the files are compared each second.
                 log.debug("the watch is begun anew: %s", error)
                 self._disturbed.wait(SETTLED)
@@ -207,9 +207,9 @@ class Watcher:
         """Wait until something happened, or it is time to look for the directories again."""
         try:
             self._wait(found)
-        except FileNotFoundError:
-            raise
         except (OSError, RuntimeError) as error:
+            if isinstance(error, FileNotFoundError) or "decode path" in str(error):
+                raise
             if not self._warned:
                 self._warned = True
                 log.warning(

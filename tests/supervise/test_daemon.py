@@ -79,7 +79,7 @@ def test_a_second_signal_is_passed_on(daemon):
 
 
 def test_a_program_that_the_daemon_ends_was_not_stopped_by_an_operator(daemon):
-    """While the daemon waits for another one's jobs, `status` says which programs have ended, and not who ended them."""
+    """While it waits for the jobs of another program, `status` says which have ended, and nothing of an operator."""
     daemon.start(file("main: {environment: {ACT: stubborn}}, other: {}"))
     daemon.signal(signal.SIGTERM)
     until(lambda: daemon.programs()["worker:other@1"]["state"] == "STOPPED", daemon.text)
