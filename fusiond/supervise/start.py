@@ -118,8 +118,13 @@ def _read(source: Path, *, development: bool) -> tuple[Config | None, Result]:
 def _accept(state: Path, source: Path, config: Config, digest: str) -> Snapshot:
     """The snapshot to run: the current one if the file says what it said before, else a new one."""
     current = paths.current_snapshot(state)
-    with contextlib.suppress(ConfigError):
+    try:
         running = read_snapshot(current)
+    except ConfigError as error:
+        if isinstance(error.__cause__, ValueError):
+            print(f"fusiond: warning: {current} is damaged ({error.__cause__}); it is written anew", file=sys.stderr)
+            current.unlink()  # it must not become the last good one
+    else:
         # After a rollback the file still says what was rolled back; a restart does not undo it.
         rolled_back = running.restores and running.instead_of == digest
         if running.source == str(source) and (running.hash == digest or rolled_back):
@@ -142,8 +147,11 @@ def _last_good(state: Path, source: Path, digest: str) -> Snapshot:
 
 
 def _of_file(path: Path, source: Path) -> Snapshot:
-    """The snapshot. Raises ConfigError if it was accepted from another file, which owned the directory then."""
-    snapshot = read_snapshot(path)
+    """The snapshot. Raises ConfigError if it cannot be used, or was accepted from another file of this directory."""
+    try:
+        snapshot = read_snapshot(path)
+    except ConfigError as error:
+        raise ConfigError(f"{path} cannot be used ({error.__cause__}); start without --last-good") from error
     if snapshot.source != str(source):
         raise ConfigError(f"{path} is of {snapshot.source}, not of {source}; start without --last-good")
     return snapshot

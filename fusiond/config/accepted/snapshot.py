@@ -46,7 +46,7 @@ def content_hash(config: Config) -> str:
 
 
 def read_snapshot(path: str | os.PathLike[str]) -> Snapshot:
-    """The snapshot in `path`. Raises ConfigError where it is missing, unreadable or of another version."""
+    """The snapshot in `path`. Raises ConfigError if it is missing, unreadable, damaged or of another version."""
     path = Path(path)
     try:
         content = json.loads(path.read_bytes())
@@ -61,6 +61,8 @@ def read_snapshot(path: str | os.PathLike[str]) -> Snapshot:
         )
     except OSError as error:
         raise ConfigError(f"{path}: the snapshot cannot be read ({error.strerror}); start the daemon anew") from error
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: the snapshot is damaged ({error}); start the daemon anew") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(f"{path}: not a snapshot of this version ({error!r}); start the daemon anew") from error
 

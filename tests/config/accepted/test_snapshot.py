@@ -72,13 +72,21 @@ def test_a_write_that_fails_leaves_the_old_one(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"{}", b"[]", b"\xff", b'{"generation": 1, "hash": "x", "config": {"bogus": 1}}']
+    ("content", "what"),
+    [
+        (b"", "damaged"),
+        (b"\xff", "damaged"),
+        (b'{"generation": 1', "damaged"),
+        (b"{}", "not a snapshot of this version"),
+        (b"[]", "not a snapshot of this version"),
+        (b'{"generation": 1, "hash": "x", "config": {"bogus": 1}}', "not a snapshot of this version"),
+    ],
 )
-def test_what_is_no_snapshot_is_refused_in_one_sentence(tmp_path, content):
-    """A snapshot of another version is not guessed at; numbering starts anew."""
+def test_what_is_no_snapshot_is_refused_in_one_sentence(tmp_path, content, what):
+    """Damage is told from another version, which is not guessed at; numbering starts anew."""
     path = tmp_path / "s.json"
     path.write_bytes(content)
-    with pytest.raises(ConfigError, match="start the daemon anew"):
+    with pytest.raises(ConfigError, match=f"{what} .*start the daemon anew"):
         snapshot.read_snapshot(path)
     with pytest.raises(ConfigError, match="cannot be read"):
         snapshot.read_snapshot(tmp_path / "none.json")

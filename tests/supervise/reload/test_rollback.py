@@ -168,6 +168,23 @@ def test_numbers_only_grow(daemon):
     assert [entry["generation"] for entry in history(daemon)] == [1, 2, 3]
 
 
+def test_a_damaged_snapshot_is_named_and_written_anew(daemon):
+    """It does not become the last good one, and --last-good does not promise that another start helps."""
+    daemon.start(file())
+    daemon.reload(file("main: {processes: 3}"))
+    daemon.stop()
+    current, last_good = (daemon.state / name for name in ("current.json", "last-good.json"))
+    current.write_text('{"generation": 2, "ha')
+    daemon.start(None, "--last-good", wait=False)
+    assert daemon.process.wait(30) != 0
+    assert "current.json cannot be used (Unterminated string" in daemon.text()
+    assert "start without --last-good" in daemon.text()
+    before = last_good.read_text()
+    daemon.start()
+    assert "current.json is damaged (Unterminated string" in daemon.text()
+    assert (daemon.status()["generation"], processes(daemon), last_good.read_text()) == (3, 3, before)
+
+
 def test_a_history_that_cannot_be_written_stops_no_reload(daemon):
     """It is said as a warning; the file was taken."""
     daemon.start(file())
@@ -255,7 +272,7 @@ def test_status_names_a_rollback(daemon):
     daemon.start(file())
     daemon.reload(file("main: {processes: 3}"))
     rollback(daemon)
-    assert "rollback  to generation 1; the file is taken again" in fusiond("status", cwd=daemon.directory).out
+    assert "rollback  to generation 1; the file counts again" in fusiond("status", cwd=daemon.directory).out
     daemon.reload()
     assert "rollback " not in fusiond("status", cwd=daemon.directory).out
 
