@@ -330,10 +330,12 @@ class QueueMachine(RuleBasedStateMachine):
         assert self.run(findings(self.broker, "q")) == []
 
 
+#: how its server writes each change to a file
+AOF = {"appendonly": "yes", "appendfsync": "always"}
+
+
 class OnFile(QueueMachine):
     """A rollback is a kill -9 and a file that lost its end, torn anywhere inside the next thing that was written."""
-
-    AOF = ("--appendonly", "yes", "--appendfsync", "always", "--auto-aof-rewrite-percentage", "0")
 
     def __init__(self, server):
         self.sizes = []
@@ -360,7 +362,7 @@ class OnFile(QueueMachine):
         self.server.kill()
         with self.file().open("r+b") as file:
             file.truncate(min(moment + torn, whole - 1))
-        self.server.start(*self.AOF)
+        self.server.start(**AOF)
         until(self.server.answers)  # LOADING before that
         self.connection.close()
         self.connection = self.server.connect("model")
@@ -387,7 +389,7 @@ def test_the_verbs_do_what_the_model_does(redis_server):
 @pytest.fixture
 def server_with_a_file():
     server = RedisServer()
-    server.restart(*OnFile.AOF)
+    server.restart(**AOF)
     yield server
     server.remove()
 

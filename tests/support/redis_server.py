@@ -191,16 +191,16 @@ class RedisServer(Server):
         self.start()
 
     def start(self, **options):
-        return super().start(appendonly="no", **options)
+        return super().start(**{"appendonly": "no", **options})
 
     def kill(self):
         """Like a crash, and the socket's file is gone too."""
         super().kill()
         self.path.unlink(missing_ok=True)
 
-    def restart(self):
+    def restart(self, **options):
         self.kill()
-        self.start()
+        self.start(**options)
 
     def remove(self):
         self.kill()
