@@ -60,12 +60,12 @@ STEPS = {
     "fence": Step(DISPATCHER, "worker.dispatcher.loop", "Dispatcher.on_leases_changed"),
     "wake": Step(DISPATCHER, "worker.dispatcher.loop", "Dispatcher.claim_from"),
     # between dispatcher and children
-    "hand": Step(DISPATCHER, "worker.pool.slots", "Slot.send_jobs"),
+    "hand": Step(DISPATCHER, "worker.pool.slots", "ChildHandle.send_jobs"),
     "outcome": Step(DISPATCHER, "worker.dispatcher.endings", "Endings.ran"),
     "release": Step(DISPATCHER, "worker.dispatcher.waiting", "Waiting.put_back"),
     "crash": Step(DISPATCHER, "worker.dispatcher.endings", "Endings.killed"),
-    "kill": Step(DISPATCHER, "worker.pool.pool", "Pool.kill"),
-    "died": Step(DISPATCHER, "worker.pool.pool", "Pool._on_died"),
+    "kill": Step(DISPATCHER, "worker.pool.slots", "ChildHandle.kill_for"),
+    "died": Step(DISPATCHER, "worker.pool.children", "Children.on_died"),
     "orphans": Step(DISPATCHER, "worker.pool.server_handle", "ServerHandle._lose"),
     # the fork server
     "preload": Step(SERVER, "worker.runtime.startup", "preload"),

@@ -1,7 +1,7 @@
 """
 What the annotations of the model say: class → its fields, each with its key and how its values are written.
 
-Read by whatever treats all keys alike: `build.py`, `explain.py`, `diff.py`, and the tests' generator of the schema.
+Read by what treats all keys alike: the build, `explain`, `plan`, some checks, and the tests' generator of the schema.
 """
 
 import dataclasses
@@ -19,16 +19,17 @@ from fusiond.config.kinds import Key, Kind, PartOf
 class Form:
     """What a type hint says."""
 
-    #: without None, and without what is annotated
+    #: without None, and without annotations
     type: Any
     kind: Kind
     nullable: bool
     key: Key | None
+    #: the field whose key says this one, too; mostly empty
     part_of: str
 
     @property
     def items(self) -> "Form":
-        """Of a tuple or map: of what is in it."""
+        """The items of a tuple, or the values of a map."""
         return form_of(typing.get_args(self.type)[-2 if typing.get_origin(self.type) is tuple else -1])
 
 
@@ -38,13 +39,13 @@ class Field:
 
     name: str
     form: Form
-    #: of the field itself, or of the one that it is a part of
+    #: its own, or that of the field that it is a part of
     key: Key
-    #: what the file calls it
+    #: the name of the key in the file
     written: str
     #: MISSING: the file must say it
     default: Any
-    #: the Config does not hold it: it is only in the file
+    #: it is only in the file: the Config does not hold it
     of_file: bool
     #: of a section: the class of the entries that are in it by their names
     entries: type | None
@@ -75,20 +76,27 @@ def form_of(hint: Any) -> Form:
 def fields_of(cls: type) -> tuple[Field, ...]:
     """The fields of a class of the model that keys say, and the keys that only the file has, in their order."""
     forms = {name: form_of(hint) for name, hint in typing.get_type_hints(cls, include_extras=True).items()}
-    own = {each.name: each for each in dataclasses.fields(cls)}
+    held = {each.name: default_of(each) for each in dataclasses.fields(cls)}
     found = []
     for name, form in forms.items():
         written = form.part_of or name
-        default = _default(own[name]) if name in own else getattr(cls, name, dataclasses.MISSING)
-        if (key := forms[written].key) is not None:
-            found.append(Field(name, form, key, written, default, name not in own, _entries(form)))
+        key, default = forms[written].key, held.get(name, getattr(cls, name, dataclasses.MISSING))
+        inner = form.items.type if typing.get_origin(form.type) is Mapping else None
+        if key is not None:
+            entries = inner if isinstance(inner, type) and dataclasses.is_dataclass(inner) else None
+            found.append(Field(name, form, key, written, default, name not in held, entries))
     return tuple(found)
 
 
 @functools.cache
 def keys_of(cls: type) -> tuple[Field, ...]:
-    """Those of the fields that are keys of the file themselves."""
+    """The fields that are keys of the file themselves."""
     return tuple(each for each in fields_of(cls) if each.name == each.written)
+
+
+def default_of(field: dataclasses.Field[Any]) -> Any:
+    """The default of a dataclass' field; MISSING where it has none."""
+    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
 
 
 def in_place(cls: type, key: str) -> bool:
@@ -97,12 +105,3 @@ def in_place(cls: type, key: str) -> bool:
     field = next(each for each in fields_of(cls) if each.name == name)
     goes_on = bool(rest) and dataclasses.is_dataclass(field.form.type)
     return field.key.in_place or (goes_on and in_place(field.form.type, rest))
-
-
-def _entries(form: Form) -> type | None:
-    cls: type | None = form.items.type if typing.get_origin(form.type) is Mapping else None
-    return cls if dataclasses.is_dataclass(cls) else None
-
-
-def _default(of: dataclasses.Field[Any]) -> Any:
-    return of.default if of.default_factory is dataclasses.MISSING else of.default_factory()

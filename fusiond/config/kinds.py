@@ -1,7 +1,7 @@
 """
-How the file's values are written: what the annotations in `config/model.py` are made of.
+How the file's values are written: the parts of the annotations in `config/model.py`.
 
-    Key    what is said of one key beside its type: title, examples, what a change of it does
+    Key    what the model says of one key beside its type: title, examples, what a change of it does
     Kind   one kind of value, such as a duration: its JSON Schema, how it is read, how it is shown
 
 Standard library only, as the model. Nothing here knows YAML: `config/build.py` reads nodes.
@@ -29,22 +29,22 @@ class Key:
         default: Any = ...,
     ) -> None:
         """
-        What is said of a key beside its type.
+        What the model says of a key beside its type.
 
         Args:
             title: for editors.
             examples: as they are written in the file.
             in_place: running programs take a change; else the group is replaced, or the daemon must be restarted.
-            own: it cannot be said in `defaults`.
-            either: exactly one of the keys of its map that have this mark is there.
-            default: as the file would say it, where that is not what the field's own default says.
+            own: it cannot be written in `defaults`.
+            either: a map must have exactly one of its keys with this mark.
+            default: as the file would write it, where the field's own default is written in another way.
         """
         self.title, self.examples, self.default = title, [*examples], default
         self.in_place, self.own, self.either = in_place, own, either
 
 
 class PartOf(str):
-    """The name of the other field whose key says this one, too."""
+    """Marks a field that another key says: the name of the field of this key."""
 
     __slots__ = ()
 
@@ -54,12 +54,12 @@ class Kind:
 
     def __init__(
         self,
-        schema: Mapping[str, Any] | None = None,
+        schema: dict[str, Any] | None = None,
         read: Callable[[Any], Any] | None = None,
         show: Callable[[Any], str] = str,
     ) -> None:
         """
-        What is the same for all values of the kind.
+        What all values of the kind have in common.
 
         Args:
             schema: keywords of its JSON Schema; the title is the noun of error messages.
@@ -70,49 +70,28 @@ class Kind:
 
 
 class Fields(dict[str, Any]):
-    """What one key says about several fields."""
+    """The values of several fields that one key says."""
 
 
 # -- texts ------------------------------------------------------------------------------------------------------------
 
 
-def _text(title: str, pattern: str, message: str, *examples: str, **keywords: Any) -> dict[str, Any]:
-    """The schema of a text; the message is what an editor says of one that the pattern does not take."""
-    return {
-        "title": title,
-        "type": "string",
-        "pattern": pattern,
-        "patternErrorMessage": message,
-        "examples": [*examples],
-        **keywords,
-    }
-
-
-def _measure(title: str, pattern: str, message: str, *examples: str, **keywords: Any) -> dict[str, Any]:
-    """The same for what is easily written as a number; an editor says the message of one, too."""
-    return {**_text(title, pattern, message, *examples), "errorMessage": message, **keywords}
+def _text(title: str, pattern: str, message: str, **keywords: Any) -> dict[str, Any]:
+    """The schema of a text; the message is what an editor says of a value with another form or type."""
+    messages = {"patternErrorMessage": message, "errorMessage": message}
+    return {"title": title, "type": "string", "pattern": pattern, **messages, **keywords}
 
 
 _NAME: Final = "[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}"
 _WORD: Final = "[A-Za-z_][A-Za-z0-9_]*"
 _NO_NUL: Final = "^[^\\u0000]"
 
-NAME: Final = Kind(
-    _text(
-        "name",
-        f"^{_NAME}$",
-        "write a name of letters, digits, _ . and -, at most 100 characters",
-        "reports",
-        description="Letters, digits, `_`, `.` and `-`; at most 100.",
-    )
-)
+NAME: Final = Kind(_text("name", f"^{_NAME}$", "write a name of letters, digits, _ . and -, at most 100 characters"))
 NAMESPACE: Final = Kind(
-    _text(
-        "name", "^[A-Za-z0-9_.:-]{1,64}$", "write a name of letters, digits, _ . : and -, at most 64 characters", "shop"
-    )
+    _text("name", "^[A-Za-z0-9_.:-]{1,64}$", "write a name of letters, digits, _ . : and -, at most 64 characters")
 )
 #: absolute; a relative one starts at the file that holds it
-PATH: Final = Kind(_text("path", f"{_NO_NUL}+$", "write a path without NUL characters", "/srv/shop"))
+PATH: Final = Kind(_text("path", f"{_NO_NUL}+$", "write the path of a file or directory, such as /srv/shop"))
 #: a relative one starts elsewhere
 PATH_ELSEWHERE: Final = Kind(PATH.schema)
 #: a number or boolean, too: 1.10 stays 1.10
@@ -125,59 +104,25 @@ PathElsewhere = Annotated[str, PATH_ELSEWHERE]
 AsWritten = Annotated[str, AS_WRITTEN]
 Text = Annotated[str, Kind({"title": "text", "minLength": 1})]
 Line = Annotated[str, Kind({"title": "text", "minLength": 1, "maxLength": 200})]
-DottedPath = Annotated[
-    str,
-    Kind(
-        _text(
-            "dotted path",
-            rf"^{_WORD}(\.{_WORD})+$",
-            "write the path of a function, such as package.module.function",
-            "shop.messaging.send_otp",
-        )
-    ),
-]
+_FUNCTION: Final = "write the path of a function, such as package.module.function"
+DottedPath = Annotated[str, Kind(_text("dotted path", rf"^{_WORD}(\.{_WORD})+$", _FUNCTION))]
+_EXCEPTION: Final = "write the name of an exception, such as ConnectionError or requests.exceptions.Timeout"
+_EXCEPTIONS: Final = ["ConnectionError", "requests.exceptions.Timeout"]
 ExceptionName = Annotated[
-    str,
-    Kind(
-        _text(
-            "exception name",
-            rf"^{_WORD}(\.{_WORD})*$",
-            "write the name of an exception, such as ConnectionError or requests.exceptions.Timeout",
-            "ConnectionError",
-            "requests.exceptions.Timeout",
-        )
-    ),
+    str, Kind(_text("exception name", rf"^{_WORD}(\.{_WORD})*$", _EXCEPTION, examples=_EXCEPTIONS))
 ]
-Variable = Annotated[
-    str, Kind(_text("variable name", f"^{_WORD}$", "write the name of a variable, such as APP_ENV", "APP_ENV"))
-]
+Variable = Annotated[str, Kind(_text("variable name", f"^{_WORD}$", "write the name of a variable, such as APP_ENV"))]
+_GLOB: Final = "write the name of a variable; * and ? are wildcards, such as DB_*"
 VariableGlob = Annotated[
-    str,
-    Kind(
-        _text(
-            "variable name or glob",
-            r"^[A-Za-z0-9_*?\[\]!-]{1,200}$",
-            "write the name of a variable; * and ? are wildcards, such as DB_*",
-            "DB_*",
-        )
-    ),
+    str, Kind(_text("variable name or glob", r"^[A-Za-z0-9_*?\[\]!-]{1,200}$", _GLOB, examples=["DB_*"]))
 ]
-Keyword = Annotated[str, Kind(_text("Python name", f"^{_WORD}$", "write a Python name, such as job", "job"))]
-Account = Annotated[
-    str,
-    Kind(
-        _text(
-            "account name",
-            r"^[A-Za-z_][A-Za-z0-9_.-]*\$?$",
-            "write the name of a user or group of this machine, such as shop",
-            "shop",
-        )
-    ),
-]
+Keyword = Annotated[str, Kind(_text("keyword", f"^{_WORD}$", "write a Python name, such as job"))]
+_ACCOUNT: Final = "write the name of a user or group of this machine, such as shop"
+Account = Annotated[str, Kind(_text("account name", r"^[A-Za-z_][A-Za-z0-9_.-]*\$?$", _ACCOUNT))]
 
 
 def meanings(*of_words: str) -> Kind:
-    """Of a Literal: what each of its words means, in their order. A word without a meaning is not one of the file."""
+    """What each word of a Literal means, in their order. A word without a meaning cannot be written in the file."""
     return Kind({"enumDescriptions": [*of_words]})
 
 
@@ -189,29 +134,14 @@ def between(least: int, most: int, **keywords: Any) -> Kind:
     return Kind({"type": "integer", "minimum": least, "maximum": most, **keywords}, read=int)
 
 
+_DURATION: Final = "write a duration with its unit, such as 90s, 10m or 1h30m"
 SECONDS: Final = Kind(
-    _measure(
-        "duration",
-        DURATION,
-        "write a duration with its unit, such as 90s, 10m or 1h30m",
-        "90s",
-        "10m",
-        "1h30m",
-        description="Numbers with their units, largest first: d, h, m, s, ms.",
-    ),
-    read=seconds,
-    show=written,
+    _text("duration", DURATION, _DURATION, examples=["90s", "10m", "1h30m"]), read=seconds, show=written
 )
-BYTES: Final = Kind(
-    _measure("size", SIZE, "write a size with its unit, such as 512MiB or 2GB", "512MiB", "2GB"),
-    read=size_bytes,
-    show=written_size,
-)
-OCTAL: Final = Kind(
-    _measure("umask", "^0?[0-7]{3}$", 'write three octal digits in quotes, such as "027"', "027"),
-    read=lambda digits: int(digits, 8),
-    show="{:03o}".format,
-)
+_SIZE: Final = "write a size with its unit, such as 512MiB or 2GB"
+BYTES: Final = Kind(_text("size", SIZE, _SIZE), read=size_bytes, show=written_size)
+_OCTAL: Final = 'write three octal digits in quotes, such as "027"'
+OCTAL: Final = Kind(_text("umask", "^0?[0-7]{3}$", _OCTAL), read=lambda digits: int(digits, 8), show="{:03o}".format)
 
 
 def _processes(said: str | float) -> int:
@@ -220,28 +150,14 @@ def _processes(said: str | float) -> int:
     return int(said) if said != "auto" else cpu_quota()
 
 
+_OR_WORD: Final = {"type": ["integer", "string"]}
 PROCESSES: Final = Kind(
-    {
-        **_measure("", "^auto$", "write a number from 1 up, or auto"),
-        **between(1, 1024).schema,
-        "type": ["integer", "string"],
-    },
-    read=_processes,
+    _text("", "^auto$", "write a number from 1 up, or auto") | between(1, 1024).schema | _OR_WORD, read=_processes
 )
+_PRIORITY: Final = "write a name of priorities, such as high, or a number from 0 to 255"
 #: a name of `priorities` is left for `build`, which knows them
 PRIORITY: Final = Kind(
-    {
-        **_measure(
-            "priority",
-            NAME.schema["pattern"],
-            "write a name of priorities, such as high, or a number from 0 to 255",
-            "high",
-            "moderate",
-            "low",
-        ),
-        **between(0, 255).schema,
-        "type": ["string", "integer"],
-    },
+    _text("priority", NAME.schema["pattern"], _PRIORITY) | between(0, 255).schema | {"type": ["string", "integer"]},
     read=lambda said: said if isinstance(said, str) else int(said),
 )
 
@@ -256,17 +172,6 @@ Priority = Annotated[int, PRIORITY]
 Share = Annotated[float, Kind(show="{:.0%}".format)]
 
 # -- values of several forms ------------------------------------------------------------------------------------------
-
-_MAP_OF_TIMEOUTS: Final = {
-    "label": "soft and hard",
-    "description": "an exception after the first, SIGKILL after the second",
-    "body": {"soft": "50m", "hard": "1h"},
-}
-_MAP_OF_WEIGHTS: Final = {
-    "label": "queues by weight",
-    "description": "more jobs from a queue of more weight",
-    "body": {"sms": 3, "email": 1},
-}
 
 
 def _timeout(said: str | Mapping[str, str | None]) -> dict[str, float]:
@@ -297,13 +202,18 @@ def _served(said: str | list[str] | dict[str, int]) -> Fields:
 
 
 TIMEOUT: Final = Kind(
-    _measure(
+    _text(
         "duration",
         DURATION,
         "write a duration with its unit, such as 30s, or a map such as {soft: 50m, hard: 1h}",
-        "30s",
         type=["string", "object"],
-        defaultSnippets=[_MAP_OF_TIMEOUTS],
+        defaultSnippets=[
+            {
+                "label": "soft and hard",
+                "description": "an exception after the first, SIGKILL after the second",
+                "body": {"soft": "50m", "hard": "1h"},
+            }
+        ],
     ),
     read=_timeout,
 )
@@ -324,30 +234,27 @@ BACKOFF: Final = Kind(
     },
     read=_backoff,
 )
-JITTER: Final = Kind(
-    _measure(
-        "share or duration",
-        f"{SHARE}|{DURATION}",
-        "write a share such as 25%, or a duration such as 5s",
-        "25%",
-        "5s",
-    ),
-    read=_jitter,
-    show=written,
-)
+_JITTER: Final = "write a share such as 25%, or a duration such as 5s"
+JITTER: Final = Kind(_text("share or duration", f"{SHARE}|{DURATION}", _JITTER), read=_jitter, show=written)
 SERVED: Final = Kind(
-    _measure(
+    _text(
         "",
         r"^\*$",
         'write a list of queues, a map of queues and weights, or "*" for all queues',
         type=["array", "object", "string"],
         minItems=1,
         uniqueItems=True,
-        items=_text("name", rf"^(\*|{_NAME})$", "write a name of a declared queue", "reports"),
+        items=_text("name", rf"^(\*|{_NAME})$", "write a name of a declared queue", examples=["reports"]),
         minProperties=1,
         propertyNames=NAME.schema,
         additionalProperties=between(1, 1000, title="weight", examples=[3]).schema,
-        defaultSnippets=[_MAP_OF_WEIGHTS],
+        defaultSnippets=[
+            {
+                "label": "queues by weight",
+                "description": "more jobs from a queue of more weight",
+                "body": {"sms": 3, "email": 1},
+            }
+        ],
     ),
     read=_served,
 )

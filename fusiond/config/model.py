@@ -97,7 +97,7 @@ Format = Annotated[Literal["text", "json"], meanings("lines for people", "one JS
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """How to trust and be trusted over rediss://, rediss+sentinel://, rediss+cluster://."""
+    """Certificates for rediss://, rediss+sentinel:// and rediss+cluster://."""
 
     #: PEM certificates that sign the server's. null: the system's.
     ca_file: Annotated[FilePath | None, Key("CA file", "/etc/ssl/redis-ca.pem")] = None
@@ -132,7 +132,7 @@ class Broker:
     server: Annotated[FilePath | None, Key("Server", "/usr/bin/redis-server")] = None
     #: embedded: the system group whose members may enqueue. null: the daemon's user alone.
     socket_group: Annotated[Account | None, Key("Socket group", "shop")] = None
-    #: rediss://, rediss+sentinel://, rediss+cluster://: whom to trust, and how to be trusted.
+    #: Certificates for rediss://, rediss+sentinel:// and rediss+cluster://.
     tls: Annotated[Tls, Key("TLS", {"ca_file": "/etc/ssl/redis-ca.pem"})] = Tls()
 
 
@@ -306,7 +306,7 @@ class WorkerGroup:
     #: The system user that the group's task code runs as; only root can change it. null: the daemon's own.
     user: Annotated[Account | None, Key("User", "shop")] = None
     #: Where children start and what is put on sys.path; symlinks are resolved when the group starts. A relative path
-    #: starts at the file that holds it.
+    #: starts at the file that holds it: `.` is the file's own directory.
     directory: Annotated[FilePath, Key("Directory", "/srv/shop", ".")] = "/"
     #: The interpreter that runs the task code, CPython 3.9 or newer. A relative path starts at `directory`. null: the
     #: daemon's own.

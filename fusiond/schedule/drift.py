@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from fusiond.config.fields import default_of
 from fusiond.config.units import written
 
 if TYPE_CHECKING:
@@ -65,8 +66,7 @@ def timetable(entry: CronEntry) -> str:
 
 def digest(entry: CronEntry, task: Task) -> str:
     """Equal for entries that enqueue the same job at the same times by the same rules."""
-    said = [asdict(entry), task.queue, task.priority, task.expires]
-    return hashlib.sha256(json.dumps(said, sort_keys=True, default=list).encode()).hexdigest()[:20]
+    return _digest([_said(entry), task.queue, task.priority, task.expires])[:20]
 
 
 def declaration(entry: CronEntry, task: Task) -> dict[str, object]:
@@ -112,7 +112,8 @@ def drifts(declarations: Iterable[CronDeclaration]) -> list[Drift]:
 def digests(config: Config) -> dict[str, dict[str, str]]:
     """Kind → name → a digest that is equal where two files say the same of it; of variables only the names count."""
     groups = {
-        name: {**asdict(group), "environment": sorted(group.environment)} for name, group in config.workers.items()
+        name: [_said(replace(group, environment={})), sorted(group.environment)]
+        for name, group in config.workers.items()
     }
     kinds: dict[str, Mapping[str, Any]] = {
         "tasks": config.tasks,
@@ -122,12 +123,19 @@ def digests(config: Config) -> dict[str, dict[str, str]]:
         "retry policies": config.retry_policies,
         "priorities": config.priorities,
     }
-    return {kind: {name: _short_digest(said) for name, said in each.items()} for kind, each in kinds.items()}
+    return {kind: {name: _digest(_said(said))[:8] for name, said in each.items()} for kind, each in kinds.items()}
 
 
-def _short_digest(said: Any) -> str:
-    content = said if isinstance(said, (dict, int)) else asdict(said)
-    return hashlib.sha256(json.dumps(content, sort_keys=True, default=list).encode()).hexdigest()[:8]
+def _digest(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _said(value: Any) -> Any:
+    """Plain data without what has its default: daemons whose versions know different keys agree on it."""
+    if is_dataclass(value):
+        pairs = [(field.name, getattr(value, field.name), default_of(field)) for field in fields(value)]
+        return {name: _said(each) for name, each, default in pairs if each != default}
+    return value
 
 
 def differences(files: Sequence[FileInForce]) -> dict[str, list[str]]:
@@ -151,7 +159,7 @@ def files_in_words(files: Sequence[FileInForce]) -> str:
         for kind, names in differences(files).items()
     ]
     if not parts and all(file.digests for file in files):
-        parts = ["only values of `environment`, `broker`, `control`, `logging`, `watch` or directories"]
+        parts = ["only values of `environment`, `broker`, `control`, `logging`, `watch` or directories, or the version"]
     what = f"; these differ: {'; '.join(parts)}" if parts else ""
     silent = [str(file.generation) for file in files if not file.digests]
     unknown = f"; what published generation {' and '.join(silent)} declares is not known" if silent else ""

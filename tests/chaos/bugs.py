@@ -67,9 +67,9 @@ class Bug(NamedTuple):
 _CLAIM, _SETTLE, _RENEW = "broker/lua/claim.lua", "broker/lua/settle.lua", "broker/lua/renew.lua"
 _RESCUE = "broker/lua/shared/rescue.lua"
 _WAITING, _EXCHANGE, _POOL = "worker/dispatcher/waiting.py", "worker/dispatcher/exchange.py", "worker/pool/pool.py"
+_CHILDREN, _WATCH = "worker/pool/children.py", "worker/pool/watchdog.py"
 _LEASES, _SLOTS, _FORKSERVER = "worker/dispatcher/leases.py", "worker/pool/slots.py", "worker/runtime/forkserver.py"
 _TICKING, _TICK = "schedule/ticking.py", "broker/lua/tick.lua"
-_HANDOUT, _WATCH = "worker/pool/batching.py", "worker/pool/watchdog.py"
 _TAKE = "                line.append(attempt)\n"
 #: without it the kernel ends the children with their server, whatever else is forgotten
 _ALONE = Edit(_FORKSERVER, "            self._prctl(PR_SET_PDEATHSIG, 9)\n", "")
@@ -207,9 +207,7 @@ BUGS = {
     "hand-outs lost with their child": Bug(
         "dispatcher", "forgets what a dead child had not begun", "children killed",
         [
-            Edit(
-                _POOL, "        self._empty(slot)\n        self._give_back(back)\n\n", "        self._empty(slot)\n\n",
-            )
+            Edit(_CHILDREN, "        self._give_back(child, list(child.outstanding))\n", "")
         ],
     ),
     "a crash that is a success": Bug(
@@ -230,8 +228,7 @@ BUGS = {
         "dispatcher", "claims for children that are busy with long jobs", "bursts of forked children",
         [
             Edit(
-                _HANDOUT, "(min(ahead, WAITING * self._soon_free()) if ahead and self.times.quick else 0)",
-                "WAITING * self._places",
+                _POOL, "(min(ahead, WAITING * self._soon_free()) if quick else 0)", "WAITING * self._group.processes",
             )
         ],
     ),
@@ -274,17 +271,18 @@ BUGS = {
     ),
     "a fork server that is waited for": Bug(
         "dispatcher", "waits for ever for a fork server that hangs", "a fork server frozen for good",
-        [Edit("worker/pool/answers.py", "        if waited >= ANSWER:\n", "        if False:\n")],
+        [Edit("worker/pool/answers.py", '(ANSWER, "not answered")', '(1e9, "not answered")')],
     ),
     "a death held against whoever runs": Bug(
         "dispatcher", "lets a killed child go on, and charges its death to the job begun last",
         "a bunch in which one is meant",
         [
             Edit(
-                _SLOTS, "return self.killed_for if self.kill_reason else self.begun()", "return self.begun()"
+                _SLOTS, "return self.kill.serial if self.kill and self.kill.reason else self.begun()",
+                "return self.begun()",
             ),
             Edit(
-                _SLOTS, "serial, State.DYING\n        self.forbid()\n", "serial, State.DYING\n"
+                _SLOTS, "            self.forbid(self.waiting())\n", "",
             ),
         ],
     ),
@@ -392,8 +390,8 @@ BUGS = {
         "dispatcher", "starts no other fork server after one that loaded no task", "failures that pass",
         [
             Edit(
-                "worker/pool/pool.py",
-                "        if not self.ending:\n            self._loop.call_later(pause, self.start)\n", "",
+                "worker/pool/fork_servers.py",
+                "        self._timer = self._loop.call_later(doubled(_EMPTY, self._tries, SLOWEST), self.start)\n", "",
             )
         ],
     ),

@@ -36,8 +36,8 @@ WITHIN = 30.0
 #: pauses between two tries are shorter, and so is the silence after which a program is killed
 SHORTER = (
     Edit("supervise/supervisord/process.py", "LONGEST_DELAY = 0.5, 30.0", "LONGEST_DELAY = 0.1, 0.5"),
-    Edit("worker/pool/pool.py", "_SLOWEST = 30.0", "_SLOWEST = 0.5"),
-    Edit("worker/pool/pool.py", "_EMPTY = 0.5", "_EMPTY = 0.1"),
+    Edit("worker/pool/children.py", "SLOWEST = 30.0", "SLOWEST = 0.5"),
+    Edit("worker/pool/fork_servers.py", "_EMPTY = 0.5", "_EMPTY = 0.1"),
     Edit("supervise/liveness.py", "ASK = 5.0", "ASK = 0.5"),
     Edit("supervise/liveness.py", "SILENT = 15.0", "SILENT = 4.0"),
 )

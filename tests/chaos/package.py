@@ -39,7 +39,7 @@ _LOG = "redis.call('XADD', ROOT .. ':log', '*', 'verb', "
 SHORTER = (
     Edit("worker/dispatcher/leases.py", "MARGIN = 15.0, 5.0, 2.0", f"MARGIN = {LEASE}, {RENEW}, {MARGIN}"),
     Edit("supervise/supervisord/process.py", "LONGEST_DELAY = 0.5, 30.0", "LONGEST_DELAY = 0.05, 0.4"),
-    Edit("worker/pool/pool.py", "_SLOWEST = 30.0", "_SLOWEST = 0.4"),
+    Edit("worker/pool/children.py", "SLOWEST = 30.0", "SLOWEST = 0.4"),
     # A job longer than a lease loses more of them to a kill every 0.1 s than in a life, and fails then as promised.
     Edit("worker/dispatcher/exchange.py", "MAX_RESCUES = 25", "MAX_RESCUES = 1000"),
 )

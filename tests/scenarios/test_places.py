@@ -119,16 +119,21 @@ def test_the_broker_is_the_daemons_until_it_is_restarted(daemon):
     daemon.start()
     command, producer, warned = asked()
     assert ("localhost:1" in command, producer) == (True, "redis://localhost:1/\n")
-    assert "another broker" not in command + warned
+    assert "changed; until a restart" not in command
+    assert "another broker" not in warned
+    daemon.file.write_text(f"version: 1\n{BODY}".replace('1/"', '1/", password_file: /no'))
+    assert "broker.password_file of" in asked()[0]
     assert daemon.reload(BODY.replace("localhost:1", "localhost:2"))["result"] == "refused"
     command, producer, warned = asked()
     assert ("localhost:1" in command, producer) == (True, "redis://localhost:1/\n")
-    assert "names another broker than its daemon runs on" in command
+    assert "broker.url of" in command
+    assert "changed; until a restart, its daemon and this command use the old" in command
     assert "names another broker than its daemon runs on" in warned
     daemon.stop()
     command, producer, warned = asked()
     assert ("localhost:2" in command, producer) == (True, "redis://localhost:2/\n")
-    assert "another broker" not in command + warned
+    assert "changed; until a restart" not in command
+    assert "another broker" not in warned
 
 
 def test_a_command_finds_the_daemon_from_another_session(daemon):

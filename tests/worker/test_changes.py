@@ -259,7 +259,7 @@ def test_lines_after_a_change_of_level(place):
     program = place.start(link=True)
     program.file.write_text("{")
     program.tell(do="apply", snapshot=str(program.file), generation=2)
-    program.until_said("not a snapshot")
+    program.until_said("the snapshot is damaged")
     assert place.result(place.enqueue("echo"))
 
 

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import time
 from pathlib import Path
+from unittest.mock import Mock, call
 
 import pytest
 from redis.crc import key_slot
@@ -180,29 +181,29 @@ def test_a_finished_job_is_not_run_again_for_an_outcome_that_is_on_its_way(place
 
 
 @pytest.fixture
-def passed():
-    """A slot whose child is past a job of which it has told nothing, and which has a lease no more."""
-    slot = Slot.make(1, lambda *_: None)
-    slot.connect().close()
-    slot.outstanding[1] = Attempt("q", b"1", "t", b"work", b"", b"", 1, 0, 0, 1 << 62, 0)
-    slot._serial, slot.handed = 2, 1
-    slot.page.begin(2, 1)
-    yield slot
-    slot.hang_up()
+def child():
+    """A child that no process is behind, in a slot of its own."""
+    slot = Slot.make(1, lambda *_: None, one_job=False)
+    child = slot.fork(Mock(), b"")
+    yield child
+    child.socket.close()
     slot.close()
 
 
-def test_an_outcome_that_does_not_come_is_not_waited_for_without_end(passed):
-    """A job that writes another's mark and hangs cannot hide behind it."""
+def test_an_outcome_that_does_not_come_is_not_waited_for_without_end(child):
+    """A job that writes another's mark, hangs, and has a lease no more cannot hide behind that mark."""
+    child.outstanding[1] = Attempt("q", b"1", "t", b"work", b"", b"", 1, 0, 0, 1 << 62, 0)
+    child.slot.serial, child.handed = 2, 1
+    child.slot.page.begin(2, 1)
 
     async def looks():
-        hostile = []
-        watch = Watchdog({1: passed}, None, hostile.append, None, None)
+        children = Mock(living={1: child})
+        watch = Watchdog(children)
         watch.look()
-        assert not hostile
-        passed.seen -= LINGER
+        assert not children.kill_hostile.mock_calls
+        child.seen -= LINGER
         watch.look()
-        assert hostile == [passed]
+        assert children.kill_hostile.mock_calls == [call(child)]
 
     asyncio.run(looks())
 
@@ -231,23 +232,19 @@ def test_stopped_dispatcher_does_not_start_a_job_late(place):
 
 
 @pytest.mark.parametrize("reason", [KillReason.CANCELED, KillReason.TIMEOUT, KillReason.LOST, KillReason.SHUTDOWN])
-def test_a_death_is_held_against_the_job_that_it_was_meant_for(reason):
+def test_a_death_is_held_against_the_job_that_it_was_meant_for(reason, child):
     """One that its child has begun since is not to blame, and one that waits must not begin any more."""
-    slot = Slot.make(1, lambda *_: None)
-    slot.connect().close()
+    page = child.slot.page
     for serial in (1, 2, 3):
-        slot.outstanding[serial] = Attempt("q", b"%d" % serial, "t", b"work", b"", b"", 1, 0, 0, 1 << 62, 0)
-        slot.page.allow(serial, 1 << 62)
-    slot._serial = 3
-    assert slot.page.begin(1, 1)
-    assert slot.blamed == 1
-    begun, _ = slot.running()
-    assert slot.page.begin(2, 2)  # between the look at the first and the kill
-    slot.set_kill_reason(reason, begun)
-    assert not slot.page.begin(3, 3)
-    assert (slot.begun(), slot.blamed) == (3, 1)
-    slot.hang_up()
-    slot.close()
+        child.outstanding[serial] = Attempt("q", b"%d" % serial, "t", b"work", b"", b"", 1, 0, 0, 1 << 62, 0)
+        page.allow(serial, 1 << 62)
+    child.slot.serial = 3
+    assert page.begin(1, 1)
+    assert child.blamed == 1
+    assert page.begin(2, 2)  # between the look at the first and the kill
+    child.kill_for(reason, 1)
+    assert not page.begin(3, 3)
+    assert (child.begun(), child.blamed) == (3, 1)
 
 
 def test_cancel_of_a_job_that_ends_before_the_kill(place):

@@ -108,6 +108,7 @@ def _of_url(url: str) -> model.Broker:
 def _of_file(options: argparse.Namespace) -> tuple[model.Broker, Path]:
     """The broker of the file, or the one that its daemon uses, if that is another one."""
     from fusiond.config import model
+    from fusiond.config.accepted.diff import changed_keys
 
     chosen = daemon.find(options) if options.dev else daemon.choose(options)
     settings = daemon.accepted_config(options).broker
@@ -118,9 +119,9 @@ def _of_file(options: argparse.Namespace) -> tuple[model.Broker, Path]:
     running = daemon.running_config(options)
     if running is None:
         return settings, chosen.runtime
-    if (running.broker.url, running.broker.namespace) != (settings.url, settings.namespace):
+    if changed := ", ".join(changed_keys(running.broker, settings, "broker")):
         path = daemon.daemons(options).file
-        daemon.note(options, f"{path} names another broker than its daemon uses; this command uses the daemon's")
+        daemon.note(options, f"{changed} of {path} changed; until a restart, its daemon and this command use the old")
     return running.broker, chosen.runtime
 
 

@@ -48,9 +48,9 @@ def check(root: Node, config: Config, path: Path | None) -> Iterator[Problem]:
     extra = _SETTLING + (_EMBEDDED if config.broker.url == "embedded" else 0)
     for name, group in config.workers.items():
         if group.drain_timeout + extra > stop:
-            drain, limit = written(group.drain_timeout), f"TimeoutStopSec in {path}"
-            message = f"workers.{name}: a drain of {drain} is cut short, systemd kills after {written(stop)} ({limit})"
-            remedy = f"write TimeoutStopSec={math.ceil(group.drain_timeout + extra)} in a drop-in of the unit"
+            needed, limit = math.ceil(group.drain_timeout + extra), f"{written(stop)} (TimeoutStopSec in {path})"
+            message = f"workers.{name}: a stop may take {written(needed)}, and systemd kills the daemon after {limit}"
+            remedy = f"write TimeoutStopSec={needed} in a drop-in of the unit"
             yield root.nearest("workers", name, "drain_timeout").warning("drain-above-stop", message, remedy)
 
 

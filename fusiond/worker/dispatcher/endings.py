@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fusiond.worker.dispatcher.exchange import Exchange
     from fusiond.worker.dispatcher.job_log import JobLog
     from fusiond.worker.pool.attempt import Attempt
-    from fusiond.worker.pool.reports import Problems
+    from fusiond.worker.pool.pool_reports import Problems
     from fusiond.worker.runtime.wire import OutcomeMessage
 
 log = logging.getLogger(__name__)

@@ -30,7 +30,7 @@ from fusiond.errors import BrokerError, BrokerUnavailable, FusionError
 from fusiond.program import EX_SOFTWARE, on_failed_callback
 from fusiond.worker.dispatcher.loop import Dispatcher, Phase
 from fusiond.worker.dispatcher.presence import Presence
-from fusiond.worker.pool.loading import sentence
+from fusiond.worker.pool.fork_servers import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping, Sequence

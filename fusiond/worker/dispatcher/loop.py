@@ -33,8 +33,9 @@ from fusiond.worker.dispatcher.job_log import JobLog
 from fusiond.worker.dispatcher.leases import Leases
 from fusiond.worker.dispatcher.queue_order import queues_of
 from fusiond.worker.dispatcher.waiting import Waiting
-from fusiond.worker.pool import reports
+from fusiond.worker.pool import pool_reports as reports
 from fusiond.worker.pool.pool import Pool
+from fusiond.worker.runtime.wire import UNLOADED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -44,7 +45,8 @@ if TYPE_CHECKING:
     from fusiond.broker.verbs import Verbs
     from fusiond.config.model import Config, WorkerGroup
     from fusiond.worker.pool.attempt import Attempt
-    from fusiond.worker.pool.reports import Problems
+    from fusiond.worker.pool.pool_reports import Problems
+    from fusiond.worker.runtime.wire import OutcomeMessage
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +96,7 @@ class Dispatcher:
         self._exchange = Exchange(name, broker, connections[0], self.job_log.ended)
         self.leases = Leases(broker, connections[1], outage, self.held, self.on_leases_changed)
         self._endings = Endings(config, self._exchange, self.job_log)
-        self.pool = Pool(config, group, self._on_report, self._endings.ran, self.job_log.fields)
+        self.pool = Pool(config, group, self._on_report, self._on_outcome, self.job_log.fields)
         self._waiting = Waiting(self.pool, self._endings, _once(config), self._wake.set)
         #: the tasks that do not load, once the others are loaded
         self.ready: asyncio.Future[Problems] = asyncio.get_running_loop().create_future()
@@ -321,8 +323,6 @@ class Dispatcher:
                 self._endings.killed(attempt, reason, status)
             case reports.Unheard(attempt):
                 self._endings.unheard(attempt)
-            case reports.NotLoaded(attempt, error):
-                self._on_not_loaded(attempt, verdicts.error_of(error))
             case reports.TasksLoaded(problems):
                 self._on_loaded(problems)
             case reports.StartFailed(why) if not self.ready.done():
@@ -331,6 +331,12 @@ class Dispatcher:
                 self.leases.renew_soon()
         # Outcomes are no reports: after those that a child has sent there is room, which is one.
         self._wake.set()
+
+    def _on_outcome(self, attempt: Attempt, message: OutcomeMessage) -> None:
+        if message.kind == UNLOADED:
+            self._on_not_loaded(attempt, verdicts.error_of(message.payload))
+        else:
+            self._endings.ran(attempt, message)
 
     def _on_loaded(self, problems: Problems) -> None:
         if not self.ready.done():

@@ -18,7 +18,7 @@ from collections import deque
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from fusiond.worker.pool.batching import PENDING
+from fusiond.worker.pool.run_times import PENDING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

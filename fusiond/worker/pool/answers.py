@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 ANSWER, LOAD = 10.0, 60.0
 #: s; from then on it is given no more work
 SILENT = 2.0
-#: s; between two looks, and where nothing was requested since the last answer
+#: s; between two looks, and between two questions where nothing is requested
 LOOK, REST = 1.0, 5.0
 #: s; a look that comes later than this was kept from coming
 LATE = 1.0
@@ -45,19 +45,14 @@ class Answers:
         """
         self._ask, self._on_silent, self._on_hung = ask, on_silent, on_hung
         self._loop = asyncio.get_running_loop()
-        self._loading, self._silent, self._number = True, False, 0
-        #: monotonic s; since when an answer is waited for. None: it has answered
-        self._since: float | None = self._loop.time()
-        self._requested = self._resting = False
-        self._timer: asyncio.TimerHandle
-        self._look_in(LOOK)
+        self._loading, self._silent, self._requested, self._number = True, False, False, 0
+        #: monotonic s; since when an answer, or the next module, is waited for, and whether it is
+        self._since, self._waits = self._loop.time(), True
+        self._look_again()
 
     def request(self) -> None:
         """Something was requested of it: a question follows soon."""
         self._requested = True
-        if self._resting:
-            self._timer.cancel()
-            self._look_in(LOOK)
 
     def loading(self) -> None:
         """It has loaded one module more."""
@@ -65,53 +60,40 @@ class Answers:
 
     def ready(self) -> None:
         """It has loaded all modules."""
-        self._loading, self._since = False, None
+        self._loading = self._waits = False
 
     def answer(self, number: int) -> None:
         """It has answered the question of this number; one that was asked before a pause of ours says nothing."""
         if number == self._number:
-            self._since = None
+            self._waits = False
             self._set_silent(on=False)
 
     def stop(self) -> None:
-        """Ask no more, whatever is requested from now on."""
+        """Ask no more."""
         self._timer.cancel()
-        self._resting = False
 
-    def _look_in(self, seconds: float) -> None:
-        self._resting = seconds == REST
-        self._due = self._loop.time() + seconds
-        self._timer = self._loop.call_later(seconds, self._look)
+    def _look_again(self) -> None:
+        self._due = self._loop.time() + LOOK
+        self._timer = self._loop.call_later(LOOK, self._look)
 
     def _look(self) -> None:
         now = self._loop.time()
-        late = now - self._due > LATE
-        if self._since is not None and not late:
-            if self._is_hung(now - self._since):
-                return
-        elif self._since is None and not (self._requested or self._resting):
-            self._look_in(REST)
-            return
-        else:
+        waited = now - self._since
+        most, what = (LOAD, "loaded no module") if self._loading else (ANSWER, "not answered")
+        if now - self._due > LATE or (not self._waits and (self._requested or waited >= REST)):
             self._ask_anew(now)
-        self._look_in(LOOK)
+        elif self._waits and waited >= most:
+            self._on_hung(f"has {what} for {most:g} s")
+            return
+        elif self._waits and waited >= SILENT and not self._loading:
+            self._set_silent(on=True)
+        self._look_again()
 
     def _ask_anew(self, now: float) -> None:
-        self._since, self._requested = now, False
+        self._since, self._waits, self._requested = now, True, False
         if not self._loading:
             self._number += 1
             self._ask(self._number)
-
-    def _is_hung(self, waited: float) -> bool:
-        if self._loading:
-            if waited >= LOAD:
-                self._on_hung(f"has loaded no module for {LOAD:g} s")
-            return waited >= LOAD
-        if waited >= ANSWER:
-            self._on_hung(f"has not answered for {ANSWER:g} s")
-        elif waited >= SILENT:
-            self._set_silent(on=True)
-        return waited >= ANSWER
 
     def _set_silent(self, *, on: bool) -> None:
         if on != self._silent:

@@ -28,17 +28,15 @@ _RECEIVE = 1 << 16
 class ChildSocket:
     """The socket of one child, from its fork to its end."""
 
-    __slots__ = ("_asked", "_reader", "_sock", "_unsent", "answered", "closed", "silent")
+    __slots__ = ("_received", "_sock", "_unsent", "closed", "silent")
 
     def __init__(self, sock: _socket.socket) -> None:
         self._sock = sock
-        self._reader, self._unsent = wire.FrameReader(), bytearray()
-        #: the child has closed its end
+        self._received, self._unsent = bytearray(), bytearray()
+        #: one of both has closed its end
         self.closed = False
         #: nothing more was there to be received
         self.silent = False
-        #: the child was asked whether it serves and has not answered yet; it has said that it serves
-        self._asked = self.answered = False
 
     @classmethod
     def pair(cls, *, one_job: bool) -> tuple[ChildSocket, _socket.socket]:
@@ -53,19 +51,16 @@ class ChildSocket:
         return cls(ours), theirs
 
     def fileno(self) -> int:
-        """The descriptor."""
+        """The descriptor; -1 once it is closed."""
         return self._sock.fileno()
 
     def close(self) -> None:
         """Close our end: an idle child ends."""
         if self._unsent:
             asyncio.get_running_loop().remove_writer(self._sock.fileno())
+            self._unsent.clear()
         self._sock.close()
-
-    def ask(self) -> None:
-        """Have the child say that it serves; `answered` is true once it has."""
-        self._asked = True
-        self.send(wire.jobs_frame(()))
+        self.closed = True
 
     def send(self, data: bytes) -> None:
         """Send it, at once or as soon as there is room."""
@@ -91,23 +86,24 @@ class ChildSocket:
         except OSError:
             return len(data)
 
-    def outcomes(self) -> Iterator[wire.OutcomeMessage | None]:
+    def outcomes(self) -> Iterator[wire.OutcomeMessage]:
         """
-        The outcomes in one read of what has arrived, and None for the answer to `ask`; more is there until `silent`.
+        The outcomes of each frame that one read of what has arrived makes whole; more is there until `silent`.
 
         One read, since a child that sends without end must not hold up the others. Raises WireError.
         """
         data = self._receive()
         self.silent = len(data) < _RECEIVE
-        for kind, body in self._reader.feed(data):
-            if kind != wire.OUTCOMES:
-                raise wire.WireError("a child may send outcomes only")
-            if not body:
-                if not self._asked:
-                    raise wire.WireError("an answer that nobody has asked for")
-                self._asked, self.answered = False, True
-                yield None
-            yield from wire.read_outcomes(body)
+        buffer, at = self._received, 0
+        buffer += data
+        try:
+            while found := wire.cut(buffer, at):
+                kind, start, at = found
+                if kind != wire.OUTCOMES or start == at:
+                    raise wire.WireError("a child may send outcomes only")
+                yield from wire.read_outcomes(bytes(memoryview(buffer)[start:at]))
+        finally:
+            del buffer[:at]
 
     def _receive(self) -> bytes:
         """What is there; nothing at the end as well, which `closed` tells."""

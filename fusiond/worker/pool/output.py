@@ -1,5 +1,5 @@
 """
-What a child prints, as lines with the job's id and the level of the log.
+What a slot's children print, as lines with the job's id and the level of the log.
 
 A child that is reused writes a mark, NUL and the job's serial in hex, before each job; whatever stands between two
 marks was printed during the first one's job, by Python, by a library in C or by a program that the job started. What a
@@ -17,10 +17,17 @@ import json
 import logging
 import os
 import termios
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    import asyncio
+    from collections.abc import Mapping
+
+    from fusiond.worker.pool.attempt import Attempt
+
+#: called with whose line it is, the line, its level in the log, and its record's fields
+OnLine = Callable[["Attempt | None", str, int, dict[str, Any]], None]
 
 #: bytes of one line; a longer one is cut into several
 MAX_LINE = 8192
@@ -29,27 +36,45 @@ _PIPE, _CHUNK = 1 << 14, 1 << 12
 #: lines that one read passes on, at 20 µs each. Two bytes a line, as `yes` prints them, would make a read take 50 ms;
 #: a drain of a full pipe of such lines takes 0.2 s
 LINES = 100
+#: s; a longer read is followed by a pause
+_LONG_READ = 0.005
 
 
 class Output:
     """One slot's output pipe: the dispatcher reads, one child after another writes."""
 
-    #: called with the serial of each mark
-    on_mark: Callable[[int], None]
-    #: called with each line, its level in the log, and its record's fields
-    on_line: Callable[[str, int, dict[str, Any]], None]
-
-    def __init__(self) -> None:
+    def __init__(self, on_line: OnLine) -> None:
+        self._on_line = on_line
         self.reader, self.writer = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(self.reader, False)
         fcntl.fcntl(self.reader, fcntl.F_SETPIPE_SZ, _PIPE)
+        #: serial → attempt of what the child has; and the attempt whose lines come out of the pipe
+        self.attempts: Mapping[int, Attempt] = {}
+        self.attempt: Attempt | None = None
         #: read and not passed on yet
         self._rest = b""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._pause: asyncio.TimerHandle | None = None
 
     @property
     def has_lines(self) -> bool:
         """Whether whole lines were read and not passed on; nothing new need come for the next read of them."""
         return b"\n" in self._rest
+
+    def listen(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Read what comes. Where that is much, wait after each read for four times as long as it took."""
+        self._loop = loop
+        loop.add_reader(self.reader, self._read_and_pause, loop)
+        if self.has_lines:
+            self._read_and_pause(loop)
+
+    def _read_and_pause(self, loop: asyncio.AbstractEventLoop) -> None:
+        began = loop.time()
+        self.read()
+        spent = loop.time() - began
+        if spent > _LONG_READ or self.has_lines:
+            loop.remove_reader(self.reader)
+            self._pause = loop.call_later(4 * spent, self.listen, loop)
 
     def read(self) -> None:
         """Pass on at most LINES lines of what is there."""
@@ -75,7 +100,11 @@ class Output:
             self._rest = b""
 
     def close(self) -> None:
-        """Close both ends."""
+        """Listen no more, and close both ends."""
+        if self._loop:
+            self._loop.remove_reader(self.reader)
+        if self._pause:
+            self._pause.cancel()
         os.close(self.reader)
         os.close(self.writer)
 
@@ -100,19 +129,22 @@ class Output:
     def _line(self, line: bytes) -> None:
         before, mark, serial = line.partition(b"\0")
         for start in range(0, len(before), MAX_LINE):
-            self.on_line(before[start : start + MAX_LINE].decode(errors="backslashreplace"), logging.INFO, {})
-        if mark:
-            try:
-                self.on_mark(int(serial, 16))
-            except ValueError:
-                self.on_line(*logged(mark + serial))
+            text = before[start : start + MAX_LINE].decode(errors="backslashreplace")
+            self._on_line(self.attempt, text, logging.INFO, {})
+        if not mark:
+            return
+        try:
+            # A serial that the child does not have is only something that a job printed.
+            self.attempt = self.attempts.get(int(serial, 16), self.attempt)
+        except ValueError:
+            self._on_line(self.attempt, *logged(mark + serial))
 
 
 def logged(line: bytes) -> tuple[str, int, dict[str, Any]]:
     """
     A line of a job or an import without what marks its level, that level, and the fields that its record had.
 
-    Without such a mark it is INFO. Whoever prints may write a mark, so a bad one is text.
+    A line without such a mark has the level INFO. A job may print what looks like a mark: a malformed one is text.
     """
     level, space, text = line[2:].partition(b" ")
     if line[:2] in (b"\0L", b"\0F") and space and level.isdigit() and len(level) <= 3:

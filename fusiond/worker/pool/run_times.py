@@ -17,6 +17,8 @@ BATCH = 0.005
 DEPTH = 64
 #: bytes of arguments that one child may be handed at once, unless one job alone has more: far below a frame's limit
 BATCH_BYTES = 1 << 20
+#: s; how long a claimed job may wait for a child before it goes back
+PENDING = 0.2
 #: how much the newest run time weighs in a mean
 _WEIGHT = 0.2
 #: s; the ended jobs of about this time are counted

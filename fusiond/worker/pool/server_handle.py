@@ -24,16 +24,16 @@ from typing import TYPE_CHECKING
 
 from fusiond.worker.pool.answers import Answers
 from fusiond.worker.pool.launch import Launched, memory_file
-from fusiond.worker.pool.orphans import LEFT, REAP_WITHIN, be_subreaper, kill_children, spared, wait
+from fusiond.worker.pool.orphans import LEFT, REAP_WITHIN, kill_children, spared, wait
 from fusiond.worker.pool.output import logged
-from fusiond.worker.pool.reports import Died, Lost, NotEnded, NotForked, Ready, ServerDied, Silent
+from fusiond.worker.pool.pool_reports import Died, Lost, Ready, ServerDied, Silent, Survivors
 from fusiond.worker.runtime.forkserver import AT_ONCE
 
 if TYPE_CHECKING:
     import _socket
     from collections.abc import Callable
 
-    from fusiond.worker.pool.reports import ServerReport
+    from fusiond.worker.pool.pool_reports import ServerReport
 
     #: called with the handle and what its fork server reports
     Report = Callable[["ServerHandle", ServerReport], None]
@@ -43,23 +43,25 @@ log = logging.getLogger("fusiond.job")
 _PACKET = 1 << 16
 #: s; for a fork server that has closed its socket to end by itself, so that it can be told how
 _BY_ITSELF = 1.0
-#: s; between two looks whether what was killed has ended, at first and at most
-_FIRST_LOOK, _LAST_LOOK = 0.002, 0.2
+#: s; between two looks whether what was killed has ended: at first, at most, and once its survivors are reported
+_FIRST_LOOK, _LAST_LOOK, _LATE_LOOK = 0.002, 0.2, 1.0
 
 
 class ServerHandle:
     """One fork server's process, from launch to death."""
 
     def __init__(self, launched: Launched, report: Report) -> None:
+        """Take over a fork server that was launched."""
         self._launched, self._report = launched, report
         self._loop = asyncio.get_running_loop()
         self._printed: list[str] = []
         self._problems: dict[str, list[str]] = {}
         self._unsent: deque[tuple[bytes, tuple[int, ...]]] = deque()
         self._to_fork: dict[int, tuple[_socket.socket, int, int]] = {}
-        #: it takes no requests any more, and why it was killed, if it was
-        self.lost, self._hung = False, ""
-        self._was_killed = False
+        #: it has tried to load every task; it does not answer, and may yet
+        self.is_ready = self.silent = False
+        #: why it was killed, where it hung; and whether it was killed
+        self._hung, self._was_killed = "", False
         #: nobody hears of its end any more
         self._unheard = False
         self._ending: asyncio.TimerHandle | None = None
@@ -67,16 +69,6 @@ class ServerHandle:
         self._loop.add_reader(launched.control, self._hear)
         self._loop.add_reader(launched.output, self._read_output)
         spared.add(launched.process.pid)
-
-    @classmethod
-    def start(cls, launched: Launched, report: Report) -> ServerHandle:
-        """Take over a fork server that was launched, and from now on its orphans."""
-        be_subreaper()
-        return cls(launched, report)
-
-    def report_to(self, report: Report) -> None:
-        """Call this function from now on."""
-        self._report = report
 
     @property
     def pid(self) -> int:
@@ -196,14 +188,15 @@ class ServerHandle:
             self._problems.update(json.loads(rest))
         elif verb == b"ready":
             self._answers.ready()
+            self.is_ready = True
             self._report(self, Ready(self._problems, int(rest)))
         elif verb == b"unforked":
             slot, _, reason = rest.decode().partition(" ")
-            self._report(self, NotForked(int(slot), reason))
+            self._report(self, Died(int(slot), 1, reason))
         elif verb == b"died":
             for line in packet.decode().splitlines():
                 _, slot, _, status = line.split()
-                self._report(self, Died(int(slot), os.waitstatus_to_exitcode(int(status))))
+                self._report(self, Died(int(slot), os.waitstatus_to_exitcode(int(status)), ""))
 
     def _read_output(self) -> None:
         """What imports print goes to the group's log; the last lines explain a server that does not start."""
@@ -221,6 +214,7 @@ class ServerHandle:
     # -- its end ------------------------------------------------------------------------------------------------------
 
     def _on_silent(self, silent: bool, /) -> None:
+        self.silent = silent
         self._report(self, Silent(silent))
 
     def _on_hung(self, what: str) -> None:
@@ -230,7 +224,7 @@ class ServerHandle:
     def _lose(self) -> None:
         """It is dead, or hangs, or has closed its socket: end it, and what it leaves to us, beside the loop's work."""
         self._forget()
-        self.lost = True
+        self.silent = False
         self._report(self, Lost(bool(self._hung)))
         self._end_after(0.0 if self._hung else _BY_ITSELF)
 
@@ -239,22 +233,24 @@ class ServerHandle:
         self._pause, self._is_told = _FIRST_LOOK, False
         self._kill_at = self._loop.time() + seconds
         self._give_up_at = self._kill_at + REAP_WITHIN
+        self._is_reported = False
         self._end()
 
     def _end(self) -> None:
-        """One look; the last one reports."""
+        """One look at the server, and once it has ended at what it has left to us; again until all of that has."""
         now = self._loop.time()
-        if not self._has_ended():
+        if self._has_ended():
+            if self._rest_has_ended(now):
+                return
+        else:
             if now >= self._kill_at:
                 self._kill_server()
             # Below it nothing is ours yet. A job there may run on, and its lease must be kept.
-            self._tell_of_server(now)
+            if now >= self._kill_at + REAP_WITHIN and not self._is_told:
+                self._is_told = True
+                leases = "" if self._unheard else "; its jobs keep their leases"
+                log.error("the fork server, process %d, was killed and has not ended%s", self.pid, leases)
             self._give_up_at = now + REAP_WITHIN
-        else:
-            left = self._left()
-            if not left or now >= self._give_up_at:
-                self._report_death(left or set())
-                return
         self._pause = min(2 * self._pause, _LAST_LOOK)
         self._ending = self._loop.call_later(self._pause, self._end)
 
@@ -265,33 +261,28 @@ class ServerHandle:
         spared.discard(self.pid)
         return True
 
-    def _left(self) -> set[int]:
-        """Pids of what it has left to us, all of it killed; of those that were reaped too: they may leave others."""
+    def _rest_has_ended(self, now: float) -> bool:
+        """Kill and reap what it has left to us. Its death is reported when that has ended, or takes too long."""
         try:
             left, reaped = kill_children()
         except OSError:
             # No descriptor is left to look by, nor to start another server by.
-            self._give_up_at = self._loop.time() + REAP_WITHIN
-            return {self.pid}
-        return left | reaped.keys()
-
-    def _tell_of_server(self, now: float) -> None:
-        if now >= self._kill_at + REAP_WITHIN and not self._is_told:
-            self._is_told = True
-            leases = "" if self._unheard else "; its jobs keep their leases"
-            log.error("the fork server, process %d, was killed and has not ended%s", self.pid, leases)
-            if not self._unheard:
-                self._report(self, NotEnded())
-
-    def _report_death(self, survivors: set[int]) -> None:
-        self._ending = None
-        if self._unheard:
-            if survivors:
-                log.error(LEFT)
-            return
-        status = self._launched.process.returncode
-        killed = bool(self._hung) or (status == -signal.SIGKILL and not self._was_killed)
-        self._report(self, ServerDied(self._reason(), killed, survivors))
+            self._give_up_at = now + REAP_WITHIN
+            return False
+        is_over = not (left or reaped)  # what was reaped may have left others to us
+        if self._is_reported:
+            self._report(self, Survivors(left, reaped))
+        elif is_over or now >= self._give_up_at:
+            self._is_reported = True
+            if left:
+                what = LEFT if self._unheard else "processes that were killed have not ended"
+                log.error("%s: %s", what, ", ".join(map(str, sorted(left))))
+            if self._unheard:
+                return True
+            status = self._launched.process.returncode
+            killed = bool(self._hung) or (status == -signal.SIGKILL and not self._was_killed)
+            self._report(self, ServerDied(self._reason(), killed, left))
+        return is_over
 
     def _kill_server(self) -> None:
         """Unless it has ended; another user's cannot be, where this one may not."""

@@ -63,8 +63,6 @@ class Child:
                 if kind == wire.TABLE:
                     self._tasks.replace(buffer[start:at])
                     tasklog.set_level(self._tasks.level)
-                elif start == at:
-                    run.write_all(fd, wire.outcomes_frame(()))
                 elif not self._batch(buffer[start:at]):
                     return
             buffer = buffer[at:]

@@ -72,7 +72,7 @@ class OneJobChild:
         return os.read(fd, _MOST)
 
     def _receive(self, fd: int, received: bytes) -> wire.JobMessage | None:
-        """The job, where it came in parts, behind a table or a question, or is large; None: no more will come."""
+        """The job, where it came in parts, behind a table, or is large; None: no more will come."""
         _wait_for_ever(fd)
         buffer, at = received, 0
         while received:
@@ -81,8 +81,6 @@ class OneJobChild:
                 if kind == wire.TABLE:
                     self._tasks.replace(buffer[start:at])
                     tasklog.set_level(self._tasks.level)
-                elif start == at:
-                    run.write_all(fd, wire.outcomes_frame(()))
                 else:
                     return wire.read_jobs(buffer[start:at])[0]
             received = os.read(fd, 1 << 16)

@@ -2,15 +2,14 @@
 What dispatcher and child share: frames on their socket, and one page of memory.
 
 A frame is its kind, one byte, the length of its body, and the body. A body of JOBS or OUTCOMES is many records, each a
-fixed head and the bytes that it counts. Arguments and results are JSON that only the child reads. JOBS without a job
-asks whether the child serves; OUTCOMES without one is the answer.
+fixed head and the bytes that it counts. Arguments and results are JSON that only the child reads.
 
 The page says what no message could say in time: which job has begun, and until when a job may begin. Both sides write
 without a system call, each its own words.
 
     word 0      serial of the job begun last                             (child)
     word 1      monotonic ns when it began, written before word 0        (child)
-    word 2      pid of the child, written before it takes a job          (child)
+    word 2      pid of the child, once it serves                         (child)
     word 8…     of serial s at 8 + s % RING: boot ns until when it may begin, 0 once it is taken back (dispatcher)
 
 A child marks a job as begun and then reads whether it still may; the dispatcher takes a job back and looks at the mark
@@ -184,25 +183,6 @@ def cut(buffer: bytes | bytearray, at: int) -> tuple[bytes, int, int] | None:
     if length > MAX_FRAME:
         raise WireError(f"a frame of {length} bytes is above {MAX_FRAME}")
     return None if len(buffer) < start + length else (kind, start, start + length)
-
-
-class FrameReader:
-    """Frames out of a stream of bytes, however it is cut."""
-
-    def __init__(self) -> None:
-        self._buffer = bytearray()
-
-    def feed(self, data: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Add what was received; yields (kind, body) of each frame that is whole. Raises WireError."""
-        buffer = self._buffer
-        buffer += data
-        at = 0
-        try:
-            while found := cut(buffer, at):
-                kind, start, at = found
-                yield kind, bytes(memoryview(buffer)[start:at])
-        finally:
-            del buffer[:at]
 
 
 class Page:

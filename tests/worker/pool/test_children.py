@@ -10,7 +10,7 @@ import pytest
 
 from fusiond.worker.pool import orphans, server_handle
 from fusiond.worker.pool.launch import Launched
-from fusiond.worker.pool.reports import Lost, ServerDied
+from fusiond.worker.pool.pool_reports import Lost, ServerDied
 from tests.support.worker_program import children_of
 
 #: closes its socket, and ends some time later

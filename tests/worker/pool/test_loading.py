@@ -8,8 +8,7 @@ from unittest.mock import Mock
 import pytest
 
 from fusiond.broker.call import as_is, plain
-from fusiond.worker.pool import pool
-from fusiond.worker.pool.reports import Ready
+from fusiond.worker.pool.fork_servers import ForkServers
 from tests.support.running import until
 
 HOUR = 3_600_000
@@ -168,44 +167,18 @@ def serve_default(config):
     return replace(config, workers={"main": replace(config.workers["main"], queues=("default",))})
 
 
-class Server:
-    """Stands in for a fork server."""
-
-    lost, environment = False, ""
-
-    def __init__(self):
-        self.forked, self.ended = [], False
-
-    def fork(self, slot, sock, _output, _page):
-        self.forked.append(slot)
-        sock.close()
-
-    def end(self):
-        self.ended = True
-
-    close = end
-
-    def set_table(self, table):
-        """Another one."""
-
-    def report_to(self, report):
-        """Nothing is reported."""
-
-
-def test_children_are_forked_though_a_trial_is_ready_before_the_serving_fork_server(place, monkeypatch):
-    """One that was started again and still loads is not replaced: it forks once it is ready, and says what loads."""
-    monkeypatch.setattr(pool, "end_children", lambda: None)
-    config = place.config(processes=2)
+def test_nothing_is_tried_again_before_the_serving_fork_server_has_loaded():
+    """A child of the one before may still tell of a task: the new one says itself what it does not load."""
 
     async def steps():
-        group = pool.Pool(config, config.workers["main"], Mock(), Mock(), Mock())
-        group._server, trial = Server(), Server()
-        group._adopt(trial, {})
-        serving = group._server
-        group._on_report(serving, Ready({}, 1))
-        assert len(serving.forked) == 2
-        assert trial is serving or trial.ended
-        group.close()
+        children = Mock(server=None)
+        servers = ForkServers("main", Mock(), children)
+        servers.note_problem("echo", "IMPORT_ERROR", "its database is away")
+        assert servers._timer is None
+        children.server = Mock()
+        servers.note_problem("other", "IMPORT_ERROR", "its database is away")
+        assert servers._timer is not None
+        assert "task echo, other" in servers.unloaded
 
     asyncio.run(steps())
 

@@ -1,5 +1,5 @@
 """
-What a fork server's handle reports to its pool, and what a pool reports to its dispatcher. Values only.
+What a fork server's handle reports to its group's fork servers, and what a pool reports to its dispatcher. Values only.
 
 An attempt that ran to its end is no report but a call: to make and to match a value costs 2 µs, a tenth of a quick job.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from fusiond.worker.pool.attempt import Attempt, KillReason
 
@@ -27,19 +27,14 @@ class Ready(NamedTuple):
     loaded: int
 
 
-class NotForked(NamedTuple):
-    """The kernel gave no process for the slot's child."""
-
-    slot: int
-    reason: str
-
-
 class Died(NamedTuple):
-    """The slot's child is dead and reaped."""
+    """The slot's child is dead and reaped, or was never forked."""
 
     slot: int
     #: as os.waitstatus_to_exitcode gives it
     status: int
+    #: why the kernel gave no process for it; "" where it did
+    unforked: str
 
 
 class Silent(NamedTuple):
@@ -55,10 +50,6 @@ class Lost(NamedTuple):
     hung: bool
 
 
-class NotEnded(NamedTuple):
-    """The fork server was killed some time ago, and the kernel has not ended it."""
-
-
 class ServerDied(NamedTuple):
     """The fork server is dead and reaped."""
 
@@ -67,10 +58,19 @@ class ServerDied(NamedTuple):
     #: by SIGKILL, so not by a fault of its own
     killed: bool
     #: pids below it that were killed and have not ended; all others have
-    survivors: set[int]
+    survivors: Collection[int]
 
 
-ServerReport = Ready | NotForked | Died | Silent | Lost | NotEnded | ServerDied
+class Survivors(NamedTuple):
+    """Some of the survivors may have ended."""
+
+    #: pids of this process' own children that were killed and have not ended
+    left: Collection[int]
+    #: pid → status of those that were reaped just now, as os.waitstatus_to_exitcode gives it
+    reaped: Mapping[int, int]
+
+
+ServerReport = Ready | Died | Silent | Lost | ServerDied | Survivors
 
 # -- of a pool --------------------------------------------------------------------------------------------------------
 
@@ -100,14 +100,6 @@ class Unheard(NamedTuple):
     attempt: Attempt
 
 
-class NotLoaded(NamedTuple):
-    """The attempt's child could not load the task's function."""
-
-    attempt: Attempt
-    #: the error as JSON
-    error: bytes
-
-
 class TasksLoaded(NamedTuple):
     """
     The fork server has tried every task, and the first children serve or do not; or another one that loads more has
@@ -127,4 +119,4 @@ class Late(NamedTuple):
     """This process did not run for a while, so that what it knows of its leases is old."""
 
 
-PoolReport = Room | NotBegun | Killed | Unheard | NotLoaded | TasksLoaded | StartFailed | Late
+PoolReport = Room | NotBegun | Killed | Unheard | TasksLoaded | StartFailed | Late
