@@ -1,15 +1,15 @@
 """
 The helper process of a reload: `python -P -m fusiond.config.candidate FILE --out PATH --generation N`; and of a plan,
-which stops short of one: `… FILE --against SNAPSHOT`. With `--dev` the file is taken as `fusiond dev` takes it.
+which writes nothing: `… FILE --against SNAPSHOT`. With `--dev` the file is read as `fusiond dev` reads it.
 
 1. load   the file, as strictly as this machine needs
 2. write  the candidate snapshot, if there is no error; or compare with what runs
-3. print  {"hash", "problems", "files", "stats", "state_directory", "effects", "environment_files", "places"} as
-          JSON: the files are patterns of what to watch, the stats what each was when it was read, the environment files
-          a digest for each group, the places where some keys stand
+3. print  one JSON object: {"hash", "problems", "files", "stats", "state_directory", "effects", "environment_files",
+          "places"}. The hash is empty if the file cannot be used or the snapshot not be written; files are patterns of
+          what to watch; stats say what each file was when it was read; environment files are a digest for each group;
+          places say where some keys are written
 
-Reading a file may take long (a slow disk, a hostile file), and the supervisor's loop must not wait for it.
-Exit status: 0 usable, 1 problems with errors, 2 the file cannot be read or the snapshot not be written.
+To read a file may take long (a slow disk, a hostile file), and the supervisor's loop must not wait for it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,12 @@ import glob
 import json
 import os
 import sys
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fusiond.config import environment_files
-from fusiond.config.accepted.diff import at_start
-from fusiond.config.accepted.effects import effects
+from fusiond.config.accepted.plan import at_start, effects
 from fusiond.config.accepted.snapshot import content_hash, read_snapshot, write
 from fusiond.config.build import directories
 from fusiond.config.development import development
@@ -35,12 +34,13 @@ from fusiond.config.problems import Problem
 from fusiond.config.yaml.nodes import tell_apart
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
-    from fusiond.config.load import Loaded
+    from fusiond.config.model import Config
+    from fusiond.config.yaml.nodes import Node
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main() -> None:
     """Load, write, print."""
     parser = argparse.ArgumentParser(prog="fusiond.config.candidate")
     parser.add_argument("file", type=Path)
@@ -49,74 +49,59 @@ def main(argv: Sequence[str] | None = None) -> int:
     what.add_argument("--against", type=Path)
     parser.add_argument("--generation", type=int, default=1)
     parser.add_argument("--dev", action="store_true")
-    options = parser.parse_args(argv)
+    options = parser.parse_args()
 
     loaded = load(options.file, environ=os.environ, to_run=not options.dev)
-    if options.dev and loaded.config:
-        # What this machine has not, such as the users of another, concerns nobody who develops on it.
-        loaded = replace(loaded, config=development(loaded.config, root=os.geteuid() == 0))
-    digest, found, problems = None, None, [*loaded.problems]
-    if options.against:
-        digest, found = _compare(loaded, options.against)
-    else:
-        digest, failed = _write(loaded, options.file, options.out, options.generation)
-        problems += failed
+    root, config, problems = loaded.root, loaded.config, [*loaded.problems]
+    if options.dev and config is not None:
+        # What this machine lacks, such as users of another machine, does not matter to a developer.
+        config = development(config, root=os.geteuid() == 0)
+    digest, found = "", None
+    if options.against and config is not None:
+        digest = content_hash(config)
+        found = effects(read_snapshot(options.against).config, config).to_dict()
+    elif config is not None:
+        try:
+            source = str(options.file.absolute())
+            digest = write(options.out, config, generation=options.generation, source=source).hash
+        except OSError as error:
+            message = f"the snapshot cannot be written: {(error.strerror or str(error)).lower()}"
+            remedy = "make room, or make the directory writable"
+            problems.append(Problem(str(options.out), 0, 0, "error", "unwritable", message, remedy))
     json.dump(
         {
             "hash": digest,
             "problems": [problem.to_dict() for problem in problems],
             "files": [*(glob.escape(str(path)) for path in loaded.files), *loaded.globs],
-            "stats": {str(path): tell_apart(found) for path, found in loaded.stats.items()},
-            "state_directory": _state_directory(loaded),
+            "stats": {str(path): tell_apart(stat) for path, stat in loaded.stats.items()},
+            # The key of the file, whatever else is wrong with the file.
+            "state_directory": directories(root).state_directory if root is not None else None,
             "effects": found,
-            "environment_files": _environment_files(loaded),
-            "places": _places(loaded),
+            "environment_files": _environment_files(config) if config is not None else {},
+            "places": _places(root, config) if root is not None and config is not None else {},
         },
         sys.stdout,
     )
-    if any(problem.code in ("unreadable", "unwritable") for problem in problems):
-        return 2
-    return 0 if digest else 1
 
 
-def _write(loaded: Loaded, file: Path, out: Path, generation: int) -> tuple[str | None, list[Problem]]:
-    """The candidate's hash, or why there is none."""
-    if loaded.config is None:
-        return None, []
-    try:
-        return write(out, loaded.config, generation=generation, source=str(file.absolute())).hash, []
-    except OSError as error:
-        reason = f"the snapshot cannot be written: {(error.strerror or str(error)).lower()}"
-        return None, [Problem(str(out), 0, 0, "error", "unwritable", reason, "make room, or the directory writable")]
-
-
-def _state_directory(loaded: Loaded) -> str | None:
-    """Where the file puts it, whatever else is wrong with it."""
-    return directories(loaded.root).state_directory if loaded.root is not None else None
-
-
-def _environment_files(loaded: Loaded) -> dict[str, str]:
-    """Group → digest of its environment files as they are now; without those that cannot be read now."""
+def _environment_files(config: Config) -> dict[str, str]:
+    """Group → digest of its environment files as they are now, without those that cannot be read now."""
     found = {}
-    for name, group in loaded.config.workers.items() if loaded.config else ():
+    for name, group in config.workers.items():
         with contextlib.suppress(OSError):
             found[name] = environment_files.digest(environment_files.read(group.environment_file))
     return found
 
 
-def _places(loaded: Loaded) -> dict[str, tuple[str, int, int]]:
-    """Key → file, line and column: of each task's `run`, and of what a reload may refuse to change."""
-    if loaded.root is None or loaded.config is None:
-        return {}
-    keys: dict[str, tuple[str, ...]] = {f"tasks.{name}.run": ("tasks", name, "run") for name in loaded.config.tasks}
-    for section in at_start():
-        keys |= {".".join(key): key for key in _keys(getattr(loaded.config, section), section)}
-    places = {name: loaded.root.nearest(*key) for name, key in keys.items()}
-    return {name: (place.source.name, place.line, place.column) for name, place in places.items()}
+def _places(root: Node, config: Config) -> dict[str, tuple[str, int, int]]:
+    """Key → file, line and column: of each task's `run`, and of each key that a reload may refuse to change."""
+    keys: list[tuple[str, ...]] = [("tasks", name, "run") for name in config.tasks]
+    keys += [key for section in at_start() for key in _keys(getattr(config, section), section)]
+    return {".".join(key): root.nearest(*key).spot for key in keys}
 
 
 def _keys(value: Any, *path: str) -> Iterator[tuple[str, ...]]:
-    """The keys of a section, and of the mappings in it, whether the file has them or not."""
+    """The keys of a section, and of the maps in it, whether the file has them or not."""
     if is_dataclass(value):
         for field in fields(value):
             yield from _keys(getattr(value, field.name), *path, field.name)
@@ -124,12 +109,5 @@ def _keys(value: Any, *path: str) -> Iterator[tuple[str, ...]]:
         yield path
 
 
-def _compare(loaded: Loaded, running: Path) -> tuple[str | None, dict[str, Any] | None]:
-    """The hash of what the file says, and what its reload would mean; nothing is written."""
-    if loaded.config is None:
-        return None, None
-    return content_hash(loaded.config), effects(read_snapshot(running).config, loaded.config).to_dict()
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -24,8 +24,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fusiond import hook, logs, paths, pointers
-from fusiond.config.accepted import diff, history
+from fusiond.config.accepted import history
 from fusiond.config.accepted import snapshot as snapshots
+from fusiond.config.accepted.plan import compare
 from fusiond.config.accepted.snapshot import Snapshot, read_snapshot
 from fusiond.config.endpoints import with_namespace
 from fusiond.errors import ConfigError, FusionError
@@ -164,7 +165,7 @@ def _record(state: Path, accepted: Snapshot, who: str) -> None:
         kept = history.entries(directory, of=accepted.source)
         if kept and kept[-1].generation == accepted.generation:
             return
-        plan = diff.plan(history.config_of(directory, kept[-1].generation), accepted.config) if kept else None
+        plan = compare(history.config_of(directory, kept[-1].generation), accepted.config) if kept else None
         # A restart applies what a reload refuses.
         plan = plan and dataclasses.replace(plan, told=(*plan.told, *plan.refused), refused=())
         history.record(directory, accepted, plan, (who,), accepted_at=time.time())

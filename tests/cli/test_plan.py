@@ -7,7 +7,7 @@ import pytest
 
 from fusiond.cli.plan import _by_daemon
 from fusiond.cli.plan.warnings import look, said
-from fusiond.config.accepted.effects import effects
+from fusiond.config.accepted.plan import effects
 from fusiond.config.load import load
 from fusiond.errors import ControlError
 from tests.support.fusiond_command import fusiond

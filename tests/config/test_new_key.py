@@ -20,7 +20,8 @@ BEHIND = "max_memory: Annotated[Size | None, "
 FILE = "version: 1\ndefaults: {workers: {idle_timeout: 90m}}\nworkers: {main: {queues: [default]}}\n"
 SEEN = """\
 import json
-from fusiond.config.accepted import diff, explain
+from fusiond.config.accepted import explain
+from fusiond.config.accepted.plan import compare
 from fusiond.config.load import load
 from fusiond.config.model import Config
 
@@ -33,7 +34,7 @@ print(json.dumps({
     "read": was.config.workers["main"].idle_timeout,
     "default": Config.from_json(was.config.to_json()).workers["main"].niceness,
     "explained": [value.shown, value.said_by],
-    "plans": [str(diff.plan(was.config, each.config)) for each in (other, nice)],
+    "plans": [str(compare(was.config, each.config)) for each in (other, nice)],
     "problems": [problem.sentence for problem in wrong.problems if problem.is_error],
 }))
 """

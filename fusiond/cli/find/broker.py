@@ -108,7 +108,7 @@ def _of_url(url: str) -> model.Broker:
 def _of_file(options: argparse.Namespace) -> tuple[model.Broker, Path]:
     """The broker of the file, or the one that its daemon uses, if that is another one."""
     from fusiond.config import model
-    from fusiond.config.accepted.diff import changed_keys
+    from fusiond.config.accepted.plan import changed_keys
 
     chosen = daemon.find(options) if options.dev else daemon.choose(options)
     settings = daemon.accepted_config(options).broker

@@ -23,7 +23,7 @@ from fusiond.cli.terminal.text import legible, when
 from fusiond.errors import ControlError, FusionError
 
 if TYPE_CHECKING:
-    from fusiond.config.accepted.effects import Effects
+    from fusiond.config.accepted.plan import Effects
     from fusiond.supervise.locate import Located
 
 #: seconds for one import
@@ -99,7 +99,7 @@ def _plan(options: arguments.Options) -> int:
 
 def _said_of_taken(taken: dict[str, Any]) -> str:
     """`generation 7 was taken 12s ago, asked by the file's change: 1 group replaced (main, because code changed)`."""
-    from fusiond.config.accepted.diff import Plan
+    from fusiond.config.accepted.plan import Plan
     from fusiond.config.model import rebuild
 
     ago = when(taken["ended_at"] * 1000, time.time() * 1000)
@@ -121,7 +121,7 @@ def _with_imports(found: Comparison) -> Comparison:
 
 
 def _against_file(options: arguments.Options) -> Comparison:
-    from fusiond.config.accepted.effects import effects
+    from fusiond.config.accepted.plan import effects
 
     name = options.file or file.short_path(options.config)
     _, new = file.read(name)
@@ -158,10 +158,11 @@ def _daemon(options: arguments.Options) -> Located:
 
 def _by_daemon(said: dict[str, Any]) -> Comparison:
     """The comparison that the daemon made of its own file. Raises ControlError."""
-    from fusiond.config.accepted.effects import Effects
+    from fusiond.config.accepted.plan import Effects
+    from fusiond.config.model import rebuild
 
     try:
-        found = said["effects"] and Effects.from_dict(said["effects"])
+        found = said["effects"] and rebuild(Effects, said["effects"])
     except (TypeError, KeyError, AttributeError) as error:
         raise ControlError("the daemon is of another version than this command; restart it") from error
     return Comparison(said["source"], _running(said), found, said["problems"], said["reason"], said.get("taken"))
@@ -169,7 +170,7 @@ def _by_daemon(said: dict[str, Any]) -> Comparison:
 
 def _of_another(name: str, running: dict[str, Any]) -> Comparison:
     """A file that is not the daemon's: it is read as this user, as the daemon might read what this user may not."""
-    from fusiond.config.accepted.effects import effects
+    from fusiond.config.accepted.plan import effects
     from fusiond.config.accepted.snapshot import read_snapshot
 
     snapshot = Path(running["snapshot"])

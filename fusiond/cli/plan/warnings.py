@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from fusiond.broker.records import Counts
-    from fusiond.config.accepted.diff import Plan
-    from fusiond.config.accepted.effects import Effects
+    from fusiond.config.accepted.plan import Effects, Plan
     from fusiond.config.model import CronEntry
 
 #: ticks that are shown before and after the change

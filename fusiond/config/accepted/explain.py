@@ -2,8 +2,7 @@
 Where each effective value of a task, queue, group or cron entry comes from.
 
 1. resolve   the value, as the Config has it
-2. find      the nearest layer that says it, in the order of `build`: the entry itself, its queue's `defaults`,
-             `defaults.tasks` or `defaults.workers`; none: it is built in
+2. find      the nearest map that says it, in the order of `config/layers.py`; none: it is built in
 3. show      it as people write it, with the file and line; what may be a secret is `***`
 
 Expects nodes from which the Config was built without an error. Pure.
@@ -23,15 +22,22 @@ from fusiond.config.model import serves
 from fusiond.config.secrets import hidden
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
     from fusiond.config.fields import Field, Form
     from fusiond.config.layers import Keys
-    from fusiond.config.model import Config, RetryPolicy
-    from fusiond.config.yaml.nodes import Node, Place
+    from fusiond.config.model import Config, RetryPolicy, Task
+    from fusiond.config.yaml.nodes import Node
 
-#: values that can only be a number, a duration or a switch: what a `${VAR}` gave them is no secret
+#: values that can only be a number, a duration or a switch: from a `${VAR}`, they are no secret
 _HARMLESS: Final = (bool, int, float)
+#: kind of backoff → fields of a retry policy that it does not use
+_UNUSED: Final = {
+    "list": ("backoff", "delay", "max_delay"),
+    "fixed": ("delays", "max_delay"),
+    "linear": ("delays",),
+    "exponential": ("delays",),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +46,7 @@ class Value:
 
     #: such as `timeout.soft` or `environment.APP_ENV`
     key: str
-    #: plain data, seconds and bytes as numbers; `***` for what may be a secret, `${VAR}` for a text that one gave
+    #: plain data, seconds and bytes as numbers; `***` for what may be a secret, `${VAR}` for a text from one
     value: Any
     #: the same for people
     shown: str
@@ -58,23 +64,25 @@ class Value:
 
 
 def task(root: Node, config: Config, name: str) -> list[Value]:
-    """Every value of a task, its retry policy's among them, and the groups that serve it."""
+    """Every value of a task and of its retry policy, and the groups that serve it."""
     found = config.tasks[name]
-    values = [*_entry(root, found, "tasks", name)]
-    values[:] = [_named_priority(root, config, value) if value.key == "priority" else value for value in values]
-    values += _policy(root, config.retry_policies[found.retry], found.retry)
-    return [*values, *_served_by(root, config, found.queue)]
+    values = _entry(root, found, "tasks", name)
+    return [
+        *(_named_priority(root, config, value) if value.key == "priority" else value for value in values),
+        *_policy(root, config.retry_policies[found.retry], found.retry),
+        *_served_by(root, config, found.queue),
+    ]
 
 
 def queue(root: Node, config: Config, name: str) -> list[Value]:
-    """Every value of a queue, what it gives to its tasks, those tasks and the groups that serve it."""
-    values = [*_entry(root, config.queues[name], "queues", name)]
-    given = root.get("queues", name, "defaults")
-    for key, node in given.entries() if given is not None else ():
-        values.append(_placed(root, f"defaults.{key}", node.data(), ("queues", name, "defaults", key)))
-    own = [each.name for each in config.tasks.values() if each.queue == name]
-    values += [_placed(root, "task", each, ("tasks", each)) for each in own]
-    return [*values, *_served_by(root, config, name)]
+    """Every value of a queue, its defaults for tasks, its tasks and the groups that serve it."""
+    defaults = ("queues", name, "defaults")
+    return [
+        *_entry(root, config.queues[name], "queues", name),
+        *(_placed(root, f"defaults.{key}", node.data(), (*defaults, key)) for key, node in root.entries(*defaults)),
+        *_tasks(root, config, lambda each: each.queue == name),
+        *_served_by(root, config, name),
+    ]
 
 
 def group(root: Node, config: Config, name: str) -> list[Value]:
@@ -84,16 +92,15 @@ def group(root: Node, config: Config, name: str) -> list[Value]:
     if found.weights:
         order = _placed(root, "order", found.order, path_of(root, "workers", name, "queues"))
         values = [order if value.key == "order" else value for value in values]
-    run = [each for each in config.tasks.values() if serves(found.queues, each.queue)]
-    return [*values, *(_placed(root, "task", each.name, ("tasks", each.name)) for each in run)]
+    return [*values, *_tasks(root, config, lambda each: serves(found.queues, each.queue))]
 
 
 def cron(root: Node, config: Config, name: str) -> list[Value]:
-    """Every value of a cron entry, and where its task is."""
+    """Every value of a cron entry, and the queue of its task."""
     found = config.cron[name]
-    values = _entry(root, found, "cron", name)
-    run = config.tasks[found.task]
-    return [*values, _placed(root, "queue", run.queue, path_of(root, "tasks", run.name, "queue"))]
+    queue_of_task = config.tasks[found.task].queue
+    place = path_of(root, "tasks", found.task, "queue")
+    return [*_entry(root, found, "cron", name), _placed(root, "queue", queue_of_task, place)]
 
 
 # -- one value --------------------------------------------------------------------------------------------------------
@@ -104,15 +111,14 @@ def _entry(root: Node, entry: Any, section: str, name: str) -> Iterator[Value]:
     cls: type = type(entry)
     for field in fields_of(cls):
         value = None if field.of_file else getattr(entry, field.name)
-        # Of `schedule` and `every` one is there; the weights of queues are told where there are some.
-        is_told = value or not (field.of_file or field.key.either or field.written != field.name)
-        if is_told:
-            yield from _told(root, field, value, path_of(root, section, name, field.written))
+        # An entry has either `schedule` or `every`; the weights of queues are shown if there are some.
+        if value or not (field.of_file or field.key.either or field.written != field.name):
+            yield from _said(root, field, value, path_of(root, section, name, field.written))
 
 
-def _told(root: Node, field: Field, value: Any, path: Keys | None) -> Iterator[Value]:
-    """A field's value; of a map of variables and of a pair of timeouts each, where the file says them apart."""
-    parts: Iterable[tuple[str, Any, Callable[[Any], str]]] = ()
+def _said(root: Node, field: Field, value: Any, path: Keys | None) -> Iterator[Value]:
+    """A field's value; each variable of an environment, and each of two timeouts, by itself."""
+    parts: list[tuple[str, Any, Callable[[Any], str]]] = []
     if dataclasses.is_dataclass(value):
         parts = [(each.name, getattr(value, each.name), _show(each.form)) for each in fields_of(field.form.type)]
     elif value and isinstance(value, Mapping) and field.form.items.kind is kinds.AS_WRITTEN:
@@ -124,24 +130,18 @@ def _told(root: Node, field: Field, value: Any, path: Keys | None) -> Iterator[V
         yield _placed(root, field.name, value, path, _show(field.form))
 
 
-def _show(form: Form) -> Callable[[Any], str]:
-    """How a number is shown; of a list, each of its items."""
-    return _show(form.items) if get_origin(form.type) is tuple else form.kind.show
-
-
 def _placed(root: Node, key: str, value: Any, path: Keys | None, show: Callable[[Any], str] = str) -> Value:
-    """The value, said by what is at the path."""
+    """The value with the place of the path that says it; None: it is built in."""
     node = root.get(*path) if path else None
     value = _without_secrets(key, value, node)
     shown = _shown(value, show)
     if path is None or node is None:
         return Value(key, value, shown)
-    place: Place = root.nearest(*path)
-    return Value(key, value, shown, ".".join(path), place.source.name, place.line, place.column)
+    return Value(key, value, shown, ".".join(path), *root.nearest(*path).spot)
 
 
 def _without_secrets(key: str, value: Any, node: Node | None) -> Any:
-    """As `config.secrets` says."""
+    """The value with `***` for secrets, as `config/secrets.py` knows them, and each `${VAR}` as it is written."""
     if isinstance(value, _HARMLESS):
         return value
     if isinstance(value, tuple) and all(isinstance(item, _HARMLESS) for item in value):
@@ -151,33 +151,36 @@ def _without_secrets(key: str, value: Any, node: Node | None) -> Any:
 
 
 def _as_referred(value: Any, node: Node) -> Any:
-    """The value, each text that a `${VAR}` gave as it was written."""
+    """The value, with each text from a `${VAR}` as it is written."""
     if isinstance(value, dict):
         below = dict(node.entries())
         return {key: _as_referred(item, below[key]) if key in below else item for key, item in value.items()}
     if isinstance(value, list):
         return [_as_referred(*pair) for pair in zip(value, node.items() or [node] * len(value), strict=False)]
-    # Secrets that were found as the file was read have lost their raw text to a mask.
+    # A mask has replaced the raw text of secrets that were found when the file was read.
     return node.raw if isinstance(value, str) and node.raw not in (node.expanded, "") and value != "***" else value
 
 
+def _show(form: Form) -> Callable[[Any], str]:
+    """How a number is shown; of a list, each of its items."""
+    return _show(form.items) if get_origin(form.type) is tuple else form.kind.show
+
+
 def _shown(value: Any, show: Callable[[Any], str] = str) -> str:
-    if value is None:
-        return "none"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list):
         return ", ".join(_shown(item, show) for item in value) or "none"
     if isinstance(value, dict):
         return ", ".join(f"{name}: {_shown(item)}" for name, item in value.items()) or "none"
-    return show(value) if isinstance(value, int | float) else str(value)
+    return "none" if value is None else show(value) if isinstance(value, int | float) else str(value)
 
 
-# -- values with a way of their own -----------------------------------------------------------------------------------
+# -- values of other places -------------------------------------------------------------------------------------------
 
 
 def _named_priority(root: Node, config: Config, value: Value) -> Value:
-    """With its name; and where nothing says it, the file's own `moderate` does."""
+    """The priority with its name; if no map says it, it comes from the file's own `moderate`."""
     names = [name for name, number in config.priorities.items() if number == value.value]
     shown = f"{value.value} ({', '.join(names)})" if names else value.shown
     path = ("priorities", "moderate")
@@ -187,22 +190,22 @@ def _named_priority(root: Node, config: Config, value: Value) -> Value:
 
 
 def _policy(root: Node, policy: RetryPolicy, name: str) -> Iterator[Value]:
-    """The retry policy, without what its kind of backoff does not use."""
-    unused = {"list": {"backoff", "delay", "max_delay"}, "fixed": {"delays", "max_delay"}}.get(
-        policy.backoff, {"delays"}
-    )
-    unused = unused | {"jitter_share" if policy.jitter else "jitter"}
+    """The values of a retry policy that its kind of backoff uses."""
     cls: type = type(policy)
+    unused = (*_UNUSED[policy.backoff], "jitter_share" if policy.jitter else "jitter")
     for field in fields_of(cls):
         if field.name not in unused:
             path = path_of(root, "retry_policies", name, field.written)
-            (found,) = _told(root, field, getattr(policy, field.name), path)
+            (found,) = _said(root, field, getattr(policy, field.name), path)
             shown = "every exception" if field.name == "retry_on" and not policy.retry_on else found.shown
             yield dataclasses.replace(found, key=f"retry.{field.written}", shown=shown)
 
 
+def _tasks(root: Node, config: Config, wanted: Callable[[Task], bool]) -> Iterator[Value]:
+    return (_placed(root, "task", each.name, ("tasks", each.name)) for each in config.tasks.values() if wanted(each))
+
+
 def _served_by(root: Node, config: Config, name: str) -> list[Value]:
-    groups = [each for each in config.workers.values() if serves(each.queues, name)]
-    if not groups:
-        return [Value("served by", None, "no group: its jobs wait")]
-    return [_placed(root, "served by", each.name, ("workers", each.name)) for each in groups]
+    groups = [each.name for each in config.workers.values() if serves(each.queues, name)]
+    found = [_placed(root, "served by", each, ("workers", each)) for each in groups]
+    return found or [Value("served by", None, "no group: its jobs wait")]

@@ -5,7 +5,7 @@ The generations that were accepted: what ran, since when, who asked, and what ch
 2. list     the entries, by the first line of each file
 3. restore  the Config of one of them
 
-A file that cannot be read is left out of the list: the history is a convenience, and stops nothing.
+A file that cannot be read is left out of the list: the history is a convenience, and nothing depends on it.
 Standard library only.
 """
 
@@ -18,8 +18,8 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from fusiond.config.accepted import diff  # noqa: TC001 - rebuild() resolves the hints
-from fusiond.config.accepted.snapshot import config_text, write_atomically
+from fusiond.config.accepted.plan import Plan  # noqa: TC001 - rebuild() resolves the hints
+from fusiond.config.accepted.snapshot import write_atomically
 from fusiond.config.model import Config, rebuild
 from fusiond.errors import ConfigError
 
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
     from fusiond.config.accepted.snapshot import Snapshot
 
-#: generations that are kept; each takes what its snapshot takes
+#: generations that are kept; each takes as much room as its snapshot
 LIMIT: Final = 50
 _SUFFIX: Final = ".jsonl"
-#: a file that is gone, not whole, another's, or of another version
+#: what a file raises that is gone, damaged, of another user or of another version
 _UNUSABLE: Final = (OSError, ValueError, KeyError, TypeError, AttributeError)
 
 
@@ -52,32 +52,24 @@ class Entry:
     #: from the generation before, in one sentence; names keys, never values
     changes: str
     #: the same in full; None: there was none to compare with
-    plan: diff.Plan | None = None
-    #: the generation whose content this is, by a rollback; 0: it was read from the file
+    plan: Plan | None = None
+    #: after a rollback, the generation whose content this is; 0: it was read from the file
     restores: int = 0
 
     @property
     def origin(self) -> int:
-        """The generation that first had this content, as far as rollbacks tell."""
+        """The generation that had this content first, as far as rollbacks say."""
         return self.restores or self.generation
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
         return dataclasses.asdict(self)
 
-    @staticmethod
-    def from_dict(content: dict[str, Any]) -> Entry:
-        """The entry that `to_dict` gave. Raises KeyError or TypeError on anything else."""
-        entry = rebuild(Entry, content)
-        if not isinstance(entry, Entry):
-            raise TypeError("not an entry")
-        return entry
-
 
 def record(
-    directory: Path, accepted: Snapshot, plan: diff.Plan | None, asked_by: Sequence[str], *, accepted_at: float
+    directory: Path, accepted: Snapshot, plan: Plan | None, asked_by: Sequence[str], *, accepted_at: float
 ) -> None:
-    """Keep an accepted generation, and drop the oldest above LIMIT. Raises OSError."""
+    """Keep an accepted generation, and remove the oldest beyond LIMIT. Raises OSError."""
     directory.mkdir(mode=0o700, exist_ok=True)
     entry = Entry(
         generation=accepted.generation,
@@ -89,22 +81,21 @@ def record(
         plan=plan,
         restores=accepted.restores,
     )
-    # Copied and not made again, which takes 40 ms for 2,000 tasks, while the supervisor's loop waits.
-    text = b"%s\n%s\n" % (json.dumps(entry.to_dict()).encode(), config_text(accepted.path))
+    text = f"{json.dumps(entry.to_dict())}\n{accepted.config.to_json()}\n"
     # Not durable: a reload does not wait for the disk twice, and a file that a power cut emptied is left out.
-    write_atomically(_file(directory, accepted.generation), text, durable=False)
+    write_atomically(_file(directory, accepted.generation), text.encode(), durable=False)
     for generation in _generations(directory)[:-LIMIT]:
         _file(directory, generation).unlink(missing_ok=True)
 
 
 def entries(directory: Path, of: str = "") -> list[Entry]:
     """
-    What is kept, oldest first; nothing where there is no history, or none that this user may read.
+    What is kept, oldest first; nothing if there is no history, or none that this user may read.
 
     Args:
         directory: the history.
-        of: the file whose generations are meant, as it was named; "": every file's. A directory may have been
-            another file's before, whose generations are nothing to go back to.
+        of: only the generations of this file, as the daemon names it; "": of every file. A directory may have belonged
+            to another file before; it makes no sense to go back to that one's generations.
     """
     found = []
     for generation in _generations(directory):
@@ -112,37 +103,33 @@ def entries(directory: Path, of: str = "") -> list[Entry]:
             contextlib.suppress(*_UNUSABLE),
             _file(directory, generation).open(encoding="utf-8") as file,
         ):
-            entry = Entry.from_dict(json.loads(file.readline()))
+            entry: Entry = rebuild(Entry, json.loads(file.readline()))
             if not of or entry.source == of:
                 found.append(entry)
     return found
 
 
 def newest(directory: Path) -> int:
-    """The highest number that was given, 0 where there is none."""
+    """The highest number that was given, 0 if there is none."""
     return max(_generations(directory), default=0)
 
 
 def config_of(directory: Path, generation: int) -> Config:
-    """The Config of a generation. Raises ConfigError where it is not kept, not whole, or of another version."""
+    """The Config of a generation. Raises ConfigError if it is not kept, is damaged, or is of another version."""
     try:
-        return _whole(*_file(directory, generation).read_bytes().splitlines())
+        head, text = _file(directory, generation).read_bytes().splitlines()
+        if hashlib.sha256(text).hexdigest() != json.loads(head)["hash"]:
+            raise ValueError("it is not what was accepted")
+        return Config.from_json(text)
     except _UNUSABLE as error:
         raise ConfigError(
             f"generation {generation} cannot be restored ({error!r}); choose another one of fusiond history"
         ) from error
 
 
-def _whole(head: bytes, text: bytes) -> Config:
-    """The Config of a file's two lines. Raises ValueError where it is not what was accepted."""
-    if hashlib.sha256(text).hexdigest() != Entry.from_dict(json.loads(head)).hash:
-        raise ValueError("it is not what was accepted")
-    return Config.from_json(text)
-
-
 def target(kept: Sequence[Entry], running: Snapshot, generation: int) -> Entry:
     """
-    What a rollback goes to.
+    The entry that a rollback goes to.
 
     Args:
         kept: the entries, oldest first.
@@ -155,16 +142,15 @@ def target(kept: Sequence[Entry], running: Snapshot, generation: int) -> Entry:
     """
     if generation:
         found = [entry for entry in kept if entry.generation == generation]
+        numbers = ", ".join(str(entry.generation) for entry in kept) or "none"
+        reason = f"generation {generation} is not kept; there are: {numbers}"
     else:
         origin = running.restores or running.generation
         found = [entry for entry in kept if entry.generation < origin and entry.hash != running.hash]
-    if found:
-        return found[-1]
-    if not generation:
-        origin = running.restores or running.generation
-        raise ConfigError(f"what runs is that of generation {origin}, and nothing before it is kept to go back to")
-    numbers = ", ".join(str(entry.generation) for entry in kept) or "none"
-    raise ConfigError(f"generation {generation} is not kept; there are: {numbers}")
+        reason = f"what runs is that of generation {origin}, and nothing before it is kept to go back to"
+    if not found:
+        raise ConfigError(reason)
+    return found[-1]
 
 
 def _file(directory: Path, generation: int) -> Path:

@@ -27,16 +27,16 @@ class Snapshot:
 
     #: counts the accepted configurations of this state directory, from 1
     generation: int
-    #: sha256 hex of the Config's text: equal means nothing changed
+    #: sha256 hex of the Config's text: equal means that nothing changed
     hash: str
     config: Config
     #: the snapshot's own file
     path: Path
     #: absolute path of the YAML file that it came from
     source: str = ""
-    #: the generation whose content this is, by a rollback; 0: it was read from the file
+    #: after a rollback, the generation whose content this is; 0: it was read from the file
     restores: int = 0
-    #: then, what the file said at that moment, as its Config's hash: a file that still says so undoes no rollback
+    #: after a rollback, the hash of what the file said then: while it says the same, it does not undo the rollback
     instead_of: str = ""
 
 
@@ -50,27 +50,13 @@ def read_snapshot(path: str | os.PathLike[str]) -> Snapshot:
     path = Path(path)
     try:
         content = json.loads(path.read_bytes())
-        return Snapshot(
-            generation=int(content["generation"]),
-            hash=str(content["hash"]),
-            config=Config.from_dict(content["config"]),
-            path=path,
-            source=str(content.get("source", "")),
-            restores=int(content.get("restores", 0)),
-            instead_of=str(content.get("instead_of", "")),
-        )
+        return Snapshot(**content | {"config": Config.from_dict(content["config"]), "path": path})
     except OSError as error:
         raise ConfigError(f"{path}: the snapshot cannot be read ({error.strerror}); start the daemon anew") from error
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: the snapshot is damaged ({error}); start the daemon anew") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(f"{path}: not a snapshot of this version ({error!r}); start the daemon anew") from error
-
-
-def config_text(path: Path) -> bytes:
-    """The Config's text in a snapshot, as it stands there: what its hash is of. Raises OSError."""
-    # A quote inside the head's own texts is escaped, so that the first such key is the snapshot's.
-    return path.read_bytes().partition(b', "config": ')[2].removesuffix(b"}\n")
 
 
 def write(
@@ -83,19 +69,10 @@ def write(
     instead_of: str = "",
 ) -> Snapshot:
     """Write `config` to `path`, atomically and durably, readable by the daemon's user alone."""
-    path = Path(path)
-    text = config.to_json()
+    path, text = Path(path), config.to_json()
     digest = hashlib.sha256(text.encode()).hexdigest()
-    head = json.dumps(
-        {
-            "generation": generation,
-            "hash": digest,
-            "source": source,
-            "restores": restores,
-            "instead_of": instead_of,
-        }
-    )
-    write_atomically(path, f'{head[:-1]}, "config": {text}}}\n'.encode())
+    head = {"generation": generation, "hash": digest, "source": source, "restores": restores, "instead_of": instead_of}
+    write_atomically(path, f'{json.dumps(head)[:-1]}, "config": {text}}}\n'.encode())
     return Snapshot(generation, digest, config, path, source, restores, instead_of)
 
 
@@ -103,7 +80,7 @@ def promote(
     candidate: str | os.PathLike[str], current: str | os.PathLike[str], last_good: str | os.PathLike[str]
 ) -> None:
     """
-    Make the candidate the current snapshot; what was current becomes the last good one.
+    Make the candidate the current snapshot; the current one becomes the last good one.
 
     Each of the two steps is a rename, so that a crash between them leaves both files whole.
     """
@@ -115,7 +92,7 @@ def promote(
 
 
 def next_generation(current: str | os.PathLike[str]) -> int:
-    """The number after that of the current snapshot; 1 where there is none, or none that can be read."""
+    """The number after that of the current snapshot; 1 if there is none, or none that can be read."""
     try:
         return read_snapshot(current).generation + 1
     except ConfigError:
@@ -123,7 +100,7 @@ def next_generation(current: str | os.PathLike[str]) -> int:
 
 
 def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
-    """A reader finds the old content or the new one; where it is `durable`, after a power cut too. 0600."""
+    """A reader finds the old content or the new one; if it is `durable`, also after a power cut. 0600."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.unlink(missing_ok=True)
     try:

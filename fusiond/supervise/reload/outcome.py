@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fusiond.config.accepted.diff import Plan
+    from fusiond.config.accepted.plan import Plan
 
 
 #: stands for each group; no group can have this name

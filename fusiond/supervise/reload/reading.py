@@ -18,7 +18,7 @@ from collections.abc import Generator, Mapping, Sequence  # noqa: TC003 - rebuil
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from fusiond.config.accepted.effects import Effects  # noqa: TC001 - as above
+from fusiond.config.accepted.plan import Effects  # noqa: TC001 - as above
 from fusiond.config.lint.reports import as_text
 from fusiond.config.model import rebuild
 from fusiond.config.problems import Problem
@@ -147,8 +147,7 @@ def _command(source: Path, arguments: Sequence[str], *, development: bool) -> li
 
 def _result(output: bytes, errors: bytes, status: int) -> Result:
     try:
-        said = json.loads(output)
-        result: Result = rebuild(Result, said | {"hash": said["hash"] if status == 0 else ""})
+        result: Result = rebuild(Result, json.loads(output))
     except (ValueError, KeyError, TypeError):
         text = errors.decode(errors="replace").strip()
         log.exception("the helper that validates the file ended with status %s: %s", status, text)

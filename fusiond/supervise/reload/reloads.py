@@ -139,7 +139,7 @@ class Reloads:
         effects = None
         if result.effects is not None:
             rotated = self._processes.with_other_environment(result.environment_files)
-            plan = result.effects.plan.with_environment(rotated)
+            plan = result.effects.plan.replacing(rotated, "environment_file")
             effects = dataclasses.replace(result.effects, plan=plan).to_dict()
         return {"problems": result.plain, "effects": effects, "reason": "" if result.hash else result.text}
 

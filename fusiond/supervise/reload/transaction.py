@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING
 from supervisor.states import ProcessStates as State
 
 from fusiond import paths
-from fusiond.config.accepted import diff, history
+from fusiond.config.accepted import history
+from fusiond.config.accepted.plan import Plan, compare
 from fusiond.config.accepted.snapshot import Snapshot, promote, read_snapshot, write
 from fusiond.config.problems import Problem
 from fusiond.supervise.code_watcher import CODE_WATCHER
@@ -65,7 +66,7 @@ class Transaction:
         self._processes, self._requests, self._helpers = processes, requests, helpers
         self._source, self._state = Path(processes.accepted.source), processes.run.state
         self.last_read = last_read
-        self.plan: diff.Plan | None = None
+        self.plan: Plan | None = None
         self.warnings: tuple[str, ...] = ()
         #: of the file; empty for a rollback
         self._result = Result()
@@ -158,8 +159,8 @@ class Transaction:
         accepted, groups = self._processes.accepted, snapshot.config.workers
         if unknown := sorted(code - {ALL, *groups}):
             raise Refused(f"there is no group '{unknown[0]}'; there are {', '.join(groups)}")
-        plan = diff.plan(accepted.config, snapshot.config).with_code(groups if ALL in code else code)
-        plan = plan.with_environment(rotated)
+        plan = compare(accepted.config, snapshot.config).replacing(groups if ALL in code else code, "code")
+        plan = plan.replacing(rotated, "environment_file")
         if plan.refused:
             why = "cannot change while the daemon runs; restart it, or write what it was"
             raise self._refused_at(str(plan), "needs-restart", {key: f"{key} {why}" for key in plan.refused})

@@ -2,8 +2,9 @@
 
 import json
 
-from fusiond.config.accepted.effects import Effects, effects
+from fusiond.config.accepted.plan import Effects, effects
 from fusiond.config.load import load
+from fusiond.config.model import rebuild
 
 BASE = """
 version: 1
@@ -77,4 +78,4 @@ def test_it_crosses_a_socket_and_carries_no_secret():
     found = change(('"0 2 * * *"', '"0 3 * * *"'), ("A: hunter2", "A: hunter3"), ("processes: 4", "processes: 2"))
     text = json.dumps(found.to_dict())
     assert "hunter" not in text
-    assert Effects.from_dict(json.loads(text)) == found
+    assert rebuild(Effects, json.loads(text)) == found

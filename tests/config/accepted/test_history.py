@@ -7,8 +7,9 @@ import stat
 
 import pytest
 
-from fusiond.config.accepted import diff, history, snapshot
-from fusiond.config.model import Config, Task, WorkerGroup
+from fusiond.config.accepted import history, snapshot
+from fusiond.config.accepted.plan import compare
+from fusiond.config.model import Config, Task, WorkerGroup, rebuild
 from fusiond.errors import ConfigError
 
 
@@ -25,7 +26,7 @@ def accept(kept, generation, processes, *, restores=0, before=None):
     """Record a generation, as a commit does."""
     path = kept.parent / "current.json"
     accepted = snapshot.write(path, config_of(processes), generation=generation, source="/f.yaml", restores=restores)
-    plan = before and diff.plan(config_of(before), accepted.config)
+    plan = before and compare(config_of(before), accepted.config)
     history.record(kept, accepted, plan, ("fusiond reload", "SIGHUP"), accepted_at=1000.0 + generation)
     return accepted
 
@@ -43,9 +44,9 @@ def test_an_entry_says_when_who_and_what(kept):
         accepted_at=1002.0,
         asked_by=("fusiond reload", "SIGHUP"),
         changes="1 group resized (main, 2 → 5 processes)",
-        plan=diff.plan(config_of(2), config_of(5)),
+        plan=compare(config_of(2), config_of(5)),
     )
-    assert history.Entry.from_dict(json.loads(json.dumps(second.to_dict()))) == second
+    assert rebuild(history.Entry, json.loads(json.dumps(second.to_dict()))) == second
 
 
 def test_its_config_can_be_had_again(kept):

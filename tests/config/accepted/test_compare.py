@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from fusiond.config.accepted.diff import plan
+from fusiond.config.accepted.plan import compare
 from fusiond.config.load import load
 
 BASE = """
@@ -33,12 +33,12 @@ def config_of(text):
 def change(old, new):
     """The plan from BASE to BASE with one text in place of another."""
     assert old in BASE
-    return plan(config_of(BASE), config_of(BASE.replace(old, new)))
+    return compare(config_of(BASE), config_of(BASE.replace(old, new)))
 
 
 def test_nothing_changes():
     """The same file is the empty plan, and every group is kept."""
-    same = plan(config_of(BASE), config_of("# a comment\n" + BASE))
+    same = compare(config_of(BASE), config_of("# a comment\n" + BASE))
     assert same.is_empty
     assert same.names("kept") == ("all", "main", "other")
     assert str(same) == "nothing changes"
@@ -115,7 +115,7 @@ def test_code_that_must_be_loaded_replaces_the_groups_that_serve_it(old, new, re
 
 def test_policies_change_in_place_for_all():
     """Tasks, cron, queues, retry policies and priorities leave every group as it is."""
-    found = plan(
+    found = compare(
         config_of(BASE),
         config_of(
             BASE.replace("timeout: 5s", "timeout: {soft: 5s, hard: 9s}, priority: high").replace(
@@ -152,9 +152,9 @@ def test_groups_come_and_go():
 def test_what_is_opened_at_start_is_refused(line):
     """The remedy is in the sentence, and the level alone of logging can be told."""
     old = config_of(BASE)
-    found = plan(old, config_of(BASE + line + "\n"))
+    found = compare(old, config_of(BASE + line + "\n"))
     assert len(found.refused) == 1
     assert "restart" in str(found)
-    told = plan(old, dataclasses.replace(old, logging=dataclasses.replace(old.logging, level="debug")))
+    told = compare(old, dataclasses.replace(old, logging=dataclasses.replace(old.logging, level="debug")))
     assert (told.told, told.refused) == (("logging.level",), ())
     assert str(told) == "3 groups kept; logging.level changed"
