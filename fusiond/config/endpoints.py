@@ -1,13 +1,13 @@
 """
-What a broker's URL is made of.
+The parts of a broker's URL.
 
     redis://host:6379/0   rediss://user:password@host:6379/0   unix:///path/redis.sock?db=1
     redis+sentinel://host:26379,host:26379/service/0      rediss+sentinel:// with TLS
     redis+cluster://host:6379,host:6379                   rediss+cluster:// with TLS
 
-Each may carry the namespace, which is no option of a connection: redis://host:6379/0?namespace=shop
+Each may have the namespace, which is no option of a connection: redis://host:6379/0?namespace=shop
 
-Pure: the checks of the file and the broker read the same.
+The checks of the file and the broker use these functions alike.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Endpoints:
     #: `user:password`, as it stands in the URL
     login: str
     hosts: tuple[tuple[str, int], ...]
-    #: of Sentinel: what it calls the primary and its replicas
+    #: of Sentinel: its name for the primary and its replicas
     service: str
     database: str
     #: without the question mark
@@ -48,13 +48,14 @@ class Endpoints:
         return self.scheme.startswith("rediss")
 
     def url(self, host: str, port: int) -> str:
-        """Of one data server, as redis-py reads it."""
+        """The URL of one data server, as redis-py reads it."""
         login = f"{self.login}@" if self.login else ""
         query = f"?{self.query}" if self.query else ""
-        return f"{'rediss' if self.tls else 'redis'}://{login}{bracketed(host)}:{port}/{self.database}{query}"
+        place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"  # an IPv6 address is in brackets
+        return f"{'rediss' if self.tls else 'redis'}://{login}{place}/{self.database}{query}"
 
 
-class BadUrl(ValueError):  # noqa: N818 - what it is about
+class BadUrl(ValueError):  # noqa: N818 - the URL is bad, not the program
     """The URL cannot be used: `str()` says why, `remedy` what to write. Neither quotes what may hold a password."""
 
     def __init__(self, problem: str, remedy: str) -> None:
@@ -125,8 +126,3 @@ def _path(path: str, kind: str) -> tuple[str, str]:
     if path and not path.isdigit():
         raise BadUrl(f"the URL's database is {path[:30]!r}, not a number", "write redis://host:6379/0")
     return service, path
-
-
-def bracketed(host: str) -> str:
-    """As a host is written before a port: an IPv6 address in brackets."""
-    return f"[{host}]" if ":" in host else host

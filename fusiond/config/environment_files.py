@@ -17,15 +17,18 @@ if TYPE_CHECKING:
 
 
 def read(paths: Iterable[str]) -> dict[str, str]:
-    """The variables of all files; a later file wins. Raises OSError: a file cannot be read, or is not UTF-8."""
+    """The variables of all files; a later file wins. Raises OSError if a file cannot be read, or is not UTF-8."""
     result: dict[str, str] = {}
     for path in paths:
-        result |= parse(_text(path))
+        try:
+            result |= parse(Path(path).read_text(encoding="utf-8"))
+        except UnicodeDecodeError:
+            raise OSError(errno.EILSEQ, "it is not UTF-8", path) from None
     return result
 
 
 def parse(text: str) -> dict[str, str]:
-    """NAME=VALUE lines as systemd's EnvironmentFile= has them: # and ; comment, one pair of quotes is taken off."""
+    """NAME=VALUE lines as in systemd's EnvironmentFile=: # and ; begin a comment, one pair of quotes is removed."""
     result = {}
     for raw in text.splitlines():
         line = raw.strip()
@@ -38,12 +41,5 @@ def parse(text: str) -> dict[str, str]:
 
 
 def digest(variables: Mapping[str, str]) -> str:
-    """Equal for equal variables. It is kept in memory and never shown: a short secret could be guessed from it."""
+    """Equal for equal variables. It is kept in memory and never shown: one could guess a short secret from it."""
     return hashlib.sha256(json.dumps(variables, sort_keys=True).encode()).hexdigest()
-
-
-def _text(path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise OSError(errno.EILSEQ, "it is not UTF-8", path) from None

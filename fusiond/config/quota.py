@@ -1,4 +1,4 @@
-"""What this process may use: processors for `processes: auto`, memory for what `max_memory` comes to."""
+"""What this process may use: processors for `processes: auto`, memory to compare with the sum of `max_memory`."""
 
 from __future__ import annotations
 
@@ -9,47 +9,34 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterator
 
 _CGROUPS: Final = Path("/sys/fs/cgroup")
 _OWN: Final = Path("/proc/self/cgroup")
 
 
 def cpu_quota(cgroups: Path = _CGROUPS, own: Path = _OWN) -> int:
-    """The processors that affinity and the cgroup's quota (v2, its parents' too) leave, at least 1."""
-    allowed = _least(float(len(os.sched_getaffinity(0))), _quota, cgroups, own)
+    """The processors that affinity and the cgroup's quota (v2, its parents' too) allow, at least 1."""
+    allowed = float(len(os.sched_getaffinity(0)))
+    for text in _limits("cpu.max", cgroups, own):
+        with contextlib.suppress(ValueError):  # `max 100000`: no limit
+            quota, period = map(float, text.split())
+            allowed = min(allowed, quota / period)
     return max(1, math.ceil(allowed))
 
 
 def memory_limit(cgroups: Path = _CGROUPS, own: Path = _OWN) -> int:
-    """The bytes that the machine and the cgroup's limit (v2, its parents' too) leave."""
-    return int(_least(float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")), _memory, cgroups, own))
+    """The bytes that the machine and the cgroup's limit (v2, its parents' too) allow."""
+    limits = [int(text) for text in _limits("memory.max", cgroups, own) if text.strip().isdecimal()]
+    return min([os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *limits])
 
 
-def _least(allowed: float, limit: Callable[[Path], float], cgroups: Path, own: Path) -> float:
-    """The least of what is allowed and the limits of the own cgroup and those around it."""
-    with contextlib.suppress(OSError, ValueError, StopIteration):
-        name = next(line[3:] for line in own.read_text().splitlines() if line.startswith("0::"))
-        group = cgroups / name.lstrip("/")
-        for directory in (group, *group.parents):
-            allowed = min(allowed, limit(directory))
-            if directory == cgroups:
-                break
-    return allowed
-
-
-def _memory(directory: Path) -> float:
-    """The bytes of one cgroup's `memory.max`; infinity where it says `max`, or nothing."""
-    try:
-        return float((directory / "memory.max").read_text())
-    except (OSError, ValueError):
-        return math.inf
-
-
-def _quota(directory: Path) -> float:
-    """The processors of one cgroup's `cpu.max`, such as `150000 100000`; infinity where there is no limit."""
-    try:
-        quota, period = (directory / "cpu.max").read_text().split()
-        return float(quota) / float(period)
-    except (OSError, ValueError):
-        return math.inf
+def _limits(name: str, cgroups: Path, own: Path) -> Iterator[str]:
+    """What a file says in this process' cgroup, and in each one around it."""
+    with contextlib.suppress(OSError):
+        for path in [line[3:] for line in own.read_text().splitlines() if line.startswith("0::")]:
+            group = cgroups / path.lstrip("/")
+            for directory in (group, *group.parents):
+                if directory.is_relative_to(cgroups):
+                    with contextlib.suppress(OSError):
+                        yield (directory / name).read_text()

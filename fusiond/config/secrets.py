@@ -1,13 +1,13 @@
 """
-What is a secret, and what is never shown of a value, whoever asks: `***` stands for it.
+Which values are secrets. `***` is shown in place of each.
 
 1. by its name     PGPASSWORD, api_key, STRIPE_SECRET, auth_token, SENTRY_DSN
 2. by its form     the password of a URL, a private key, a token of a well-known service
-3. by its source   what a `${VAR}` held: the reference is shown as it was written, or the value where it can only be a
-                   number, a duration or a switch
+3. by its source   a `${VAR}`: the reference is shown as it is written, or the value if it can only be a number, a
+                   duration or a switch
 
-One list of words serves both questions: hiding takes them wherever they stand, since too much hidden costs a look into
-the file; complaining of a secret in clear takes a name that ends in one, since nobody reads a linter that cries wolf.
+One list of words answers two questions. To hide a value, a word anywhere in its name is enough: too much hidden costs a
+look into the file. To report a secret in clear, the name must end in a word: nobody reads a linter that is often wrong.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _FORM: Final = re.compile(
     r"|\bglpat-[A-Za-z0-9_-]{16,}|\bsk_live_[A-Za-z0-9]{10,}|\bxox[abprs]-[A-Za-z0-9-]{10,}"
 )
 
-# Narrower than what `mask` hides: `http://h:80/@me` is no secret in clear.
+# Narrower than the pattern of `mask`: `http://h:80/@me` is no secret in clear.
 _WITH_PASSWORD: Final = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
 
 
@@ -51,7 +51,7 @@ def looks_secret(text: str) -> bool:
 
 
 def hidden(name: str, value: Any) -> Any:
-    """The value, or `***` in its place or in the places of its parts."""
+    """The value, or `***` in its place or in place of its parts."""
     if value is None or isinstance(value, bool):
         return value
     if is_secret(name):

@@ -1,7 +1,7 @@
 """
 Durations and sizes as people write them: `90s`, `1h30m`, `512MiB`.
 
-Standard library only; producers use it too (`delay="10m"`). The patterns are those of schemas/fusion.schema.json.
+Standard library only; producers use it, too (`delay="10m"`). The schema of the file has these patterns.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ _SHARE = re.compile(SHARE)
 _PART = re.compile(r"([0-9.]+)(ms|[dhms])")
 _SECONDS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _DECIMAL = {"B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-_BYTES = {**_DECIMAL, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+_BYTES = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, **_DECIMAL}
 
 
 def seconds(text: str) -> float:
     """The seconds of a duration, exact to the ms. Raises ValueError with a sentence that holds the remedy."""
-    if "\n" in text or not _DURATION.match(text):
+    if not _DURATION.fullmatch(text):
         raise ValueError(f"{text!r} is not a duration; write a number and its unit, such as 90s, 10m or 1h30m")
     return round(sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text)), 3)
 
 
 def size_bytes(text: str) -> int:
     """The bytes of a size. Raises ValueError with a sentence that holds the remedy."""
-    match = None if "\n" in text else _SIZE.match(text)
+    match = _SIZE.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is not a size; write a number and its unit, such as 512MiB or 2GB")
     unit = match[2]
@@ -43,7 +43,7 @@ def size_bytes(text: str) -> int:
 
 def share(text: str) -> float:
     """The share that `25%` is: 0.25. Raises ValueError on anything else, and above 100 %."""
-    if "\n" in text or not _SHARE.match(text):
+    if not _SHARE.fullmatch(text):
         raise ValueError(f"{text!r} is not a share; write a percentage from 0% to 100%")
     return float(text[:-1]) / 100
 

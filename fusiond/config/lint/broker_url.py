@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Final
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
-from fusiond.config import kinds
 from fusiond.config.endpoints import SCHEMES, BadUrl, endpoints, split_namespace
+from fusiond.config.kinds import NAMESPACE
 from fusiond.config.lint.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -20,108 +20,92 @@ _EXAMPLES: Final = (
     "write embedded, redis://host:6379/0, rediss://host:6379/0, unix:///path/redis.sock, "
     "redis+sentinel://host:26379/service or redis+cluster://host:6379"
 )
-_NAMESPACE: Final = re.compile(kinds.NAMESPACE.schema["pattern"])
-#: words that stand alone elsewhere
+_NAMESPACE: Final = re.compile(NAMESPACE.schema["pattern"])
+#: words that other programs use as a scheme
 _SHORT: Final = {"sentinel": "redis+sentinel", "cluster": "redis+cluster"}
+#: key of `broker` → the schemes that it goes with
+_GOES_WITH: Final = {
+    "password_file": tuple(SCHEMES),
+    "socket_group": ("embedded",),
+    "server": ("embedded",),
+    "tls": tuple(scheme for scheme in SCHEMES if scheme.startswith("rediss")),
+}
 
 
 def check(root: Node) -> Iterator[Problem]:
     """A URL that cannot be used, a secret in it, and keys that its form does not take."""
-    broker = root.get("broker")
-    if broker is None:
-        return
-    node = broker.get("url")
-    url = broker.text("url") if node is not None else "embedded"
-    if not url:
-        return  # the schema says so
-    if node is not None and (found := url_problem(url)) is not None:
-        yield node.place.error("bad-url", *found)
-        return
-    if node is not None:
-        yield from _namespaces(broker, node, split_namespace(url)[1])
-    scheme = "embedded" if url == "embedded" else urlsplit(url).scheme
-    yield from _companions(broker, scheme)
-    if node is not None and scheme != "embedded":
-        yield from _secret(broker, node, urlsplit(url))
+    broker, node = root.get("broker"), root.get("broker", "url")
+    url = "embedded" if node is None else root.text("broker", "url")
+    if broker is None or not url:
+        return  # the schema reports it
+    scheme = "embedded"
+    if node is not None and url != "embedded":
+        try:
+            namespace = _namespace(url)
+        except BadUrl as error:
+            yield node.place.error("bad-url", str(error), error.remedy)
+            return
+        scheme = urlsplit(url).scheme
+        yield from _one_namespace(broker, node, namespace)
+        yield from _one_password(broker, node, urlsplit(url).password)
+    for key, schemes in _GOES_WITH.items():
+        companion = broker.get(key)
+        if companion is not None and companion.value is not None and scheme not in schemes:
+            message = f"broker.{key} has no meaning with {_form(scheme)}"
+            remedy = f"remove it, or use {' or '.join(map(_form, schemes))}"
+            yield broker.keys[key].error("exclusive-keys", message, remedy)
+    tls = root.names("broker", "tls")
+    given = [key for key in ("cert_file", "key_file") if broker.text("tls", key)]
+    if len(given) == 1:
+        remedy = "cert_file and key_file go together"
+        yield tls[given[0]].error("missing-key", f"broker.tls.{given[0]} is alone", remedy)
 
 
-def url_problem(url: str) -> tuple[str, str] | None:
-    """Message and remedy of a URL that cannot be used; None where it can. Never quotes what may hold a password."""
-    if url == "embedded":
-        return None
+def _namespace(url: str) -> str:
+    """The namespace in a URL. Raises BadUrl if the URL cannot be used; it never quotes what may hold a password."""
     if any(char.isspace() or not char.isprintable() for char in url):
-        return "the URL holds a space or a control character", "remove it, or write %20"
+        raise BadUrl("the URL holds a space or a control character", "remove it, or write %20")
     scheme, separator, _ = url.partition("://")
     if not separator:
-        remedy = did_you_mean(url, ["embedded"]) or (f"write redis://{url}" if "@" not in url else _EXAMPLES)
-        return "the URL has no scheme", remedy
-    if scheme in _SHORT:
-        return f"{scheme}:// is not a broker", f"write {_SHORT[scheme]}://"
+        remedy = f"write redis://{url}" if "@" not in url else _EXAMPLES
+        raise BadUrl("the URL has no scheme", did_you_mean(url, ["embedded"]) or remedy)
     if scheme not in SCHEMES:
-        return f"{scheme[:30]}:// is not a broker", did_you_mean(scheme, SCHEMES) or _EXAMPLES
+        remedy = f"write {_SHORT[scheme]}://" if scheme in _SHORT else did_you_mean(scheme, SCHEMES) or _EXAMPLES
+        raise BadUrl(f"{scheme[:30]}:// is not a broker", remedy)
+    bare, namespace = split_namespace(url)
+    if scheme != "unix":
+        endpoints(bare)
+    elif _path(bare) in ("", "/"):
+        raise BadUrl("the URL has no path of a socket", "write unix:///path/redis.sock, with three slashes")
+    return namespace
+
+
+def _path(url: str) -> str:
     try:
-        bare, _ = split_namespace(url)
-    except BadUrl as error:
-        return str(error), error.remedy
-    return _address_problem(bare)
+        return urlsplit(url).path
+    except ValueError:  # half an IPv6 address
+        return ""
 
 
-def _namespaces(broker: Node, node: Node, in_url: str) -> Iterator[Problem]:
-    """A namespace in the URL that the schema would not take as the key, or beside another one."""
+def _one_namespace(broker: Node, node: Node, namespace: str) -> Iterator[Problem]:
+    """A namespace in the URL that the key would not take, or beside another one in the key."""
     given = broker.text("namespace")
-    if in_url and _NAMESPACE.fullmatch(in_url) is None:
-        yield node.place.error(
-            "bad-url", f"the URL's namespace is {in_url[:70]!r}", "use 1 to 64 letters, digits, _.:-"
-        )
-    elif in_url and given is not None and given != in_url:
-        message = f"the URL says namespace={in_url}, and broker.namespace is {given}"
+    if namespace and _NAMESPACE.fullmatch(namespace) is None:
+        message = f"the URL's namespace is {namespace[:70]!r}"
+        yield node.place.error("bad-url", message, "use 1 to 64 letters, digits, _.:-")
+    elif namespace and given is not None and given != namespace:
+        message = f"the URL says namespace={namespace}, and broker.namespace is {given}"
         yield broker.keys["namespace"].error("exclusive-keys", message, "remove one of them")
 
 
-def _address_problem(url: str) -> tuple[str, str] | None:
-    if url.startswith("unix://"):
-        path = urlsplit(url).path
-        if not path.startswith("/") or path == "/":
-            return "the URL has no path of a socket", "write unix:///path/redis.sock, with three slashes"
-        return None
-    try:
-        endpoints(url)
-    except BadUrl as error:
-        return str(error), error.remedy
-    return None
-
-
-def _companions(broker: Node, scheme: str) -> Iterator[Problem]:
-    """Keys that the form of URL does not take."""
-    takes = {
-        "password_file": tuple(SCHEMES),
-        "socket_group": ("embedded",),
-        "server": ("embedded",),
-        "tls": tuple(scheme for scheme in SCHEMES if scheme.startswith("rediss")),
-    }
-    for key, schemes in takes.items():
-        node = broker.get(key)
-        if node is not None and node.value is not None and scheme not in schemes:
-            remedy = f"remove it, or use {' or '.join(map(_form, schemes))}"
-            yield broker.keys[key].error("exclusive-keys", f"broker.{key} has no meaning with {_form(scheme)}", remedy)
-    tls = broker.get("tls")
-    given = [key for key in ("cert_file", "key_file") if tls is not None and tls.text(key)]
-    if tls is not None and len(given) == 1:
-        message = f"broker.tls.{given[0]} is alone"
-        yield tls.keys[given[0]].error("missing-key", message, "cert_file and key_file go together")
+def _one_password(broker: Node, node: Node, password: str | None) -> Iterator[Problem]:
+    if password and broker.text("password_file"):
+        message = "the password is in the URL and in password_file"
+        yield node.place.error("exclusive-keys", message, "remove it from the URL")
+    elif password and password in node.raw:
+        message = "the password is in the file in clear"
+        yield node.place.warning("secret-in-clear", message, "use password_file, or ${REDIS_PASSWORD}")
 
 
 def _form(scheme: str) -> str:
     return scheme if scheme == "embedded" else f"{scheme}://"
-
-
-def _secret(broker: Node, node: Node, parts: SplitResult) -> Iterator[Problem]:
-    if not parts.password:
-        return
-    if broker.text("password_file"):
-        message = "the password is in the URL and in password_file"
-        yield node.place.error("exclusive-keys", message, "remove it from the URL")
-    elif parts.password in node.raw:
-        yield node.place.warning(
-            "secret-in-clear", "the password is in the file in clear", "use password_file, or ${REDIS_PASSWORD}"
-        )

@@ -101,7 +101,7 @@ CASES = [
             "redis+cluster://h,", "redis+cluster://h,i:99999", "redis://h,i", "redis://[::1",
             "http://h", "redis://h:99999",
             "redis://h:x", "redis://",
-            "redis://h/db", "unix://", "embeded",
+            "redis://h/db", "unix://", "unix://[", "embeded",
         )
     ),
     ("secret-in-clear", "broker: {url: 'redis://:hunter2@h'}\n", "'redis://:hunter2@h'"),
