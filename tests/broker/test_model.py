@@ -158,11 +158,25 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(who=WHO, want=st.integers(1, 4), lost=FEW)
     def claim(self, who, want, lost):
         """By one that is not stopped."""
-        who = "de".strip("".join(self.stopped)) if self.stopped else who
+        self.claim_as("de".strip("".join(self.stopped)) if self.stopped else who, want, lost)
+
+    def claim_as(self, who, want, lost=False):
+        """What it gets."""
         token = self.token()
         got = [(name, token) for name, *_ in self.do("claim", who, token, want, lost=lost)]
         self.held[who] += got
         self.attempts += got
+        return got
+
+    @precondition(lambda self: self.pick(0, "queued") and not self.stopped)
+    @rule(who=WHO, times=st.integers(1, 3), permit=FEW)
+    def claim_and_lose(self, who, times, permit):
+        """The leases of all that it claims expire, with permits to begin or without, and again after a rescue."""
+        for _ in range(times):
+            got = self.claim_as(who, 4)
+            if got and permit:
+                self.do("renew", *((*attempt, "permit") for attempt in got))
+            self.expire([name for name, token in got if self.holds(name, token)])
 
     @precondition(lambda self: self.attempts)
     @rule(who=WHO, n=NTH, stale=FEW, permit=FEW, lost=FEW)
@@ -313,8 +327,10 @@ class QueueMachine(RuleBasedStateMachine):
 
     @invariant()
     def each_record_is_what_the_model_says(self):
-        for job in self.queue.jobs.values():
-            record = self.run(self.broker.job("q", job.id))
+        jobs = self.queue.jobs.values()
+        for job, record in zip(
+            jobs, self.connection.run_many([self.broker.job("q", job.id) for job in jobs]), strict=True
+        ):
             assert (record.status, record.priority) == (job.status, job.priority)
             assert (record.attempts, record.crashes, record.rescues) == (job.attempts, job.crashes, job.rescues)
 

@@ -10,6 +10,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from fusiond.broker import script
 from tests.broker.test_model import QueueMachine
+from tests.support.queue_state import findings
 
 BUGS = {
     "a settle without a fence": ("settle.lua", "if h[1] ~= token then", "if not h[1] then"),
@@ -41,6 +42,17 @@ BUGS = {
 }
 
 
+class Brisk(QueueMachine):
+    """It is looked for damage at its end only, which leaves time for twice as many."""
+
+    def fsck_is_clean(self):
+        """No invariant here."""
+
+    def teardown(self):
+        assert self.run(findings(self.broker, "q")) == []
+        super().teardown()
+
+
 @pytest.mark.parametrize(("file", "right", "wrong"), BUGS.values(), ids=BUGS.keys())
 def test_a_seeded_bug_is_found(redis_server, tmp_path, monkeypatch, file, right, wrong):
     """A protocol with this bug does not pass the model test."""
@@ -54,7 +66,7 @@ def test_a_seeded_bug_is_found(redis_server, tmp_path, monkeypatch, file, right,
     try:
         with pytest.raises(Exception):  # noqa: B017 - a wrong reply, an invariant, or an error of Redis
             run_state_machine_as_test(
-                lambda: QueueMachine(redis_server),
+                lambda: Brisk(redis_server),
                 settings=settings(
                     # It ends with the first that finds the bug: some tens, as a rule.
                     max_examples=2500,
