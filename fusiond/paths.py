@@ -1,5 +1,5 @@
 """
-Where things are: the file, the state and runtime directories of its daemon, and what lies in them.
+Where things are: the file, the state and runtime directories of its daemon, and the files in them.
 
     state directory      owner.json  current.json  last-good.json  candidate-<n>.json  history/<n>.jsonl  lock
                          daemon-id  tail/<program>.log  redis/
@@ -44,7 +44,7 @@ def find_config(explicit: str | os.PathLike[str] | None = None) -> Path:
         an absolute path, symlinks kept, so that a swapped link is noticed.
 
     Raises:
-        ConfigError: none was named and neither place has one. What was named is not looked at here.
+        ConfigError: none was named and neither place has one. Whether a named file exists is not checked here.
     """
     named = explicit or os.environ.get("FUSION_CONFIG")
     if named:
@@ -66,7 +66,7 @@ def as_named(path: str | os.PathLike[str]) -> Path:
     """
     found = Path("/")
     for part in (_working_directory() / path).parts[1:]:
-        # The kernel goes up from where a symlink leads to.
+        # As in the kernel, `..` is the parent of the directory that a symlink leads to.
         found = found.resolve().parent if part == ".." else found / part
     return found
 
@@ -87,30 +87,26 @@ def state_directory(file: Path, key: str | None = None, *, development: bool = F
 
     Args:
         file: its absolute path, as `find_config` returns it.
-        key: what the file says of it.
+        key: the file's `state_directory`.
         development: whether it is `fusiond dev`.
 
     Raises:
-        ConfigError: this user has no home directory, and nothing else names a place.
+        ConfigError: this user has no home directory, and no key or variable names a directory.
     """
-    given = _given(key, "STATE_DIRECTORY")
-    if given is None and file == ETC and not development:
-        return _SYSTEM_STATE
+    given = _given(key, "STATE_DIRECTORY") or (_SYSTEM_STATE if file == ETC and not development else None)
     base = given or _user_state() / own_name(file)
     return base / _DEVELOPMENT if development else base
 
 
 def runtime_directory(file: Path, key: str | None = None, *, development: bool = False) -> Path:
     """Where the daemon of this file puts its sockets; the arguments are those of `state_directory`."""
-    given = _given(key, "RUNTIME_DIRECTORY")
-    if given is None and file == ETC and not development:
-        return _SYSTEM_RUNTIME
+    given = _given(key, "RUNTIME_DIRECTORY") or (_SYSTEM_RUNTIME if file == ETC and not development else None)
     base = given or user_runtime() / own_name(file)
     return base / _DEVELOPMENT if development else base
 
 
 def is_given_state(file: Path, key: str | None = None) -> bool:
-    """Whether somebody chose the state directory: by the file's key, by systemd's variable, or as /etc/fusion.yaml."""
+    """Whether the state directory was chosen: by the file's key, systemd's variable, or the path /etc/fusion.yaml."""
     return file == ETC or _given(key, "STATE_DIRECTORY") is not None
 
 
@@ -153,12 +149,12 @@ def user_runtime() -> Path:
 
 
 def temporary(uid: int) -> Path:
-    """The directory of this user's pointers; owner and mode are checked by who uses it."""
+    """The directory for this user below /tmp; its users check owner and mode."""
     return Path(f"/tmp/fusiond-{uid}")  # noqa: S108 - see above
 
 
 def pointers(uid: int) -> Path:
-    """Where this user's daemons note which file they run: `fusiond/pointers.py`."""
+    """The directory of this user's pointers, as in `fusiond/pointers.py`."""
     return temporary(uid) / "pointers"
 
 
@@ -189,7 +185,7 @@ def redis_state(state: Path) -> Path:
 
 
 def current_snapshot(state: Path) -> Path:
-    """The accepted configuration, which every program reads."""
+    """The accepted configuration, which every program of the daemon reads."""
     return state / "current.json"
 
 
@@ -214,7 +210,7 @@ def owner_record(state: Path) -> Path:
 
 
 def lock_file(state: Path) -> Path:
-    """Held by the one daemon of this state directory."""
+    """Locked by the daemon of this state directory."""
     return state / "lock"
 
 

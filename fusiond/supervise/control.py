@@ -6,6 +6,7 @@ The verbs are those of `fusiond/supervise/supervisord/rpc.py`.
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import socket
@@ -24,12 +25,8 @@ if TYPE_CHECKING:
 
 #: seconds; a reload waits for programs to import their tasks
 TIMEOUT = 120.0
-#: verbs that change nothing: where the daemon hangs up, as it does on one of too many connections, they are asked again
-_LOOKS = frozenset({"identity", "status"})
-
-
-class _HungUp(ControlError):  # noqa: N818 - what the daemon did
-    """The connection ended before the answer had come."""
+#: verbs that change nothing: asked again if the daemon hangs up, as it does on one of too many connections
+_HARMLESS = frozenset({"identity", "status"})
 
 
 def ask(
@@ -40,51 +37,39 @@ def ask(
     check: Callable[[Peer], None] | None = None,
 ) -> dict[str, Any]:
     """
-    What the daemon answers to a verb: `status`, `reload`.
+    The daemon's answer to a verb.
 
     Args:
-        verb: one of `FusionNamespace`'s.
-        arguments: the verb's.
         control: its socket, `paths.control_socket(runtime)`.
-        timeout: seconds for the whole of it.
-        check: is called with the process that listens, before anything is said to it; raises ControlError to refuse.
+        verb: one of `FusionNamespace`, such as `status`.
+        arguments: of the verb.
+        timeout: seconds.
+        check: called with the process that listens, before anything is sent to it; raises ControlError to refuse it.
 
     Raises:
-        ControlError: nobody listens there, the caller may not, or the answer did not come in time.
+        ControlError: nobody listens there, this user may not ask, or the answer did not come in time.
     """
-    try:
-        return _ask(control, verb, arguments, timeout, check)
-    except _HungUp:
-        if verb not in _LOOKS:
-            raise
-        return _ask(control, verb, arguments, timeout, check)
-
-
-def _ask(
-    control: Path, verb: str, arguments: tuple[str, ...], timeout: float, check: Callable[[Peer], None] | None
-) -> dict[str, Any]:
     body = xmlrpc.client.dumps(arguments, f"fusion.{verb}")
-    connection = _Connection(control, timeout, check)
-    try:
-        connection.request("POST", "/RPC2", body, {"Content-Type": "text/xml"})
-        answer = connection.getresponse().read()
-        (value,), _ = xmlrpc.client.loads(answer)
-        found: dict[str, Any] = json.loads(str(value))
-    except (FileNotFoundError, ConnectionRefusedError) as error:
-        raise ControlError(f"no daemon listens on {control}; start one with fusiond run") from error
-    except PermissionError as error:
-        raise ControlError(
-            f"{control}: this user may not speak to the daemon; be its user, or a member of control.group"
-        ) from error
-    except TimeoutError as error:
-        raise ControlError(f"{control}: the daemon did not answer {verb} within {timeout:g} s") from error
-    except xmlrpc.client.Fault as fault:
-        raise ControlError(f"the daemon refused {verb}: {fault.faultString}") from fault
-    except (OSError, http.client.HTTPException, xmlrpc.client.Error, ExpatError, ValueError) as error:
-        raise _HungUp(f"{control}: the daemon hung up in the middle of {verb} ({error!r})") from error
-    finally:
-        connection.close()
-    return found
+    for _ in range(2 if verb in _HARMLESS else 1):
+        try:
+            with contextlib.closing(_Connection(control, timeout, check)) as connection:
+                connection.request("POST", "/RPC2", body, {"Content-Type": "text/xml"})
+                (value,), _ = xmlrpc.client.loads(connection.getresponse().read())
+                found: dict[str, Any] = json.loads(str(value))
+                return found
+        except (FileNotFoundError, ConnectionRefusedError) as error:
+            raise ControlError(f"no daemon listens on {control}; start one with fusiond run") from error
+        except PermissionError as error:
+            raise ControlError(
+                f"{control}: this user may not speak to the daemon; be its user, or a member of control.group"
+            ) from error
+        except TimeoutError as error:
+            raise ControlError(f"{control}: the daemon did not answer {verb} within {timeout:g} s") from error
+        except xmlrpc.client.Fault as fault:
+            raise ControlError(f"the daemon refused {verb}: {fault.faultString}") from fault
+        except (OSError, http.client.HTTPException, xmlrpc.client.Error, ExpatError, ValueError) as error:
+            hung_up = error
+    raise ControlError(f"{control}: the daemon hung up in the middle of {verb} ({hung_up!r})") from hung_up
 
 
 class _Connection(http.client.HTTPConnection):

@@ -14,6 +14,7 @@ Knows processes and the accepted snapshot. No Redis, no task code, no YAML.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import resource
 import signal
@@ -26,7 +27,6 @@ from supervisor.states import ProcessStates as State
 from supervisor.states import SupervisorStates
 from supervisor.supervisord import Supervisor
 
-from fusiond import logs
 from fusiond.supervise.code_watcher import CODE_WATCHER, CodeWatcher
 from fusiond.supervise.liveness import Liveness
 from fusiond.supervise.process_table import ProcessTable
@@ -59,7 +59,7 @@ class Daemon(Supervisor):  # type: ignore[misc] # supervisor has no types
         self._status = ""
         self.processes = ProcessTable(options, lambda: self.process_groups, accepted, run)
         self.liveness = Liveness(self.processes)
-        self.reloads = Reloads(self.processes, notify=notify, helpers=options.helpers, on_accepted=self._set_log_level)
+        self.reloads = Reloads(self.processes, notify, options.helpers)
         self.watcher = Watcher(targets, options.waker.wake)
         self.code_watcher = CodeWatcher(options.waker.wake) if run.development else None
         options.process_group_configs = [
@@ -80,9 +80,8 @@ class Daemon(Supervisor):  # type: ignore[misc] # supervisor has no types
         self.options.make_logger()
         self.watcher.watch(self.reloads.last_read.files)
         try:
-            self.run()
-        except asyncore.ExitNow:
-            pass
+            with contextlib.suppress(asyncore.ExitNow):
+                self.run()
         finally:
             signal.set_wakeup_fd(-1)
             self.watcher.stop()
@@ -121,7 +120,7 @@ class Daemon(Supervisor):  # type: ignore[misc] # supervisor has no types
     def ordered_stop_groups_phase_1(self) -> None:
         """Supervisor stops one group after another; here all programs end at once, and redis after them."""
         others = [process for process in self.processes if process.program.part != REDIS]
-        unstopped = [process for process in others if process.alive]
+        unstopped = [process for process in others if process.pid]
         for process in others if unstopped else self.processes:
             if process.state == State.STARTING and process.program.part != REDIS:
                 process.end_without_jobs()
@@ -147,10 +146,6 @@ class Daemon(Supervisor):  # type: ignore[misc] # supervisor has no types
             self._ending_told = True
             self.notify.stopping("ending")
             self.reloads.end()
-
-    def _set_log_level(self) -> None:
-        """The one thing that a configuration changes in the daemon itself."""
-        logs.set_level(self.processes.accepted.config.logging.level)
 
     def _tell_status(self) -> None:
         """READY=1 once all programs are ready or cannot be, or after START_PATIENCE; then each change of the status."""

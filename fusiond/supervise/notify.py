@@ -1,7 +1,7 @@
 """
-Tell systemd how the daemon is: READY, RELOADING, STOPPING, STATUS, WATCHDOG.
+Tell systemd the state of the daemon: READY, RELOADING, STOPPING, STATUS, WATCHDOG.
 
-The variables are taken out of the environment, so that no program and no job can speak for the daemon.
+The variables are removed from the environment, so that no program and no job can speak for the daemon.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ log = logging.getLogger(__name__)
 
 
 class Notify:
-    """sd_notify; silent where systemd did not start the daemon."""
+    """sd_notify; does nothing if systemd did not start the daemon."""
 
     def __init__(self, environment: MutableMapping[str, str] = os.environ) -> None:
-        self._address = environment.pop("NOTIFY_SOCKET", "")
+        address = environment.pop("NOTIFY_SOCKET", "")
+        # A name that begins with @ is in the abstract namespace.
+        self._address = f"\0{address[1:]}" if address.startswith("@") else address
         usec, pid = environment.pop("WATCHDOG_USEC", ""), environment.pop("WATCHDOG_PID", "")
         #: seconds between pings: half of what systemd waits; 0: none wanted
         self.interval = int(usec) / 2e6 if usec and pid in ("", str(os.getpid())) else 0.0
         self._pinged = time.monotonic()
-        #: what systemd's full queue did not take yet: a lost READY=1 would leave `systemctl reload` waiting for ever
+        #: what systemd's full queue has not taken yet: without READY=1 `systemctl reload` would wait for ever
         self._waiting: deque[bytes] = deque()
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) if self._address else None
-        if self._socket:
-            self._socket.setblocking(False)
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
 
     def ready(self, status: str) -> None:
-        """The daemon serves, after its start or after a reload, a refused one too."""
+        """The daemon serves: after its start, and after each reload, a refused one too."""
         self._send("READY=1", f"STATUS={status}")
 
     def reloading(self, status: str) -> None:
@@ -46,7 +46,7 @@ class Notify:
         self._send("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}", f"STATUS={status}")
 
     def stopping(self, status: str) -> None:
-        """No job is claimed any more."""
+        """The daemon ends: no job is claimed any more."""
         self._send("STOPPING=1", f"STATUS={status}")
 
     def status(self, status: str) -> None:
@@ -60,24 +60,22 @@ class Notify:
         return max(0.0, self._pinged + self.interval - now) if self.interval else math.inf
 
     def tick(self, now: float) -> None:
-        """Ping the watchdog, if it is time. Called by the supervisor's loop, so it proves that the loop turns."""
+        """Ping the watchdog, if it is time. The loop calls it, so a ping proves that the loop turns."""
         self._flush()
         if self.due(now) == 0.0:
             self._pinged = now
             self._send("WATCHDOG=1")
 
     def _send(self, *lines: str) -> None:
-        if self._socket is not None:
+        if self._address:
             self._waiting.append("\n".join(line.replace("\n", " ") for line in lines).encode())
             self._flush()
 
     def _flush(self) -> None:
-        """Hand over what waits, in order, without ever blocking the loop."""
-        # A name that begins with @ is in the abstract namespace.
-        address = f"\0{self._address[1:]}" if self._address.startswith("@") else self._address
-        while self._socket is not None and self._waiting:
+        """Send what waits, in order, without blocking the loop."""
+        while self._waiting:
             try:
-                self._socket.sendto(self._waiting[0], address)
+                self._socket.sendto(self._waiting[0], self._address)
             except BlockingIOError:
                 return
             except OSError as error:

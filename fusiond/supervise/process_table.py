@@ -13,7 +13,6 @@ or `end_trials`.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
 
 from supervisor.states import ProcessStates as State
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
 
     from fusiond.config.accepted.snapshot import Snapshot
     from fusiond.supervise.supervisord.daemon_options import DaemonOptions
-
-log = logging.getLogger(__name__)
 
 
 class ProcessTable:
@@ -160,7 +157,7 @@ class ProcessTable:
     def _retire(self, process: Process) -> None:
         if process.state == State.BACKOFF:
             process.end()  # BACKOFF -> STOPPED
-        if not process.alive and process.state != State.STARTING:
+        if not process.pid and process.state != State.STARTING:
             del process.group.processes[process.config.name]
             remove_tail(process.program.tail)
         elif not process.ready and not process.draining:
@@ -182,5 +179,5 @@ class ProcessTable:
 
     def _slots_of_predecessors(self, part: str) -> int:
         """Jobs that draining processes of the part still run; of one that has not said, all that it may run."""
-        draining = [p for p in self if p.draining and p.alive and not p.held and p.program.part == part]
+        draining = [p for p in self if p.draining and p.pid and not p.held and p.program.part == part]
         return sum(p.program.slots if p.busy is None else p.busy for p in draining)

@@ -29,6 +29,7 @@ from fusiond.config.accepted import snapshot as snapshots
 from fusiond.config.accepted.plan import compare
 from fusiond.config.accepted.snapshot import Snapshot, read_snapshot
 from fusiond.config.endpoints import with_namespace
+from fusiond.config.lint.reports import as_text
 from fusiond.errors import ConfigError, FusionError
 from fusiond.identity import daemon_id
 from fusiond.program import EX_CONFIG
@@ -73,7 +74,7 @@ def run(config_path: Path, *, only: Sequence[str] = (), last_good: bool = False,
     source = config_path.absolute()
     config, read = _read(source, development=development)
     if read.problems and (config or not last_good):
-        print(read.text, file=sys.stderr)
+        print(as_text(read.problems), file=sys.stderr)
     if not (config or last_good):
         return EX_CONFIG
     key = config.state_directory if config else read.state_directory
@@ -210,9 +211,7 @@ def _daemon(accepted: Snapshot, state: Path, only: frozenset[str], notify: Notif
 
 def group_id(name: str | None) -> int:
     """The number of the system group that may use the control socket; -1 for None. Raises FusionError."""
-    if name is None:
-        return -1
     try:
-        return grp.getgrnam(name).gr_gid
+        return grp.getgrnam(name).gr_gid if name else -1
     except KeyError:
         raise FusionError(f"control.group: there is no system group {name!r}; create it, or remove the key") from None

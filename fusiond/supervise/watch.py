@@ -116,14 +116,13 @@ def _existing(path: Path) -> str:
     return str(Path(realpath(path.parent), path.name))
 
 
-def _searched(pattern: Path) -> set[Path]:
+def _searched(pattern: Path) -> Iterator[Path]:
     """The directories in which a new match may appear."""
-    found: set[Path] = set()
-    for parent in pattern.parents:
-        if not glob.has_magic(str(parent)):
-            return {*found, parent}
-        found |= set(map(Path, glob.glob(str(parent))))
-    return found
+    for parent in map(str, pattern.parents):
+        if not glob.has_magic(parent):
+            yield Path(parent)
+            return
+        yield from map(Path, glob.glob(parent))
 
 
 def _links(path: Path) -> list[Path]:

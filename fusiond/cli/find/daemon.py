@@ -66,7 +66,7 @@ def choose(options: argparse.Namespace) -> Located | None:
     never a `fusiond dev` beside it.
     """
     found, main = daemons(options), os.environ.get("MAINPID", "")
-    if own := next((located for located in found.all() if str(located.pid) == main), None):
+    if own := next((located for located in found.located if str(located.pid) == main), None):
         return own
     only_development = not (found.production or main)
     if found.development and not options.dev and not main:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fusiond.config.accepted.plan import Plan
-
+    from fusiond.config.problems import Problem
 
 #: stands for each group; no group can have this name
 ALL: Final = "*"
@@ -19,7 +19,7 @@ ALL: Final = "*"
 class Refused(Exception):  # noqa: N818 - the operator reads it
     """The candidate is not accepted; the running configuration stays."""
 
-    def __init__(self, reason: str, problems: Sequence[dict[str, Any]] = ()) -> None:
+    def __init__(self, reason: str, problems: Sequence[Problem] = ()) -> None:
         super().__init__(reason)
         self.reason, self.problems = reason, problems
 
@@ -55,7 +55,7 @@ class ReloadOutcome:
     ended_at: float = field(default_factory=time.time)
     #: why it was refused, for people; may have many lines
     reason: str = ""
-    problems: Sequence[dict[str, Any]] = ()
+    problems: Sequence[Problem] = ()
     #: what was done; None: nothing
     plan: Plan | None = None
     #: the generation that a rollback went back to; 0: it was a reload
@@ -65,9 +65,12 @@ class ReloadOutcome:
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data, for the control socket."""
-        plain = {name: getattr(self, name) for name in self.__slots__}
-        summary = "\n".join([self.headline, *(f"warning: {warning}" for warning in self.warnings), self.reason])
-        return plain | {"plan": self.plan.to_dict() if self.plan else None, "summary": summary.rstrip("\n")}
+        summary = [self.headline, *(f"warning: {warning}" for warning in self.warnings), *self.reason.splitlines()]
+        return {name: getattr(self, name) for name in self.__slots__} | {
+            "problems": [problem.to_dict() for problem in self.problems],
+            "plan": self.plan.to_dict() if self.plan else None,
+            "summary": "\n".join(summary),
+        }
 
     @property
     def headline(self) -> str:

@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections.abc import Generator, Mapping, Sequence  # noqa: TC003 - rebuild() resolves the hints
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fusiond.config.accepted.plan import Effects  # noqa: TC001 - as above
 from fusiond.config.lint.reports import as_text
@@ -53,15 +53,9 @@ class Result:
     #: of a plan: what a reload would do
     effects: Effects | None = None
 
-    @property
-    def text(self) -> str:
-        """The problems, for people."""
-        return as_text(self.problems)
-
-    @property
-    def plain(self) -> list[dict[str, Any]]:
-        """The problems, for programs."""
-        return [problem.to_dict() for problem in self.problems]
+    def refusal(self) -> Refused:
+        """Why the file cannot be used."""
+        return Refused(as_text(self.problems), self.problems)
 
 
 @dataclass(slots=True)
@@ -151,7 +145,6 @@ def _result(output: bytes, errors: bytes, status: int) -> Result:
     except (ValueError, KeyError, TypeError):
         text = errors.decode(errors="replace").strip()
         log.exception("the helper that validates the file ended with status %s: %s", status, text)
-        reason = text.splitlines()[-1] if text else f"status {status}"
-        problem = Problem("fusiond", 0, 0, "error", "internal", f"the file could not be validated: {reason}")
-        return Result(problems=(problem,))
+        reason = f"the file could not be validated: {(text.splitlines() or [f'status {status}'])[-1]}"
+        return Result(problems=(Problem("fusiond", 0, 0, "error", "internal", reason),))
     return result

@@ -20,6 +20,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fusiond import logs
 from fusiond.errors import FusionError
 from fusiond.supervise.reload.outcome import Refused, ReloadOutcome, Request
 from fusiond.supervise.reload.reading import LastRead, read, watched_files
@@ -27,7 +28,7 @@ from fusiond.supervise.reload.transaction import Transaction
 from fusiond.supervise.watch import FILE_WATCHER, fingerprint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Generator
 
     from fusiond.supervise.notify import Notify
     from fusiond.supervise.process_table import ProcessTable
@@ -43,7 +44,6 @@ class Reloads:
 
     Args:
         helpers: gets the pid of each helper, so that supervisor does not take its status.
-        on_accepted: is called when a configuration was accepted.
 
     Attributes:
         last_read: the file when it was read last.
@@ -52,11 +52,8 @@ class Reloads:
         counts: result → how many ended so since the daemon's start.
     """
 
-    def __init__(
-        self, processes: ProcessTable, *, notify: Notify, helpers: set[int], on_accepted: Callable[[], None]
-    ) -> None:
+    def __init__(self, processes: ProcessTable, notify: Notify, helpers: set[int]) -> None:
         self._processes, self._notify, self._helpers = processes, notify, helpers
-        self._on_accepted = on_accepted
         self._waiting: list[Request] = []
         self._serving: list[Request] = []
         self._transaction: Transaction | None = None
@@ -136,18 +133,17 @@ class Reloads:
         arguments = ["--against", str(accepted.path)]
         development = self._processes.run.development
         result = yield from read(Path(accepted.source), arguments, self._helpers, development=development)
-        effects = None
-        if result.effects is not None:
-            rotated = self._processes.with_other_environment(result.environment_files)
-            plan = result.effects.plan.replacing(rotated, "environment_file")
-            effects = dataclasses.replace(result.effects, plan=plan).to_dict()
-        return {"problems": result.plain, "effects": effects, "reason": "" if result.hash else result.text}
+        if result.effects is None:
+            raise result.refusal()
+        rotated = self._processes.with_other_environment(result.environment_files)
+        effects = dataclasses.replace(result.effects, plan=result.effects.plan.replacing(rotated, "environment_file"))
+        return {"problems": [problem.to_dict() for problem in result.problems], "effects": effects.to_dict()}
 
     def _step(self, steps: Generator[float, None, Any]) -> None:
         try:
             self._due = next(steps)
         except StopIteration as ended:
-            self._finish(ended.value)
+            self._finish(plan=ended.value)
         except Refused as refused:
             self._finish(refused)
         except (FusionError, OSError) as error:
@@ -157,21 +153,23 @@ class Reloads:
             log.exception("a request failed: %s", self._serving[0])
             self._finish(Refused(f"internal error: {error!r}"))
 
-    def _finish(self, ended: Refused | dict[str, Any] | None) -> None:
+    def _finish(self, refused: Refused | None = None, plan: dict[str, Any] | None = None) -> None:
         """Answer the requests that are served: a plan with what a reload would do, the others with an outcome."""
         served, self._serving, self._steps = self._serving, [], None
+        answer = self._plan_answer(refused, plan or {})
         if any(request.verb != "plan" for request in served):
-            self.last = self._outcome(served, ended if isinstance(ended, Refused) else None)
+            self.last = self._outcome(served, refused)
+            outcome = self.last.to_dict()
         for request in served:
-            if request.verb == "plan":
-                request.answer = self._plan_answer({"reason": ended.reason} if isinstance(ended, Refused) else ended)
-            else:
-                request.answer = self.last.to_dict() if self.last else None
+            request.answer = answer if request.verb == "plan" else outcome
 
-    def _plan_answer(self, found: dict[str, Any] | None) -> dict[str, Any]:
-        accepted, taken = self._processes.accepted, self.taken
-        running = {"generation": accepted.generation, "hash": accepted.hash, "source": accepted.source}
-        return {**running, "taken": taken and taken.to_dict(), "problems": [], "effects": None, **(found or {})}
+    def _plan_answer(self, refused: Refused | None, plan: dict[str, Any]) -> dict[str, Any]:
+        accepted, taken = self._processes.accepted, self.taken and self.taken.to_dict()
+        running = {"generation": accepted.generation, "hash": accepted.hash, "source": accepted.source, "taken": taken}
+        if refused:
+            problems = [problem.to_dict() for problem in refused.problems]
+            return {**running, "problems": problems, "effects": None, "reason": refused.reason}
+        return {**running, **plan, "reason": ""}
 
     def _outcome(self, served: list[Request], refused: Refused | None) -> ReloadOutcome:
         done, self._transaction = self._transaction, None
@@ -194,7 +192,7 @@ class Reloads:
             self.last_read = done.last_read
         if plan:
             self.taken = outcome
-            self._on_accepted()
+            logs.set_level(accepted.config.logging.level)
         self._report(outcome)
         return outcome
 

@@ -142,7 +142,7 @@ class Transaction:
                 yield again
             result = yield from self._read_once(candidate)
         if not result.hash:
-            raise Refused(result.text, result.plain)
+            raise result.refusal()
         return result
 
     def _read_once(self, candidate: Path) -> Generator[float, None, Result]:
@@ -205,7 +205,7 @@ class Transaction:
             if key in self._result.places
         ]
         lines = [f"{problem.place}: {problem.message}" for problem in problems]
-        return Refused("\n".join([reason, *lines]), [problem.to_dict() for problem in problems])
+        return Refused("\n".join([reason, *lines]), problems)
 
     def _commit(self, snapshot: Snapshot, generations: dict[str, int]) -> None:
         current = paths.current_snapshot(self._state)

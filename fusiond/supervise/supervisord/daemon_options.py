@@ -21,9 +21,8 @@ import signal
 import subprocess
 from typing import TYPE_CHECKING, Any
 
+from supervisor import loggers
 from supervisor.http import LogWrapper, logtail_handler, supervisor_af_unix_http_server
-from supervisor.loggers import LevelsByName
-from supervisor.loggers import Logger as SupervisorLogger
 from supervisor.options import ServerOptions
 from supervisor.poller import PollPoller
 from supervisor.xmlrpc import SystemNamespaceRPCInterface
@@ -47,12 +46,8 @@ class DaemonOptions(ServerOptions):  # type: ignore[misc] # supervisor has no ty
 
     def __init__(self, socket: Path, group: int = -1) -> None:
         super().__init__()
-        # What realize() does, less sys.argv and the INI file.
-        for name, value in self.default_map.items():
-            if getattr(self, name, None) is None:
-                setattr(self, name, value)
-        self.nodaemon, self.silent, self.first, self.test = True, True, True, False
-        self.identifier, self.logfile, self.pidfile, self.serverurl = "fusiond", None, None, f"unix://{socket}"
+        # What the loop and the control socket need of all that realize() sets.
+        self.nodaemon, self.first, self.test, self.identifier = True, True, False, "fusiond"
         self.control, self.control_group = socket, group
         #: command, the program's end of its link, more variables: for fork(), which takes no argument
         self.next_start: tuple[list[str], int, dict[str, str]]
@@ -184,23 +179,15 @@ class Waker:
         log.exception("the wake-up pipe failed")  # noqa: LOG004 - called in an except block
 
 
-class Logger(SupervisorLogger):  # type: ignore[misc]
+class Logger(loggers.Logger):  # type: ignore[misc]
     """Supervisor's logger, writing to `logging`."""
 
-    # fmt: off
-    _LEVELS = {  # noqa: RUF012 - a constant
-        LevelsByName.CRIT: logging.CRITICAL, LevelsByName.ERRO: logging.ERROR, LevelsByName.WARN: logging.WARNING,
-        LevelsByName.INFO: logging.DEBUG, LevelsByName.DEBG: logging.DEBUG,
-    }
-    # fmt: on
-
     def __init__(self) -> None:
-        # Below DEBUG, supervisor logs each byte.
-        super().__init__(level=LevelsByName.DEBG)
+        # Below it, supervisor logs each byte.
+        super().__init__(level=logging.DEBUG)
 
     def log(self, level: int, message: str, **fields: Any) -> None:
-        """Starts and ends are logged by `process.py`, in our words."""
-        ours = self._LEVELS[level]
-        if ours == logging.WARNING and message.startswith(("exited:", "stopped:")):
-            ours = logging.DEBUG
-        logging.getLogger("fusiond.supervisor").log(ours, "%s", message % fields if fields else message)
+        """Supervisor's levels are those of `logging`. `process.py` logs starts and ends in our words."""
+        if level == logging.INFO or message.startswith(("exited:", "stopped:")):
+            level = logging.DEBUG
+        logging.getLogger("fusiond.supervisor").log(level, "%s", message % fields if fields else message)

@@ -103,11 +103,6 @@ class Process(Subprocess):  # type: ignore[misc] # supervisor has no types
         self.left = 0
 
     @property
-    def alive(self) -> bool:
-        """Whether there is a process."""
-        return bool(self.pid)
-
-    @property
     def serves(self) -> bool:
         """Whether it is ready, has said that it can serve, and has not left the next question unanswered."""
         return self.ready and not self.trouble and time.monotonic() - self._unanswered_since < UNANSWERED
@@ -159,13 +154,10 @@ class Process(Subprocess):  # type: ignore[misc] # supervisor has no types
         at_once = (self.due and self.may_start) or (self.state == State.STARTING and self.ready)
         return 0.0 if at_once else math.inf
 
+    @property
     def retry_in(self) -> float | None:
         """Seconds until it is started again; None: it does not wait for that."""
         return max(0.0, self.delay - time.time()) if self.state == State.BACKOFF else None
-
-    def command(self) -> list[str]:
-        """What is executed."""
-        return [*self.program.argv, *(["--held"] if self.held else [])]
 
     def use_program(self, program: Program) -> None:
         """Follow an accepted configuration: its snapshot at the next start, its drain_timeout at a stop."""
@@ -186,7 +178,7 @@ class Process(Subprocess):  # type: ignore[misc] # supervisor has no types
 
     def ask(self, now: float) -> None:
         """Ask whether it is alive; at monotonic seconds `now`."""
-        if self.alive:
+        if self.pid:
             self.asked += 1
             self._unanswered_since = min(self._unanswered_since, now)
             self.say(do="answer", n=self.asked)
@@ -198,7 +190,7 @@ class Process(Subprocess):  # type: ignore[misc] # supervisor has no types
 
     def silent_for(self, now: float) -> float:
         """Seconds since the first question that it has not answered; 0 if none is open."""
-        return max(0.0, now - self._unanswered_since) if self.alive else 0.0
+        return max(0.0, now - self._unanswered_since) if self.pid else 0.0
 
     # ---- how it is ended and started
 
@@ -235,7 +227,7 @@ class Process(Subprocess):  # type: ignore[misc] # supervisor has no types
     # ---- what supervisor calls
 
     def get_execv_args(self) -> tuple[str, list[str]]:
-        """Supervisor's own splits a command line; ours is a list, which `DaemonOptions.fork` has already."""
+        """Supervisor's own splits a command line; `DaemonOptions.fork` gets the list of ours."""
         return self.program.argv[0], []
 
     def spawn(self) -> int | None:
@@ -254,7 +246,7 @@ class Process(Subprocess):  # type: ignore[misc] # supervisor has no types
         """Start it if it is due, kill it if it is late; STARTING ends when it is ready here, never after a time."""
         if self.state == State.STARTING and not self.ready:
             return
-        if self.alive or self.may_start:
+        if self.pid or self.may_start:
             super().transition()
 
     def change_state(self, new_state: int, expected: bool = True) -> None:

@@ -40,5 +40,6 @@ class ProgramConfig(ProcessConfig):  # type: ignore[misc] # supervisor has no ty
         link = ProgramLink(self.program.name, process.on_message)
         inherited = link.theirs.fileno()
         environment = {LINK: str(inherited), NAME: self.program.name, TAIL: str(self.program.tail or "")}
-        self.options.next_start = (process.command(), inherited, environment)
+        command = [*self.program.argv, *(["--held"] if process.held else [])]
+        self.options.next_start = (command, inherited, environment)
         return {link.fileno(): link}, {"link": link}

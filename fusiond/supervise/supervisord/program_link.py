@@ -72,9 +72,6 @@ class ProgramLink:
                 return
             self._on_message(json.loads(packet))
 
-    def handle_write_event(self) -> None:
-        """Supervisor requires it; never called."""
-
     def handle_error(self) -> None:
         """The program sent something that is no message: read no more from it. Its end is still noticed."""
         log.exception("%s sent a message that cannot be read", self._name)  # noqa: LOG004 - called in an except block

@@ -37,6 +37,11 @@ VERBS = (
     "getProcessInfo", "getAllProcessInfo", "readProcessLog", "readProcessStdoutLog", "tailProcessLog",
     "tailProcessStdoutLog",
 )
+#: attributes of a process that `status` shows under their own names
+_SHOWN = (
+    "ready", "serves", "draining", "trial", "stopped_by_operator", "last_exit", "deaths", "busy", "retry_in",
+    "unloaded", "reason",
+)
 # fmt: on
 #: characters of an argument
 LONGEST = 10_000
@@ -191,24 +196,13 @@ def _text(given: object) -> str:
 
 
 def _describe(process: Process, *, wanted: bool) -> dict[str, Any]:
-    return {
+    return {name: getattr(process, name) for name in _SHOWN} | {
         "name": process.program.name,
         "part": process.program.part,
         "state": process.state_name,
-        "ready": process.ready,
-        "serves": process.serves,
-        "draining": process.draining,
-        "trial": process.trial,
         "wanted": wanted,
-        "stopped_by_operator": process.stopped_by_operator,
         "pid": process.pid or None,
         "uptime": time.time() - process.laststart if process.pid else None,
-        "last_exit": process.last_exit,
-        "deaths": process.deaths,
-        "busy": process.busy,
         "generation": process.applied,
-        "retry_in": process.retry_in(),
-        "unloaded": process.unloaded,
-        "reason": process.reason,
         "last_words": () if process.ready else process.last_lines,
     }

@@ -6,7 +6,7 @@ fails, before anything stranger does.
 import inspect
 
 import pytest
-from supervisor import http, options, poller, process, rpcinterface, states, supervisord, xmlrpc
+from supervisor import http, loggers, options, poller, process, rpcinterface, states, supervisord, xmlrpc
 from supervisor.medusa import asyncore_25, xmlrpc_handler
 
 LOGGER = "logger_object"
@@ -74,15 +74,22 @@ def test_a_program_needs_only_the_settings_that_are_given():
     assert "stdout_syslog" in options.ProcessConfig.req_param_names
 
 
+def test_the_levels_of_messages_are_those_of_logging():
+    """Each level's number, and below DEBUG what is left out."""
+    names = {"CRIT": 50, "ERRO": 40, "WARN": 30, "INFO": 20, "DEBG": 10}
+    assert {name: getattr(loggers.LevelsByName, name) for name in names} == names
+    assert loggers.LevelsByName.TRAC < 10
+
+
 def test_each_signal_has_its_name():
     """As `kill -l` shows it; a real-time signal has a number."""
     assert [options.signame(number) for number in (6, 9, 40)] == ["SIGABRT", "SIGKILL", "signal 40"]
 
 
 def test_options_need_no_realize():
-    """ServerOptions can be made without reading sys.argv, and keeps its defaults in default_map."""
+    """ServerOptions can be made without reading sys.argv; what realize() would set is None."""
     made = options.ServerOptions()
-    assert {"minfds", "pidfile", "logfile", "identifier"} <= set(made.default_map)
+    assert (made.nodaemon, made.identifier) == (None, None)
     assert made.pidhistory == {}
     assert made.mood == states.SupervisorStates.RUNNING
 
