@@ -59,7 +59,7 @@ class Daemon(Supervisor):  # type: ignore[misc] # supervisor has no types
         self._status = ""
         self.processes = ProcessTable(options, lambda: self.process_groups, accepted, run)
         self.liveness = Liveness(self.processes)
-        self.reloads = Reloads(self.processes, notify, options.helpers)
+        self.reloads = Reloads(self.processes, notify)
         self.watcher = Watcher(targets, options.waker.wake)
         self.code_watcher = CodeWatcher(options.waker.wake) if run.development else None
         options.process_group_configs = [

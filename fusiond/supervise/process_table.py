@@ -86,16 +86,8 @@ class ProcessTable:
         group.processes[process.config.name] = process
         return process
 
-    def try_out(self, program: Program) -> Process:
-        """A process on trial; it is not started if an operator has stopped the process that it would replace."""
-        before = self.serving(program.part)
-        process = self.add(program, trial=True)
-        if before is not None and before.stopped_by_operator:
-            process.config.autostart, process.administrative_stop = False, True
-        return process
-
     def keep_stopped(self) -> None:
-        """Stop each process on trial whose predecessor an operator has stopped since the trial began."""
+        """Do not start, or stop, each process on trial whose predecessor an operator has stopped."""
         for process in self:
             before = self.serving(process.program.part) if process.trial else None
             if before is not None and before.stopped_by_operator and not process.stopped_by_operator:

@@ -6,7 +6,7 @@ Notice that the file changed.
 2. filter     only a change to a path that leads to a file, or in a directory that a glob searches, wakes the loop
 3. compare    the loop compares a fingerprint of all files; only another fingerprint is a change
 
-A thread waits for watchfiles, which waits for inotify, or polls where the kernel cannot report changes.
+A thread waits for watchfiles, which waits for inotify. While that fails, the files are compared each second.
 """
 
 from __future__ import annotations
@@ -195,38 +195,34 @@ class Watcher:
         while not self._stopped:
             self._disturbed.clear()
             try:
-                self._watch(self._find(self._files))
-            except Exception as error:  # noqa: BLE001 - a directory has just gone, or a name is not UTF-8
-                # Without this thread no change would be noticed; with it the files are compared each second.
-                log.debug("the watch is begun anew: %s", error)
+                self._wait(self._find(self._files))
+            except Exception as error:  # noqa: BLE001 - without this thread no change would be noticed
+                self._report(error)
                 self._disturbed.wait(SETTLED)
                 self._fire()
 
-    def _watch(self, found: Targets) -> None:
-        """Wait until something happened, or it is time to look for the directories again."""
-        try:
-            self._wait(found)
-        except (OSError, RuntimeError) as error:
-            if isinstance(error, FileNotFoundError) or "decode path" in str(error):
-                raise
-            if not self._warned:
-                self._warned = True
-                log.warning(
-                    "the kernel cannot report changes to the files (%s): they are polled instead. "
-                    "If a limit is reached, raise fs.inotify.max_user_instances or max_user_watches with sysctl",
-                    error,
-                )
-            self._wait(found, polling=True)
+    def _report(self, error: Exception) -> None:
+        """Warn, once, if the kernel cannot report changes; not if a directory has just gone, or a name is no UTF-8."""
+        passing = isinstance(error, (FileNotFoundError, UnicodeError)) or "decode path" in str(error)
+        if passing or self._warned:
+            log.debug("the watch is begun anew: %s", error)
+            return
+        self._warned = True
+        log.warning(
+            "the kernel cannot report changes to the files (%s): they are compared each second instead. "
+            "If a limit is reached, raise fs.inotify.max_user_instances or max_user_watches with sysctl",
+            error,
+        )
 
-    def _wait(self, found: Targets, *, polling: bool | None = None) -> None:
-        """As `_watch`; `polling` None: as the environment says. Raises OSError, RuntimeError."""
+    def _wait(self, found: Targets) -> None:
+        """Wait until something happened, or until it is time to look for the directories again."""
         import watchfiles  # here: the start of the daemon does not wait for it
 
         began, settled = time.monotonic(), False
         for changes in watchfiles.watch(
             *sorted(found.directories), watch_filter=None, debounce=DEBOUNCE, step=STEP, stop_event=self._disturbed,
             recursive=False, raise_interrupt=False, rust_timeout=int(SETTLED * 1000), yield_on_timeout=True,
-            force_polling=polling, ignore_permission_denied=True,
+            ignore_permission_denied=True,
         ):  # fmt: skip
             if any(found.concerns(path) for _, path in changes):
                 self._fire()

@@ -247,21 +247,16 @@ def test_a_directory_that_is_no_utf_8_is_looked_at(tmp_path, watcher):
     assert watcher._thread.is_alive()
 
 
-def test_without_inotify_the_files_are_polled(tmp_path, watcher, monkeypatch, caplog):
-    """The user's limit is reached: one sentence with the remedy, and changes are still seen."""
-    real = watchfiles.watch
+def test_without_inotify_the_files_are_compared_each_second(tmp_path, watcher, monkeypatch, caplog):
+    """The user's limit is reached: one sentence with the remedy, and the loop looks at the files by itself."""
 
-    def limited(*paths, force_polling, **options):
-        if not force_polling:
-            raise OSError("OS file watch limit reached.")
-        return real(*paths, force_polling=True, **options)
+    def limited(*_paths, **_options):
+        raise OSError("OS file watch limit reached.")
 
     monkeypatch.setattr(watchfiles, "watch", limited)
-    file = tmp_path / "file"
-    watcher.watch((str(file),))
-    at_rest(watcher)
-    change(watcher, file, file.touch)
-    change(watcher, file, lambda: file.write_text("1"))
+    watcher.watch((str(tmp_path / "file"),))
+    for _ in range(3):
+        until(watcher.fired)
     (said,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert "limit reached" in said
     assert "fs.inotify.max_user_instances or max_user_watches" in said

@@ -81,16 +81,13 @@ def watched_files(source: Path, files: Sequence[str] = ()) -> tuple[str, ...]:
     return tuple(dict.fromkeys([glob.escape(str(source)), *files]))
 
 
-def read(
-    source: Path, arguments: Sequence[str], helpers: set[int], *, development: bool
-) -> Generator[float, None, Result]:
+def read(source: Path, arguments: Sequence[str], *, development: bool) -> Generator[float, None, Result]:
     """
     Read the file, a step at each turn of the loop; the end of the helper wakes the loop by SIGCHLD.
 
     Args:
         source: the YAML file.
         arguments: of the helper.
-        helpers: gets the pid of the helper, so that supervisor does not take its status.
         development: whether to take the file as `fusiond dev` does.
 
     Yields:
@@ -110,7 +107,6 @@ def read(
             stderr=errors,
             start_new_session=True,
         )
-        helpers.add(process.pid)
         try:
             while process.poll() is None:
                 if time.monotonic() > deadline:
@@ -119,10 +115,9 @@ def read(
         finally:
             process.kill()
             process.wait()
-            helpers.discard(process.pid)
         output.seek(0)
         errors.seek(0)
-        return _result(output.read(), errors.read(), process.returncode)
+        return _result(output.read(), errors.read())
 
 
 def read_now(source: Path, arguments: Sequence[str], *, development: bool) -> Result:
@@ -131,7 +126,7 @@ def read_now(source: Path, arguments: Sequence[str], *, development: bool) -> Re
     done = subprocess.run(
         command, stdin=subprocess.DEVNULL, capture_output=True, timeout=DEADLINE, check=False, start_new_session=True
     )
-    return _result(done.stdout, done.stderr, done.returncode)
+    return _result(done.stdout, done.stderr)
 
 
 def _command(source: Path, arguments: Sequence[str], *, development: bool) -> list[str]:
@@ -139,12 +134,13 @@ def _command(source: Path, arguments: Sequence[str], *, development: bool) -> li
     return [*command, "--dev"] if development else command
 
 
-def _result(output: bytes, errors: bytes, status: int) -> Result:
+def _result(output: bytes, errors: bytes) -> Result:
+    """What the helper printed; its exit status is lost if supervisor reaped it first."""
     try:
         result: Result = rebuild(Result, json.loads(output))
     except (ValueError, KeyError, TypeError):
         text = errors.decode(errors="replace").strip()
-        log.exception("the helper that validates the file ended with status %s: %s", status, text)
-        reason = f"the file could not be validated: {(text.splitlines() or [f'status {status}'])[-1]}"
+        log.exception("the helper that validates the file ended without a result: %s", text)
+        reason = f"the file could not be validated: {(text.splitlines() or ['the helper gave no result'])[-1]}"
         return Result(problems=(Problem("fusiond", 0, 0, "error", "internal", reason),))
     return result

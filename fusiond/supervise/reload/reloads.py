@@ -42,9 +42,6 @@ class Reloads:
     """
     The requests about the configuration of one daemon.
 
-    Args:
-        helpers: gets the pid of each helper, so that supervisor does not take its status.
-
     Attributes:
         last_read: the file when it was read last.
         last: the outcome of the last reload or rollback, or None.
@@ -52,8 +49,8 @@ class Reloads:
         counts: result → how many ended so since the daemon's start.
     """
 
-    def __init__(self, processes: ProcessTable, notify: Notify, helpers: set[int]) -> None:
-        self._processes, self._notify, self._helpers = processes, notify, helpers
+    def __init__(self, processes: ProcessTable, notify: Notify) -> None:
+        self._processes, self._notify = processes, notify
         self._waiting: list[Request] = []
         self._serving: list[Request] = []
         self._transaction: Transaction | None = None
@@ -119,7 +116,7 @@ class Reloads:
             self._steps = self._plan()
             return
         last_read = dataclasses.replace(self.last_read)
-        self._transaction = Transaction(self._processes, self._serving, last_read, self._helpers)
+        self._transaction = Transaction(self._processes, self._serving, last_read)
         self._steps = self._transaction.steps()
         self._notify.reloading("reading the file")
 
@@ -132,7 +129,7 @@ class Reloads:
         accepted = self._processes.accepted
         arguments = ["--against", str(accepted.path)]
         development = self._processes.run.development
-        result = yield from read(Path(accepted.source), arguments, self._helpers, development=development)
+        result = yield from read(Path(accepted.source), arguments, development=development)
         if result.effects is None:
             raise result.refusal()
         rotated = self._processes.with_other_environment(result.environment_files)

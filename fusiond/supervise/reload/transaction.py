@@ -53,17 +53,14 @@ class Transaction:
     Args:
         requests: one rollback alone, or reloads; more reloads may join while it runs.
         last_read: the file when it was read last; this transaction keeps it up to date.
-        helpers: gets the pid of each helper, so that supervisor does not take its status.
 
     Attributes:
         plan: what is changed; None until something is.
         warnings: what went wrong although the configuration is accepted.
     """
 
-    def __init__(
-        self, processes: ProcessTable, requests: Sequence[Request], last_read: LastRead, helpers: set[int]
-    ) -> None:
-        self._processes, self._requests, self._helpers = processes, requests, helpers
+    def __init__(self, processes: ProcessTable, requests: Sequence[Request], last_read: LastRead) -> None:
+        self._processes, self._requests = processes, requests
         self._source, self._state = Path(processes.accepted.source), processes.run.state
         self.last_read = last_read
         self.plan: Plan | None = None
@@ -149,7 +146,7 @@ class Transaction:
         last = self.last_read
         last.seen = fingerprint(last.files)
         arguments = ["--out", str(candidate), "--generation", str(self._processes.accepted.generation + 1)]
-        result = yield from read(self._source, arguments, self._helpers, development=self._processes.run.development)
+        result = yield from read(self._source, arguments, development=self._processes.run.development)
         # If the file is refused, new includes are watched as well: the mistake may be in one of them.
         last.add(self._source, result.files if result.hash else (*last.files, *result.files), result.stats)
         return result
@@ -178,7 +175,8 @@ class Transaction:
         while ending := [process for process in self._processes if process.program.name in anew]:
             _check_deadline(ending, deadline)
             yield deadline
-        trial = [self._processes.try_out(program) for program in anew.values()]
+        trial = [self._processes.add(program, trial=True) for program in anew.values()]
+        self._processes.keep_stopped()
         while waiting := [process for process in trial if not self._passed(process)]:
             _check_deadline(waiting, deadline)
             yield deadline

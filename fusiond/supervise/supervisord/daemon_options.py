@@ -8,7 +8,6 @@ What supervisor does itself, and what this module does instead:
     logger     writes its own files                 writes to `logging`
     poll       sleeps a second at a time            sleeps until the next deadline; signals wake it
     fork       is unsafe beside the watcher thread  starts a Popen
-    waitpid    takes the status of any child        asks for each program; helpers keep their status
     http       serves a web page and files          serves XML-RPC and log tails, on one unix socket
 """
 
@@ -51,8 +50,6 @@ class DaemonOptions(ServerOptions):  # type: ignore[misc] # supervisor has no ty
         self.control, self.control_group = socket, group
         #: command, the program's end of its link, more variables: for fork(), which takes no argument
         self.next_start: tuple[list[str], int, dict[str, str]]
-        #: pids of helper processes: their status is not supervisor's to take
-        self.helpers: set[int] = set()
         #: seconds until the loop has something to do
         self.idle_for: Callable[[], float] = lambda: LONGEST_SLEEP
         #: name and verbs of each namespace of the control socket
@@ -75,23 +72,6 @@ class DaemonOptions(ServerOptions):  # type: ignore[misc] # supervisor has no ty
         """As in supervisor; each signal also wakes the poller, which no signal interrupts since PEP 475."""
         super().setsignals()
         signal.set_wakeup_fd(self.waker.write_end, warn_on_full_buffer=False)
-
-    def waitpid(self) -> tuple[int | None, int | None]:
-        """A program that ended, and its status; as PID 1 also an orphan."""
-        for pid in list(self.pidhistory):
-            with contextlib.suppress(ChildProcessError):
-                ended, status = os.waitpid(pid, os.WNOHANG)
-                if ended:
-                    return ended, status
-        return self._waitpid_orphan() if os.getpid() == 1 else (None, None)
-
-    def _waitpid_orphan(self) -> tuple[int | None, int | None]:
-        """Look before taking the status: that of a helper belongs to the code that started it."""
-        with contextlib.suppress(ChildProcessError):
-            ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            if ended and ended.si_pid not in self.helpers:
-                return os.waitpid(ended.si_pid, os.WNOHANG)
-        return None, None
 
     def fork(self) -> int:
         """Start the program of `next_start` in a session of its own. Raises OSError."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -43,8 +44,6 @@ _SHOWN = (
     "unloaded", "reason",
 )
 # fmt: on
-#: characters of an argument
-LONGEST = 10_000
 #: seconds between two looks at whether a reload has ended
 DEFERRED = 0.01
 
@@ -61,6 +60,8 @@ class SupervisorNamespace:
 class FusionNamespace:
     """
     Our namespace. Answers are JSON texts, since XML-RPC has no null and no long integers.
+
+    An argument may be of any type that XML-RPC has, and is as long as `channel.py` permits.
 
     Args:
         started: monotonic seconds of the daemon's start.
@@ -85,7 +86,7 @@ class FusionNamespace:
         @param string code      groups to replace since their code has changed, with spaces between; *: all groups
         @return string outcome  JSON: result, generation, changes, problems, reason, …
         """
-        return self._answer_to(Request(_text(who), code=frozenset(_text(code).split())))
+        return self._answer_to(Request(str(who), code=frozenset(str(code).split())))
 
     def rollback(self, generation: str = "", who: str = "fusiond rollback") -> Callable[[], Any]:
         """Apply what ran as an earlier generation; answered when that has ended.
@@ -94,9 +95,9 @@ class FusionNamespace:
         @param string who         who asks, for the log and the history
         @return string outcome    JSON, as for reload
         """
-        if _text(generation) and not (generation.isascii() and generation.isdecimal() and len(generation) < 10):
+        if not re.fullmatch("[0-9]{0,9}", str(generation)):
             raise RPCError(Faults.INCORRECT_PARAMETERS, f"{generation!r} is not the number of a generation")
-        return self._answer_to(Request(_text(who), "rollback", int(generation or 0)))
+        return self._answer_to(Request(str(who), "rollback", int(generation or 0)))
 
     def plan(self) -> Callable[[], Any]:
         """What a reload would do; answered when the file was read.
@@ -186,13 +187,6 @@ class FusionNamespace:
         answer.delay = DEFERRED  # type: ignore[attr-defined] # supervisor's way to defer
         answer.rpcinterface = self  # type: ignore[attr-defined]
         return answer
-
-
-def _text(given: object) -> str:
-    """An argument, which can be of any type that XML-RPC has. Raises RPCError."""
-    if not isinstance(given, str) or len(given) > LONGEST:
-        raise RPCError(Faults.INCORRECT_PARAMETERS, f"an argument is not a text of at most {LONGEST} characters")
-    return given
 
 
 def _describe(process: Process, *, wanted: bool) -> dict[str, Any]:

@@ -24,7 +24,6 @@ def source(function):
         (options.ServerOptions, "write_pidfile", ["self"]),
         (options.ServerOptions, "setsignals", ["self"]),
         (options.ServerOptions, "get_signal", ["self"]),
-        (options.ServerOptions, "waitpid", ["self"]),
         (options.ServerOptions, "fork", ["self"]),
         (options.ServerOptions, "close_parent_pipes", ["self", "pipes"]),
         (options.ServerOptions, "close_child_pipes", ["self", "pipes"]),
