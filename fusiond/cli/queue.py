@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from fusiond.broker.records import Counts
-    from fusiond.broker.redis.redis_errors import Spoilt
+    from fusiond.errors import BrokerError
 
 _HEADINGS: Final = ("QUEUE", "QUEUED", "OLDEST", "SCHEDULED", "STARTED", "FINISHED", "FAILED", "CANCELED", "NOTES")
 
@@ -77,12 +77,12 @@ def outcome(*, on: bool, suspended: bool) -> str:
     return "suspended" if suspended else "resumed"
 
 
-def count_each(session: broker.Session) -> tuple[dict[str, Counts], list[Spoilt]]:
+def count_each(session: broker.Session) -> tuple[dict[str, Counts], list[BrokerError]]:
     """The counts of each queue that can be read, in one round trip, and the errors of the others."""
     return session.run_each({name: session.verbs.counts(name) for name in session.queues()})
 
 
-def complain(unreadable: Iterable[Spoilt]) -> int:
+def complain(unreadable: Iterable[BrokerError]) -> int:
     """Print each error once, about queues that are missing in the answer; returns the exit status."""
     sentences = dict.fromkeys(map(str, unreadable))
     for sentence in sentences:

@@ -1,5 +1,5 @@
 """
-From what Redis, or the way to it, complains of to the errors that a caller can act on.
+Turn errors of Redis, and of the way to it, into errors that a caller can act on.
 """
 
 from __future__ import annotations
@@ -35,12 +35,6 @@ _NO_TLS = ("CERTIFICATE_VERIFY_FAILED", "certificate verify failed", "[SSL", "SS
 
 #: of a key, its queue: what Cluster takes a slot from
 _QUEUE: Final = re.compile(r":\{([^{}]+)\}")
-#: the keys that belong to no queue, which fsck looks at
-_NAMESPACE: Final = re.compile(r":(meta|queues|workers|daemons|catalog|cron)$")
-
-
-class Spoilt(BrokerError):  # noqa: N818 - as its siblings
-    """A key of a queue is of another type, by somebody's hand; the other queues can be read."""
 
 
 def in_its_place(error: ResponseError) -> ResponseError:
@@ -51,19 +45,18 @@ def in_its_place(error: ResponseError) -> ResponseError:
 
 
 def said(error: RedisError) -> str:
-    """What Redis complained of, with the word that redis-py has taken off."""
+    """The text of Redis' error, with the first word that redis-py has taken off."""
     return f"{error.status_code} {error}" if error.status_code else str(error)
 
 
 def refused(error: RedisError, words: Sequence[Any]) -> BrokerError:
-    """The error of ours that Redis' own complaint about a command amounts to."""
+    """The error of ours for an error with which Redis answered a command."""
     text = said(error)
-    if queue := "WRONGTYPE" in text and _queue(words):
+    if "WRONGTYPE" in text:
+        queue = _QUEUE.search(key := _key(words))
+        subject = f"queue {queue[1]!r}: a key of it" if queue else f"key {key!r}"
         remedy = "fusiond fsck names it, and fusiond fsck --repair moves it aside"
-        return Spoilt(f"queue {queue!r}: a key of it is of another type than ours; {remedy}")
-    if "WRONGTYPE" in text and _NAMESPACE.search(key := _key(words)):
-        remedy = "fusiond fsck names it, and fusiond fsck --repair moves it aside"
-        return BrokerError(f"key {key!r} is of another type than ours; {remedy}")
+        return BrokerError(f"{subject} is of another type than ours; {remedy}")
     # 6.2 puts a script's error into a sentence of its own, so the word may be anywhere
     if "OOM command not allowed" in text or "used memory >" in text:
         return BrokerFull("Redis is at its maxmemory and takes no new jobs; raise maxmemory or let the queues drain")
@@ -72,16 +65,9 @@ def refused(error: RedisError, words: Sequence[Any]) -> BrokerError:
     return BrokerError(f"Redis refused: {text}")
 
 
-def _queue(words: Sequence[Any]) -> str:
-    """The queue that a command is about; empty where it is about none."""
-    keys = (decoded(word) if isinstance(word, bytes) else str(word) for word in words[1:4])
-    return next((found[1] for found in map(_QUEUE.search, keys) if found), "")
-
-
 def _key(words: Sequence[Any]) -> str:
-    """The first key of a command; of a script that is behind its digest and the number of its keys."""
-    name = decoded(words[0]) if isinstance(words[0], bytes) else str(words[0])
-    key = words[3 if name.startswith("EVAL") else 1]
+    """The first key of a command; a script has it behind its digest and the number of its keys."""
+    key = next(iter(words[3 if words[0] in (b"EVAL", b"EVALSHA") else 1 :]), "")
     return decoded(key) if isinstance(key, bytes) else str(key)
 
 

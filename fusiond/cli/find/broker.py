@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from fusiond import paths
 from fusiond.cli.exits import UsageError
 from fusiond.cli.find import daemon, entry, file
-from fusiond.errors import BrokerUnavailable, ForeignDaemon
+from fusiond.errors import BrokerError, BrokerUnavailable, ForeignDaemon
 
 if TYPE_CHECKING:
     import argparse
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from fusiond.broker.call import Call, Plan
     from fusiond.broker.redis.connection import Connection
-    from fusiond.broker.redis.redis_errors import Spoilt
     from fusiond.broker.verbs import Verbs
     from fusiond.config import model
 
@@ -44,16 +43,15 @@ class Session:
 
         return raised(self.connection.run_many(calls)) if calls else []
 
-    def run_each(self, calls: Mapping[K, Call[T]]) -> tuple[dict[K, T], list[Spoilt]]:
+    def run_each(self, calls: Mapping[K, Call[T]]) -> tuple[dict[K, T], list[BrokerError]]:
         """The replies in one round trip, without those of queues that cannot be read; and the errors of these."""
         from fusiond.broker.redis.protocol import raised
-        from fusiond.broker.redis.redis_errors import Spoilt
 
         replies = self.connection.run_many(list(calls.values())) if calls else []
-        unreadable = [reply for reply in replies if isinstance(reply, Spoilt)]
-        raised([reply for reply in replies if not isinstance(reply, Spoilt)])
+        raised([reply for reply in replies if isinstance(reply, BrokerUnavailable)])
         found = zip(calls, replies, strict=True)
-        return {key: reply for key, reply in found if not isinstance(reply, Spoilt)}, unreadable
+        unreadable = [reply for reply in replies if isinstance(reply, BrokerError)]
+        return {key: reply for key, reply in found if not isinstance(reply, BrokerError)}, unreadable
 
     def queues(self, *names: str) -> list[str]:
         """These queues, or all if none is named. Raises FusionError for one that does not exist."""

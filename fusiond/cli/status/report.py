@@ -17,7 +17,7 @@ from fusiond.cli.queue import count_each, documents, listed
 from fusiond.cli.status.workers import ask_workers, workers_page
 from fusiond.cli.terminal.table import fields, table
 from fusiond.cli.terminal.text import count, legible, span, when
-from fusiond.errors import FusionError
+from fusiond.errors import BrokerError, FusionError
 from fusiond.job import JobStatus
 from fusiond.schedule.drift import differences, drifts, files_in_words
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fusiond.broker.records import Catalogue, Counts, FileInForce
-    from fusiond.broker.redis.redis_errors import Spoilt
     from fusiond.cli.status.workers import SeenWorker
     from fusiond.schedule.drift import Drift
 
@@ -67,7 +66,7 @@ class Report:
     #: `daemon` or `broker` → why it is out of reach
     errors: dict[str, str] = field(default_factory=dict)
     #: errors of the queues that are missing in `queues`
-    unreadable: list[Spoilt] = field(default_factory=list)
+    unreadable: list[BrokerError] = field(default_factory=list)
     #: cron entries that living files declare differently
     drifts: list[Drift] = field(default_factory=list)
     #: the configurations that living daemons run
