@@ -80,14 +80,10 @@ def new_job_words(job: NewJob) -> list[Word]:
     if job[4:] == _NO_OPTIONS:
         return [job.id, job.task, job.args, job.priority, 0]
     options: list[Word] = []
-    if job.at_ms is not None:
-        options += ("at", job.at_ms)
-    if job.delay_ms is not None:
-        options += ("delay", job.delay_ms)
-    if job.expires_ms is not None:
-        options += ("expires", job.expires_ms)
-    header = job.header()
-    if header:
+    for name, value in ("at", job.at_ms), ("delay", job.delay_ms), ("expires", job.expires_ms):
+        if value is not None:
+            options += (name, value)
+    if header := job.header():
         options += ("header", header)
     return [job.id, job.task, job.args, job.priority, len(options) // 2, *options]
 

@@ -43,8 +43,6 @@ class Leaving(NamedTuple):
     kind: bytes
     #: its score, or when it is due
     place: bytes
-    #: the queue that it goes to
-    target: bytes
     #: its hash: field, value, …
     fields: list[bytes]
 
@@ -69,15 +67,10 @@ class MovingVerbs(JobVerbs):
 
         Args:
             source: the queue that holds them; what its inbox holds, and what a dead dispatcher has left, comes along.
-            target: the queue that is to hold them. Its max_length does not count.
+            target: another queue, which is to hold them. Its max_length does not count.
             limit: jobs in one step.
             skip: how many of the ready and of the scheduled jobs stay, at the head of each.
-
-        Raises:
-            ValueError: the two queues are one.
         """
-        if source == target:
-            raise ValueError(f"a job cannot be moved from queue {source!r} to itself")
         yield self.rescue(source)
         nonce = new_token()
         words = (target, nonce, limit, *skip)
@@ -87,20 +80,12 @@ class MovingVerbs(JobVerbs):
 
     def finish_moves(self, queue: str, *, limit: int = 200) -> Plan[tuple[int, list[Leaving]]]:
         """Move on what is leaving the queue, whoever has begun it: how many jobs, and those whose ids are taken."""
-        targets = yield plain(_targets, "HVALS", self.keys.of(queue, "leaving"))
-        if not targets:
-            return 0, []
-        clocks = yield [scripted("move_clock", self.keys.root(each), (), number) for each in targets]
-        deadlines = {each: clock + COPY_MS for each, clock in zip(targets, clocks, strict=True)}
-        jobs: list[Leaving] = yield scripted("move_list", self.keys.root(queue), (limit,), _leaving)
         moved = 0
         taken: list[Leaving] = []
-        for target, deadline in deadlines.items():
-            batch = [job for job in jobs if job.target.decode() == target]
-            if batch:
-                count, refused = yield from self._carry(queue, target, deadline, batch)
-                moved += count
-                taken += refused
+        for target in (yield plain(_targets, "HVALS", self.keys.of(queue, "leaving"))):
+            count, refused = yield from self._carry(queue, target, limit)
+            moved += count
+            taken += refused
         return moved, taken
 
     def finish_arrivals(self, queue: str) -> Plan[int]:
@@ -112,11 +97,13 @@ class MovingVerbs(JobVerbs):
         done = [(id_, nonce) for (id_, nonce, _), still in zip(arriving, notes, strict=True) if still != nonce]
         return (yield self._end(queue, done)) if done else 0
 
-    def _carry(
-        self, source: str, target: str, deadline: int, jobs: Sequence[Leaving]
-    ) -> Plan[tuple[int, list[Leaving]]]:
-        """Copy, remove and end one batch."""
-        replies = yield self._copy(source, target, deadline, jobs)
+    def _carry(self, source: str, target: str, limit: int) -> Plan[tuple[int, list[Leaving]]]:
+        """Read, copy, remove and end one batch."""
+        clock: int = yield scripted("move_clock", self.keys.root(target), (), number)
+        jobs: list[Leaving] = yield scripted("move_list", self.keys.root(source), (target, limit), _leaving)
+        if not jobs:
+            return 0, []
+        replies = yield self._copy(source, target, clock + COPY_MS, jobs)
         copied = [(job, reply) for job, reply in zip(jobs, replies, strict=True) if reply != _LATE]
         if not copied:
             return 0, []
@@ -149,7 +136,7 @@ def _targets(notes: Iterable[bytes]) -> list[str]:
 
 
 def _leaving(reply: list[Any]) -> list[Leaving]:
-    return list(map(Leaving._make, zip(*[iter(reply)] * 6, strict=True)))
+    return list(map(Leaving._make, zip(*[iter(reply)] * 5, strict=True)))
 
 
 def _arriving(flat: list[bytes]) -> list[tuple[bytes, bytes, str]]:

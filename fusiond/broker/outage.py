@@ -94,23 +94,15 @@ class Outage:
         try:
             while True:
                 asked = time.monotonic()
-                answers = await self._answers()
-                if answers and (away or time.monotonic() - asked > _LONG):
-                    self._tell()
-                away = not answers
+                try:
+                    await self._connection.run(self._question)
+                except BrokerError:
+                    away = True
+                else:
+                    if away or time.monotonic() - asked > _LONG:
+                        self._back.set()
+                        self._back = asyncio.Event()  # for those who wait from now on: the next return
+                    away = False
                 await asyncio.sleep(_spread(PACE))
         finally:
             await self._connection.close()
-
-    async def _answers(self) -> bool:
-        """Whether Redis does, and does not refuse."""
-        try:
-            await self._connection.run(self._question)
-        except BrokerError:
-            return False
-        return True
-
-    def _tell(self) -> None:
-        """Who waits from now on waits for the next return."""
-        back, self._back = self._back, asyncio.Event()
-        back.set()

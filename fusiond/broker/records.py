@@ -49,16 +49,10 @@ class NewJob(NamedTuple):
 
     def header(self) -> bytes:
         """Raw JSON of what travels with the job to its child; empty where there is nothing."""
-        parts = []
-        if self.key is not None:
-            parts.append(b'"key":' + json.dumps(self.key).encode())
-        if self.meta is not None:
-            parts.append(b'"meta":' + self.meta)
-        if self.timeout is not None:
-            parts.append(b'"timeout":' + self.timeout)
-        if self.log_tag is not None:
-            parts.append(b'"log_tag":' + json.dumps(self.log_tag).encode())
-        return b"{" + b",".join(parts) + b"}" if parts else b""
+        key, log_tag = (text and json.dumps(text).encode() for text in (self.key, self.log_tag))
+        given = {b"key": key, b"meta": self.meta, b"timeout": self.timeout, b"log_tag": log_tag}
+        parts = [b'"%b":%b' % (name, value) for name, value in given.items() if value]
+        return b"{%b}" % b",".join(parts) if parts else b""
 
 
 def check_id(id: str) -> str:  # noqa: A002

@@ -89,10 +89,10 @@ def verbs(b, job):
     yield "status", b.status("q", "a")
     yield "rescue", b.rescue("q")
     yield "sweep", b.sweep("q")
-    job = Leaving(b"moved", b"n", b"queued", b"1", b"q", [b"task", b"t", b"args", b"[]"])
+    job = Leaving(b"moved", b"n", b"queued", b"1", [b"task", b"t", b"args", b"[]"])
     yield "move", b._copy("q", "q", 2**52, [job])
     yield "finish_arrivals", b.finish_arrivals("q")
-    for step, words in (("move_begin", ("q", "n", 9, 0, 0)), ("move_list", (9,)), ("move_clock", ())):
+    for step, words in (("move_begin", ("q", "n", 9, 0, 0)), ("move_list", ("q", 9)), ("move_clock", ())):
         yield "move", scripted(step, b.keys.root("q"), words, as_is)
     yield "move", b._remove("q", [(job, 3)])
     yield "finish_moves", b.finish_moves("q")

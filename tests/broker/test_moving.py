@@ -50,8 +50,8 @@ class Yard:
         reply = None
         for _ in range(count):
             reply = self._answer(plan.send(reply))
-            if isinstance(reply, list) and any(type(each) is int and each > 10**12 for each in reply):
-                reply = [clock - ago_ms for clock in reply]
+            if type(reply) is int and reply > 10**12:  # the clock
+                reply -= ago_ms
         return plan, reply
 
     def _answer(self, step):
@@ -174,14 +174,6 @@ def test_a_job_of_the_same_key_is_the_same_job(yard):
     assert yard.move().jobs == 2
     assert sorted(yard.finish()) == ["a", "k-1"]
     assert yard.job("k-1", A) is None
-
-
-def test_a_queue_is_not_moved_into_itself(yard):
-    """Each job would be the same job that is there already."""
-    yard.enqueue("a")
-    with pytest.raises(ValueError, match="itself"):
-        yard.move(A, A)
-    assert yard.finish(A) == ["a"]
 
 
 #: round trips of a move of some jobs

@@ -1,3 +1,5 @@
+-- include: score
+--
 -- generation(hash, before): the number of an accepted configuration, the same on every host that accepts the same content.
 --
 -- KEYS  1 ns:meta
@@ -7,13 +9,8 @@
 -- touches meta
 
 local KEPT = 100
--- number(text): a generation; nil for what is none, or is beyond counting
-local function number(text)
-  local found = tonumber(text)
-  return found and found >= 0 and found < 9007199254740992 and found or nil
-end
-local newest = number(redis.call('HGET', KEYS[1], 'generation')) or 0
-local known = number(redis.call('HGET', KEYS[1], 'generation:' .. ARGV[1]))
+local newest = math.max(finite(redis.call('HGET', KEYS[1], 'generation')) or 0, 0)
+local known = finite(redis.call('HGET', KEYS[1], 'generation:' .. ARGV[1]))
 local came_back = ARGV[2] ~= '' and ARGV[2] ~= ARGV[1]
 if known and (known == newest or not came_back) then return known end
 newest = newest + 1

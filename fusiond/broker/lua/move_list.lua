@@ -1,12 +1,12 @@
 -- include: now queue many score wake line_up ends moved
 --
--- move_list(queue, limit): jobs that are leaving, the ready ones first, in their order.
+-- move_list(queue, target, limit): jobs that are leaving for another queue, the ready ones first, in their order.
 --
 -- KEYS  1 ns:{q}
--- ARGV  1 limit
--- reply {id, nonce, kind, place, the other queue, {field, value, …}, …}; a reply ends with the job that takes it over 1 MB
+-- ARGV  1 name of the other queue · 2 limit
+-- reply {id, nonce, kind, place, {field, value, …}, …}; a reply ends with the job that takes it over 1 MB
 --
--- moves nothing. What a hand has taken out of the deferred jobs leaves no more.
+-- moves nothing; a job that is not deferred any more leaves no more
 -- touches leaving deferred job
 
 local LARGE_REPLY = 1048576       -- bytes of bodies
@@ -14,10 +14,10 @@ local all, jobs = redis.call('HGETALL', LEAVING), {}
 for i = 1, #all, 2 do
   local id = all[i]
   local nonce, kind, place, other = all[i + 1]:match('^(%S+) (%S+) (%S+) (%S+)$')
-  if nonce and redis.call('ZSCORE', DEFERRED, id) and redis.call('EXISTS', JOB .. id) == 1 then
-    jobs[#jobs + 1] = { id, nonce, kind, place, other }
-  else
+  if not nonce or not redis.call('ZSCORE', DEFERRED, id) or redis.call('EXISTS', JOB .. id) == 0 then
     redis.call('HDEL', LEAVING, id)
+  elseif other == ARGV[1] then
+    jobs[#jobs + 1] = { id, nonce, kind, place }
   end
 end
 table.sort(jobs, function(one, two)
@@ -25,7 +25,7 @@ table.sort(jobs, function(one, two)
   return (finite(one[4]) or 0) < (finite(two[4]) or 0)
 end)
 local replies, bytes = {}, 0
-for i = 1, math.min(#jobs, tonumber(ARGV[1])) do
+for i = 1, math.min(#jobs, tonumber(ARGV[2])) do
   if bytes > LARGE_REPLY then break end
   local fields = redis.call('HGETALL', JOB .. jobs[i][1])
   for _, field in ipairs(fields) do bytes = bytes + #field end

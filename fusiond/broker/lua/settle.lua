@@ -55,21 +55,23 @@ local function finish(key, id, token, ttl, result, why)
   register('finished', id, ttl)
 end
 
+-- note(): an attempt that did not finish; with further fields and their values
+local function note(key, token, outcome, err, crashes, ...)
+  local fields = { 'token', '', 'last_token', token, 'last_outcome', outcome, ... }
+  if err ~= '' then add(fields, 'error', err) end
+  if crashes then add(fields, 'crashes', crashes) end
+  redis.call('HSET', key, unpack(fields))
+end
+
 -- stop(): failed or canceled
 local function stop(key, id, token, status, ttl, err, why, crashes)
-  local fields = { 'ended_at', now, 'token', '', 'last_token', token, 'last_outcome', why ~= '' and why or status }
-  if err ~= '' then fields[#fields + 1], fields[#fields + 2] = 'error', err end
-  if crashes then fields[#fields + 1], fields[#fields + 2] = 'crashes', crashes end
-  redis.call('HSET', key, unpack(fields))
+  note(key, token, why ~= '' and why or status, err, crashes, 'ended_at', now)
   register(status, id, ttl)
 end
 
 -- again(): retry
 local function again(key, id, token, delay, err, why, crashes)
-  local fields = { 'token', '', 'last_token', token, 'last_outcome', why ~= '' and why or 'retry' }
-  if err ~= '' then fields[#fields + 1], fields[#fields + 2] = 'error', err end
-  if crashes then fields[#fields + 1], fields[#fields + 2] = 'crashes', crashes end
-  redis.call('HSET', key, unpack(fields))
+  note(key, token, why ~= '' and why or 'retry', err, crashes)
   add(later_on, now + delay, id)
 end
 

@@ -90,8 +90,6 @@ def _options(settings: Broker, url: str, timeout: float) -> dict[str, Any]:
         options |= {"ssl_ca_certs": files.ca_file, "ssl_certfile": files.cert_file, "ssl_keyfile": files.key_file}
         # Without one OpenSSL asks the terminal for the password of an encrypted key, and waits.
         options["ssl_password"] = ""
-        # Without one OpenSSL asks the terminal for the password of an encrypted key, and waits.
-        options["ssl_password"] = ""
     return options
 
 

@@ -80,7 +80,7 @@ def test_an_error_does_not_hide_the_other_replies(connection, run):
     before, error, after = connection.run_many([PING, WRONG, PING])
     assert (before, after) == (b"PONG", b"PONG")
     assert isinstance(error, BrokerError)
-    with pytest.raises(BrokerError, match="key .a-list. is of another type"):
+    with pytest.raises(BrokerError, match=r"key .a-list. is of another type"):
         run(WRONG)
     assert run(PING) == b"PONG"
 
@@ -92,7 +92,7 @@ def test_a_plan_raises_the_first_error_of_a_pipeline(run):
     def plan():
         yield [PING, WRONG]
 
-    with pytest.raises(BrokerError, match="key .a-list. is of another type"):
+    with pytest.raises(BrokerError, match=r"key .a-list. is of another type"):
         run(plan())
 
 

@@ -6,28 +6,29 @@ local TEN_YEARS = 315360000       -- seconds
 local LARGEST = 1048576           -- bytes, as of the producers' arguments
 local SORTED = '0123456789:ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz'
 
--- new_id(raw, nth): 22 characters as of the producers' ids: 48 bits of time, then what the body's and the moment's digest gives.
-local function new_id(raw, nth)
-  local digest, out, ms = redis.sha1hex(ROOT .. time[1] .. '.' .. time[2] .. '.' .. nth .. raw), {}, now
-  for i = 8, 1, -1 do
-    local digit = ms % 64
-    out[i], ms = SORTED:sub(digit + 1, digit + 1), (ms - digit) / 64
-  end
-  for i = 1, 14 do
-    local digit = tonumber(digest:sub(2 * i - 1, 2 * i), 16) % 64
-    out[8 + i] = SORTED:sub(digit + 1, digit + 1)
+-- characters(text, n): n characters of the digest of a text
+local function characters(text, n)
+  local out = {}
+  for byte in redis.sha1hex(text):sub(1, 2 * n):gmatch('..') do
+    local digit = tonumber(byte, 16) % 64
+    out[#out + 1] = SORTED:sub(digit + 1, digit + 1)
   end
   return table.concat(out)
 end
 
+-- new_id(raw, nth): 22 characters as of the producers' ids: 48 bits of time, then what the digest of body and moment gives
+local function new_id(raw, nth)
+  local id, ms = characters(ROOT .. time[1] .. '.' .. time[2] .. '.' .. nth .. raw, 14), now
+  for _ = 1, 8 do
+    local digit = ms % 64
+    id, ms = SORTED:sub(digit + 1, digit + 1) .. id, (ms - digit) / 64
+  end
+  return id
+end
+
 -- id_of_key(task, key): the same task and key pushed again are the same job
 local function id_of_key(task, key)
-  local digest, out = redis.sha1hex(task .. '\0' .. key), {}
-  for i = 1, 20 do
-    local digit = tonumber(digest:sub(2 * i - 1, 2 * i), 16) % 64
-    out[i] = SORTED:sub(digit + 1, digit + 1)
-  end
-  return 'k-' .. table.concat(out)
+  return 'k-' .. characters(task .. '\0' .. key, 20)
 end
 
 -- is_utf8(value): each good character of several bytes becomes a blank; a byte that is left is none
@@ -78,14 +79,6 @@ local function read(raw)
   }
 end
 
--- header(job): the part of the hash's header that an inbox job may have; its meta stays inside the raw object
-local function header(job)
-  local parts = {}
-  if job.key then parts[#parts + 1] = '"key":' .. cjson.encode(job.key) end
-  if job.log_tag then parts[#parts + 1] = '"log_tag":' .. cjson.encode(job.log_tag) end
-  return #parts > 0 and '{' .. table.concat(parts, ',') .. '}' or nil
-end
-
 -- defaults(job): priority and expiry of its task, as the daemons have written them to conf
 local function defaults(job)
   local known = redis.call('HGET', CONF, 'task:' .. job.task)
@@ -110,9 +103,10 @@ local function take(raw, nth)
     error((job.key and 'key ' .. job.key or 'id ' .. job.id) .. ' is taken by another job', 0)
   end
   defaults(job)
-  local fields, head = {}, header(job)
+  local fields = {}
   if job.expires_at then add(fields, 'expires_at', job.expires_at) end
-  if head then add(fields, 'header', head) end
+  -- its meta stays inside the raw object
+  if job.key or job.log_tag then add(fields, 'header', cjson.encode({ key = job.key, log_tag = job.log_tag })) end
   store(job.id, job.task, raw, (255 - job.priority) * BAND + redis.call('INCR', SEQ), job.due, fields)
 end
 
