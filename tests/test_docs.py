@@ -1,3 +1,4 @@
+import ast
 import contextlib
 import io
 import re
@@ -36,6 +37,12 @@ def test_each_yaml_block_is_a_file_that_validates(text, tmp_path):
     problems = fusiond("validate", "fusion.yaml", "--json", cwd=tmp_path).json
     # Whether the tests run as root says nothing about the docs.
     assert [str(problem) for problem in problems if problem["code"] != "runs-as-root"] == []
+
+
+@pytest.mark.parametrize("text", blocks("python"))
+def test_each_python_block_parses(text):
+    """What the docs show as Python is Python."""
+    ast.parse(text)
 
 
 @pytest.mark.parametrize("text", blocks("sh"))
