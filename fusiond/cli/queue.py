@@ -64,7 +64,7 @@ def _set_suspended(options: arguments.Options, *, on: bool) -> int:
             now = dict(zip(names, session.run_all(calls), strict=True))
     lines = [f"{name}: {outcome(on=on, suspended=suspended)}" for name, suspended in now.items()]
     if options.all:
-        lines.append(f"queues still to come: {outcome(on=on, suspended=on)}")
+        lines.append(f"queues that are added later: {outcome(on=on, suspended=on)}")
     document = [{"queue": name, "suspended": suspended} for name, suspended in now.items()]
     arguments.answer(options, document, lambda: "\n".join(lines))
     return OK
@@ -73,7 +73,7 @@ def _set_suspended(options: arguments.Options, *, on: bool) -> int:
 def outcome(*, on: bool, suspended: bool) -> str:
     """How a suspend (`on`) or resume ended."""
     if suspended and not on:
-        return "stays suspended, the file says so"
+        return "stays suspended, by the file"
     return "suspended" if suspended else "resumed"
 
 

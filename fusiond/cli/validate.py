@@ -36,7 +36,7 @@ def register(subparsers: Any) -> None:
     add("--strict", action="store_true", help="warnings fail, too")
     add("--imports", action="store_true", help="also load each task as its group would")
     add("--import-timeout", type=arguments.positive_duration, default=30.0, metavar="TIME", help="default: 30s")
-    add("--elsewhere", action="store_true", help="ignore users, directories and memory that only this machine lacks")
+    add("--elsewhere", action="store_true", help="for another machine: do not check users, directories and memory")
     add("--unit", type=Path, metavar="FILE", help="the systemd unit that will run it; default: this machine's, if any")
 
     explain = arguments.command(subparsers, "explain", _explain)

@@ -109,7 +109,7 @@ def test_suspend_and_resume(desk):
     assert desk.fusiond("cron", "list", "--json").json[1]["next"] is None
     assert desk.fusiond("cron", "resume", "often").out == "often: resumed\n"
     assert desk.fusiond("cron", "list", "--json").json[1]["next"] is not None
-    assert desk.fusiond("cron", "resume", "asleep").out == "asleep: stays suspended, the file says so\n"
+    assert desk.fusiond("cron", "resume", "asleep").out == "asleep: stays suspended, by the file\n"
 
 
 @pytest.mark.parametrize("broken", ["x: [\n", "version: 1\nqueus: {}\n"])

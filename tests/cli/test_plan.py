@@ -63,7 +63,7 @@ def test_against_another_file(files):
         "1 group replaced (main, because environment.TOKEN changed), 1 removed (batch)",
     ]
     assert "nothing will serve queue 'reports'" in done.out
-    assert "was not looked at: files alone were compared" in done.out
+    assert "jobs were not counted: only files were compared" in done.out
     assert "hunter" not in done.out
     assert done.status == 0
 
@@ -160,7 +160,7 @@ def test_a_broker_that_is_away_is_said(tmp_path):
     found = look(change, options)
     text = said(change.plan, found)
     assert "nothing will serve queue 'reports'; whether jobs wait in it is not known" in text
-    assert "note: what waits and runs was not looked at: " in text
+    assert "note: jobs were not counted: " in text
     assert str(tmp_path) in found.away
 
 

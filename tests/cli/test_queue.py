@@ -29,7 +29,7 @@ def test_what_the_file_suspends_stays_suspended(desk):
     """Resume undoes the operator's word, not the file's, and says so."""
     desk.run(desk.verbs.suspend("default", by="file", on=True))
     done = desk.fusiond("resume", "default")
-    assert done.out == "default: stays suspended, the file says so\n"
+    assert done.out == "default: stays suspended, by the file\n"
 
 
 def test_all_is_every_queue(desk):
@@ -42,11 +42,11 @@ def test_all_is_every_queue(desk):
 
 def test_all_is_queues_still_to_come_too(desk):
     """One that a file adds later is suspended, until all are resumed."""
-    assert desk.fusiond("suspend", "--all").out.splitlines()[-1] == "queues still to come: suspended"
+    assert desk.fusiond("suspend", "--all").out.splitlines()[-1] == "queues that are added later: suspended"
     desk.run(desk.verbs.declare(["later"]))
     assert desk.run(desk.verbs.counts("later")).suspended_by_operator
     assert desk.fusiond("resume", "--all").out.splitlines() == [
-        "default: resumed", "later: resumed", "reports: resumed", "queues still to come: resumed",
+        "default: resumed", "later: resumed", "reports: resumed", "queues that are added later: resumed",
     ]  # fmt: skip
     desk.run(desk.verbs.declare(["last"]))
     assert not desk.run(desk.verbs.counts("last")).suspended_by_operator

@@ -56,7 +56,7 @@ def test_an_operators_round(daemon):
     worker = until(lambda: [w for w in run("status", "-W", "--json").json["workers"] if w["jobs"]])[0]
     assert (worker["group"], worker["state"]) == ("main", "busy")
     assert [(job["job"], job["task"]) for job in worker["jobs"]] == [(running, "sleep")]
-    assert "runs; its end is asked for" in run("job", "cancel", running).out
+    assert "is running and will be killed" in run("job", "cancel", running).out
     until(lambda: run("job", "show", running, "--json").json[0]["status"] == "canceled")
 
     assert run("suspend", "default").status == 0

@@ -128,12 +128,12 @@ def test_a_task_that_does_not_load_is_told_by_a_plan_with_imports(daemon):
 def test_a_plan_after_the_watcher_says_what_was_taken(daemon):
     """The file was saved and taken before anyone could ask: what changed, when, and by whom."""
     daemon.start(daemon.body("main: {processes: 1}"))
-    assert "was taken" not in run(daemon, "plan").out
+    assert "was accepted" not in run(daemon, "plan").out
     daemon.write(daemon.body("main: {processes: 2}"))
     until(lambda: daemon.status()["generation"] == 2, daemon.text)
     # Its outcome is there a moment after its generation.
-    said = until(lambda: [line for line in run(daemon, "plan").out.splitlines() if "was taken" in line])[0]
-    assert said.startswith("generation 2 was taken ")
+    said = until(lambda: [line for line in run(daemon, "plan").out.splitlines() if "was accepted" in line])[0]
+    assert said.startswith("generation 2 was accepted ")
     assert said.endswith("asked by the file's change: 1 group resized (main, 1 → 2 processes)")
     assert run(daemon, "plan", "--json").json["taken"]["generation"] == 2
 

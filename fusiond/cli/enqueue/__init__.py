@@ -57,7 +57,7 @@ def register(subparsers: Any) -> None:
     same.add_argument("--key", metavar="K", help="a second call with this key for this task returns the first job")
     same.add_argument("--id", metavar="ID", help="the job's id: 1 to 128 letters, digits and _:.-")
     add("--expires", type=lasting, metavar="TIME", help="if not begun within this time, it fails with EXPIRED")
-    add("--timeout", type=lasting, metavar="TIME", help="of one attempt, instead of the task's")
+    add("--timeout", type=lasting, metavar="TIME", help="the timeout of one attempt, instead of the task's")
     add("--meta", type=words.json_object, metavar="JSON", help="what the function receives with pass_job")
     add("--log-tag", metavar="TAG", help="a word that is added to the job's log lines")
     wait = "wait until the job has ended, and print its result"

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 _STATUSES: Final = ("started", "queued", "scheduled", "deferred", "failed", "canceled", "finished")
 _CANCELED: Final = {
     "canceled": "canceled",
-    "asked": "runs; its end is asked for",
-    "ended": "has ended already",
-    "missing": "is gone",
+    "asked": "is running and will be killed",
+    "ended": "has already ended",
+    "missing": "is no longer there",
 }
 _REQUEUED: Final = {1: "requeued", 2: "is queued already"}
 
@@ -235,7 +235,7 @@ def _find(session: broker.Session, name: str) -> JobRecord:
     queues = session.queues(*[queue] if queue else [])
     found = [job for job in session.run_all([session.verbs.job(each, id_) for each in queues]) if job]
     if not found:
-        raise JobNotFound(f"no job {name!r}: it never was, or was dropped after its ttl; fusiond job list shows them")
+        raise JobNotFound(f"no job {name!r}: it never existed or was deleted after its ttl; see fusiond job list")
     if len(found) > 1:
         raise FusionError(f"{name!r} is in more than one queue; write {' or '.join(job.name for job in found)}")
     return found[0]

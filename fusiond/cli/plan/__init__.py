@@ -98,13 +98,13 @@ def _plan(options: arguments.Options) -> int:
 
 
 def _said_of_taken(taken: dict[str, Any]) -> str:
-    """`generation 7 was taken 12s ago, asked by the file's change: 1 group replaced (main, because code changed)`."""
+    """`generation 7 was accepted 12s ago, asked by the file's change: 1 group replaced (main, because …)`."""
     from fusiond.config.accepted.plan import Plan
     from fusiond.config.model import rebuild
 
     ago = when(taken["ended_at"] * 1000, time.time() * 1000)
     what = rebuild(Plan, taken["plan"]) if taken["plan"] else "nothing changed"
-    return f"generation {taken['generation']} was taken {ago}, asked by {', '.join(taken['asked_by'])}: {what}"
+    return f"generation {taken['generation']} was accepted {ago}, asked by {', '.join(taken['asked_by'])}: {what}"
 
 
 def _with_imports(found: Comparison) -> Comparison:

@@ -54,7 +54,7 @@ def look(effects: Effects, options: argparse.Namespace | None) -> Circumstances:
     """
     queues: dict[str, Counts] = {}
     running: Counter[str] = Counter()
-    away = "" if options else "files alone were compared"
+    away = "" if options else "only files were compared"
     if options:
         try:
             with broker.session(options) as session:
@@ -85,7 +85,7 @@ def said(plan: Plan, found: Circumstances) -> str:
         lines.append(f"{'then':>{len(entry['name']) + 10}} {_moments(entry['after'], 'no more')}")
     lines += [f"{paint('warning', 'yellow')}: {warning['message']}" for warning in found.warnings]
     if found.away and not plan.is_empty:
-        lines.append(f"{paint('note', 'yellow')}: what waits and runs was not looked at: {found.away}")
+        lines.append(f"{paint('note', 'yellow')}: jobs were not counted: {found.away}")
     return "\n".join(lines)
 
 

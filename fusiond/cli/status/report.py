@@ -210,7 +210,7 @@ def _notes(program: dict[str, Any]) -> Iterator[str]:
     if program["draining"]:
         yield f"draining, {count(program['busy'] or 0, 'job')} left"
     elif program["trial"]:
-        yield "on trial"
+        yield "being tried"
     elif program["pid"] and not program["ready"]:
         yield "not ready"
     elif program["pid"] and not program["serves"]:

@@ -123,7 +123,7 @@ def _number(said: str | None) -> int:
 
 def workers_page(workers: Sequence[SeenWorker]) -> str:
     """For people: the workers, then their jobs."""
-    shown = table(("WORKER", "GROUP", "STATE", "BUSY", "QUEUES", "BORN", "NOTES"), map(_row, workers), right="busy")
+    shown = table(("WORKER", "GROUP", "STATE", "BUSY", "QUEUES", "STARTED", "NOTES"), map(_row, workers), right="busy")
     jobs = [(one["job"], one["task"], span(one["ms"] / 1000), worker.name) for worker in workers for one in worker.jobs]
     return shown + ("\n\n" + table(("JOB", "TASK", "RUNS FOR", "WORKER"), jobs) if jobs else "")
 
