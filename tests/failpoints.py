@@ -53,7 +53,7 @@ class Step(NamedTuple):
 
 STEPS = {
     # Redis' round trips, and what is made of the answers
-    "exchange": Step(DISPATCHER, "worker.dispatcher.exchange", "Exchange.run"),
+    "exchange": Step(DISPATCHER, "worker.dispatcher.exchange", "Exchange.settle_and_claim"),
     "settle": Step(DISPATCHER, "worker.dispatcher.exchange", "Exchange._settled"),
     "claim": Step(DISPATCHER, "worker.dispatcher.waiting", "Waiting.add"),
     "renew": Step(DISPATCHER, "worker.dispatcher.leases", "Leases.renew_once"),
@@ -61,9 +61,9 @@ STEPS = {
     "wake": Step(DISPATCHER, "worker.dispatcher.loop", "Dispatcher.claim_from"),
     # between dispatcher and children
     "hand": Step(DISPATCHER, "worker.pool.slots", "ChildHandle.send_jobs"),
-    "outcome": Step(DISPATCHER, "worker.dispatcher.endings", "Endings.ran"),
+    "outcome": Step(DISPATCHER, "worker.dispatcher.endings", "Endings.on_outcome"),
     "release": Step(DISPATCHER, "worker.dispatcher.waiting", "Waiting.put_back"),
-    "crash": Step(DISPATCHER, "worker.dispatcher.endings", "Endings.killed"),
+    "crash": Step(DISPATCHER, "worker.dispatcher.endings", "Endings.on_killed"),
     "kill": Step(DISPATCHER, "worker.pool.slots", "ChildHandle.kill_for"),
     "died": Step(DISPATCHER, "worker.pool.children", "Children.on_died"),
     "orphans": Step(DISPATCHER, "worker.pool.server_handle", "ServerHandle._lose"),

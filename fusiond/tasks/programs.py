@@ -130,13 +130,15 @@ class _Input:
         os.set_blocking(pipe.fileno(), False)
 
     def feed(self) -> bool:
-        """Write what goes in; False: that was all, or nobody reads it."""
+        """Write what goes in; False: that was all, or nobody reads it, and the pipe is closed."""
         try:
             self._left = self._left[os.write(self.pipe.fileno(), self._left[:_CHUNK]) :]
         except BlockingIOError:
             return True
         except BrokenPipeError:
-            return False
+            self._left = self._left[:0]
+        if not self._left:
+            self.pipe.close()
         return bool(self._left)
 
 
@@ -145,19 +147,17 @@ def _copy_until_exit(process: subprocess.Popen[bytes], text: str | None, timeout
     import selectors
     import sys
 
-    if process.stdout is None or process.stderr is None:
-        raise ValueError("both outputs are to be pipes")
-    outputs = [_Output(process.stdout, sys.stdout), _Output(process.stderr, sys.stderr)]
+    pipes = (process.stdout, sys.stdout), (process.stderr, sys.stderr)
+    outputs = [_Output(pipe, log) for pipe, log in pipes if pipe]
     # Its end is an event of its own: a process that it left behind may keep the pipes open.
     pidfd = os.pidfd_open(process.pid)
     try:
         with selectors.DefaultSelector() as selector:
             selector.register(pidfd, selectors.EVENT_READ)
             for output in outputs:
-                selector.register(output.pipe, selectors.EVENT_READ, output)
+                selector.register(output.pipe, selectors.EVENT_READ, output.copy)
             if process.stdin is not None:
-                source = _Input(process.stdin, text or "")
-                selector.register(source.pipe, selectors.EVENT_WRITE, source)
+                selector.register(process.stdin, selectors.EVENT_WRITE, _Input(process.stdin, text or "").feed)
             _pump(selector, timeout)
     finally:
         os.close(pidfd)
@@ -178,12 +178,7 @@ def _pump(selector: selectors.BaseSelector, timeout: float | None) -> None:
         if not events:
             raise TimeoutError(f"it had not ended after {timeout} s and was killed")
         for key, _ in events:
-            end = key.data
-            if end is None:
+            if key.data is None:
                 ended = True
-            elif isinstance(end, _Output):
-                if not end.copy():
-                    selector.unregister(end.pipe)
-            elif not end.feed():
-                selector.unregister(end.pipe)
-                end.pipe.close()
+            elif not key.data():
+                selector.unregister(key.fileobj)

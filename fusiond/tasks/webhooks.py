@@ -243,16 +243,12 @@ def _exchange(target: _Target, addresses: list[str], request: _Request, timeout:
 
 def _connect(target: _Target, addresses: list[str], timeout: float) -> socket.socket:
     """A connection to the first address that takes it."""
-    sock = _first_open(addresses, target.port, timeout)
     if target.scheme == "http":
-        return sock
+        return _first_open(addresses, target.port, timeout)
     import ssl
 
-    try:
-        return ssl.create_default_context().wrap_socket(sock, server_hostname=target.host)
-    except BaseException:
-        sock.close()
-        raise
+    context = ssl.create_default_context()
+    return context.wrap_socket(_first_open(addresses, target.port, timeout), server_hostname=target.host)
 
 
 def _first_open(addresses: list[str], port: int, timeout: float) -> socket.socket:

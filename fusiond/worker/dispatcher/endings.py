@@ -9,6 +9,7 @@ Settle attempts, each by the policy of its task, with a line in the log.
 
 from __future__ import annotations
 
+import json
 import logging
 import random
 from typing import TYPE_CHECKING
@@ -16,9 +17,11 @@ from typing import TYPE_CHECKING
 from fusiond.config.model import RETRY_POLICIES, Task
 from fusiond.worker.dispatcher import verdicts
 from fusiond.worker.pool.attempt import KillReason
-from fusiond.worker.runtime.wire import boot_ns
+from fusiond.worker.runtime.wire import UNLOADED, boot_ns
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from fusiond.broker.records import Outcome
     from fusiond.config.model import Config, RetryPolicy
     from fusiond.worker.dispatcher.exchange import Exchange
@@ -38,8 +41,11 @@ UNLOADED_DELAY = 5.0
 class Endings:
     """The attempts of one group that end."""
 
-    def __init__(self, config: Config, exchange: Exchange, job_log: JobLog) -> None:
-        self._exchange, self._job_log = exchange, job_log
+    def __init__(
+        self, config: Config, exchange: Exchange, job_log: JobLog, on_not_loaded: Callable[[str, str, str], None]
+    ) -> None:
+        """`on_not_loaded`: called with a task that does not load, a code and a sentence."""
+        self._exchange, self._job_log, self._on_not_loaded = exchange, job_log, on_not_loaded
         self._rand = random.Random()  # noqa: S311 - jitter
         self.set_config(config)
 
@@ -51,9 +57,15 @@ class Endings:
         #: for a task that a reload took out of the file while its job ran
         self._default = Task("", ""), config.retry_policies["standard"]
 
-    def ran(self, attempt: Attempt, message: OutcomeMessage) -> None:
-        """It ran to its end."""
+    def on_outcome(self, attempt: Attempt, message: OutcomeMessage) -> None:
+        """It ran to its end, or its function could not be loaded."""
         if attempt.lost:
+            return
+        if message.kind == UNLOADED:
+            payload = verdicts.error_of(message.payload)
+            error = json.loads(payload)
+            self._on_not_loaded(attempt.task.decode(errors="replace"), error["code"], error["message"])
+            self._put_off(attempt, payload)
             return
         task, policy = self._policy(attempt)
         outcome = verdicts.ran(attempt, message, task, policy, self._rand)
@@ -64,7 +76,7 @@ class Endings:
             attempt.ran = message.duration
             self._end(attempt, outcome)
 
-    def killed(self, attempt: Attempt, reason: KillReason | None, status: int) -> None:
+    def on_killed(self, attempt: Attempt, reason: KillReason | None, status: int) -> None:
         """Its child died in the middle of it."""
         task, policy = self._policy(attempt)
         outcome = verdicts.killed(attempt, reason, status, task, policy, rand=self._rand)
@@ -74,15 +86,11 @@ class Endings:
             server = "the kill of its fork server, which did not answer"
             self._end(attempt, outcome, "the shutdown" if reason == KillReason.SHUTDOWN else server)
 
-    def unheard(self, attempt: Attempt) -> None:
+    def on_unheard(self, attempt: Attempt) -> None:
         """It ran, and its outcome died with its child."""
         why = "its child died with another job"
         outcome = verdicts.interrupted(attempt, *self._policy(attempt), why, f"{why} before its outcome was known")
         self._end(attempt, outcome, "the death of its child with another job")
-
-    def not_loaded(self, attempt: Attempt, error: bytes) -> None:
-        """Its task does not load here just now; another host may load it."""
-        self._exchange.add_outcome(attempt, verdicts.unloaded(attempt, UNLOADED_DELAY, error))
 
     def release(self, attempt: Attempt, why: str) -> None:
         """It has not begun, and goes back to the queue."""
@@ -107,10 +115,14 @@ class Endings:
         elif attempt.task not in self._policies:
             self._exchange.add_outcome(attempt, verdicts.unknown(attempt, UNKNOWN_DELAY))
         elif problem := problems.get(attempt.task.decode(errors="replace")):
-            self.not_loaded(attempt, verdicts.failure(*problem))
+            self._put_off(attempt, verdicts.failure(*problem))
         else:
             return False
         return True
+
+    def _put_off(self, attempt: Attempt, error: bytes) -> None:
+        """Its task does not load here just now; another host may load it."""
+        self._exchange.add_outcome(attempt, verdicts.unloaded(attempt, UNLOADED_DELAY, error))
 
     def _end(self, attempt: Attempt, outcome: Outcome, interrupted_by: str = "") -> None:
         if outcome.kind == "released":

@@ -159,7 +159,7 @@ class Exchange:
         """Seconds until the next round trip is worth its price, where children have work meanwhile."""
         return PACE - (time.monotonic_ns() - self._sent) / 1e9
 
-    async def run(self, shares: Iterable[Share], once: Collection[bytes] = ()) -> list[Claimed]:
+    async def settle_and_claim(self, shares: Iterable[Share], once: Collection[bytes] = ()) -> list[Claimed]:
         """
         One round trip, or none where there is nothing to say.
 

@@ -177,7 +177,7 @@ class GroupProgram:
 
     def _on_problems(self) -> None:
         """Tell which tasks cannot run, and why, and which environment files the fork server has loaded."""
-        self._presence.look()
+        self._presence.note_change()
         self._tell("unloaded", reason=self._pool.unloaded)
         self._tell("environment", digest=self._pool.environment)
 
@@ -228,7 +228,7 @@ class GroupProgram:
         try:
             async for channel, message in subscription:
                 if channel == self._broker.keys.workers:
-                    self._presence.look(int(message) if message.isdigit() else 0)
+                    self._presence.note_change(int(message) if message.isdigit() else 0)
                 elif message == b"cancel":
                     self._dispatcher.leases.renew_soon()
                 elif channel in channels:
@@ -251,7 +251,7 @@ class GroupProgram:
                 self._add(self._tell_busy())
             case other:
                 log.error("the supervisor asked for %r, which this program does not know", other)
-        self._presence.look()
+        self._presence.note_change()
 
     def _apply(self, command: dict[str, Any]) -> None:
         """Change in place; answers only when it is done."""
@@ -279,7 +279,7 @@ class GroupProgram:
 
     def _on_signal(self) -> None:
         self._stops += 1
-        self._presence.look()
+        self._presence.note_change()
         if self._stops > 1 or not self._serving:
             log.info("stopping at once")
             self._stop_cold()

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import asyncio
 import enum
-import json
 import logging
 import random
 import time
@@ -26,7 +25,6 @@ from typing import TYPE_CHECKING
 
 from fusiond.broker.outage import pause
 from fusiond.errors import BrokerUnavailable, FusionError
-from fusiond.worker.dispatcher import verdicts
 from fusiond.worker.dispatcher.endings import Endings
 from fusiond.worker.dispatcher.exchange import Exchange
 from fusiond.worker.dispatcher.job_log import JobLog
@@ -35,7 +33,6 @@ from fusiond.worker.dispatcher.queue_order import queues_of
 from fusiond.worker.dispatcher.waiting import Waiting
 from fusiond.worker.pool import pool_reports as reports
 from fusiond.worker.pool.pool import Pool
-from fusiond.worker.runtime.wire import UNLOADED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -46,7 +43,6 @@ if TYPE_CHECKING:
     from fusiond.config.model import Config, WorkerGroup
     from fusiond.worker.pool.attempt import Attempt
     from fusiond.worker.pool.pool_reports import Problems
-    from fusiond.worker.runtime.wire import OutcomeMessage
 
 log = logging.getLogger(__name__)
 
@@ -94,9 +90,11 @@ class Dispatcher:
         self.queues = queues_of(config, group)
         self.job_log = JobLog(config)
         self._exchange = Exchange(name, broker, connections[0], self.job_log.ended)
+        #: attempts that were settled, by kind
+        self.counts = self._exchange.counts
         self.leases = Leases(broker, connections[1], outage, self.held, self.on_leases_changed)
-        self._endings = Endings(config, self._exchange, self.job_log)
-        self.pool = Pool(config, group, self._on_report, self._on_outcome, self.job_log.fields)
+        self._endings = Endings(config, self._exchange, self.job_log, self._on_not_loaded)
+        self.pool = Pool(config, group, self._on_report, self._endings.on_outcome, self.job_log.fields)
         self._waiting = Waiting(self.pool, self._endings, _once(config), self._wake.set)
         #: the tasks that do not load, once the others are loaded
         self.ready: asyncio.Future[Problems] = asyncio.get_running_loop().create_future()
@@ -106,11 +104,6 @@ class Dispatcher:
         self._give_up: float | None = None
 
     # -- from outside -------------------------------------------------------------------------------------------------
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """Attempts that were settled, by kind."""
-        return self._exchange.counts
 
     @property
     def busy(self) -> bool:
@@ -188,7 +181,7 @@ class Dispatcher:
             self._wake.clear()
             self._waiting.hand()
             try:
-                await self._permit()
+                await self._get_permits()
                 if self._waiting.for_child and (rest := self._exchange.rest()) > 0:
                     # Children have work: outcomes gather before the next round trip.
                     self._later("rest", rest)
@@ -252,9 +245,7 @@ class Dispatcher:
         self.queues.poll()
         self._later("poll", POLL, self._poll)
 
-    # -- permit, settle and claim -------------------------------------------------------------------------------------
-
-    async def _permit(self) -> None:
+    async def _get_permits(self) -> None:
         """Have Redis store that jobs may begin, as many as children are free. Raises BrokerUnavailable."""
         asked = [] if "permit" in self._timers else self._waiting.ask_permits()
         if not asked:
@@ -275,7 +266,7 @@ class Dispatcher:
         if self.phase == Phase.SERVING:
             free = self._free() if self._waiting.once else 0
             shares = self.queues.shares(self.pool.room() - len(self._waiting), free, self._rand)
-        found = await self._exchange.run(shares, self._waiting.once)
+        found = await self._exchange.settle_and_claim(shares, self._waiting.once)
         for share, claim, attempts in found:
             due_ms = None if self.queues.note(share, claim) else claim.next_due_ms
             self._claim_when_due(share.queue, due_ms)
@@ -320,9 +311,9 @@ class Dispatcher:
             case reports.NotBegun(attempts):
                 self._waiting.put_back(attempts)
             case reports.Killed(attempt, reason, status):
-                self._endings.killed(attempt, reason, status)
+                self._endings.on_killed(attempt, reason, status)
             case reports.Unheard(attempt):
-                self._endings.unheard(attempt)
+                self._endings.on_unheard(attempt)
             case reports.TasksLoaded(problems):
                 self._on_loaded(problems)
             case reports.StartFailed(why) if not self.ready.done():
@@ -332,12 +323,6 @@ class Dispatcher:
         # Outcomes are no reports: after those that a child has sent there is room, which is one.
         self._wake.set()
 
-    def _on_outcome(self, attempt: Attempt, message: OutcomeMessage) -> None:
-        if message.kind == UNLOADED:
-            self._on_not_loaded(attempt, verdicts.error_of(message.payload))
-        else:
-            self._endings.ran(attempt, message)
-
     def _on_loaded(self, problems: Problems) -> None:
         if not self.ready.done():
             self.ready.set_result(problems)
@@ -345,13 +330,10 @@ class Dispatcher:
         self._waiting.look_again()
         self._on_problems()
 
-    def _on_not_loaded(self, attempt: Attempt, payload: bytes) -> None:
+    def _on_not_loaded(self, task: str, code: str, message: str) -> None:
         """A child could not load what its fork server was not told to load."""
-        if not attempt.lost:
-            error = json.loads(payload)
-            self.pool.note_problem(attempt.task.decode(errors="replace"), error["code"], error["message"])
-            self._endings.not_loaded(attempt, payload)
-            self._on_problems()
+        self.pool.note_problem(task, code, message)
+        self._on_problems()
 
 
 def _once(config: Config) -> frozenset[bytes]:

@@ -61,7 +61,7 @@ class Presence:
         self._fields: dict[str, str | int] = {}
         self._served_at = self._announced_at = 0.0
 
-    def look(self, question: int = 0) -> None:
+    def note_change(self, question: int = 0) -> None:
         """What the group serves may have changed; or somebody asks what it does, by a question with a number."""
         self._question = question or self._question
         self._changed.set()

@@ -44,10 +44,10 @@ def test_a_claim_whose_reply_alone_was_lost_is_asked_again(broker_settings, tmp_
             lossy = Lossy(connection)
             exchange = Exchange("host.1", broker, lossy, pytest.fail)
             lossy.lose = 0
-            first = await exchange.run([Share("a", 2), Share("b", 2)])
+            first = await exchange.settle_and_claim([Share("a", 2), Share("b", 2)])
             exchange.ask_lost()
-            second = await exchange.run([Share("a", 1)])
-            return first, second, await exchange.run([Share("a", 1)])
+            second = await exchange.settle_and_claim([Share("a", 1)])
+            return first, second, await exchange.settle_and_claim([Share("a", 1)])
 
     for queue in "ab":
         run(broker.enqueue(queue, [NewJob(f"{queue}{n}", "t", b"[]") for n in range(3)]))
@@ -69,16 +69,18 @@ def test_a_lost_node_holds_up_no_round_trip_of_the_others(broker_settings, tmp_p
         async with connect_async(broker_settings, tmp_path) as connection:
             lossy = Lossy(connection)
             exchange = Exchange("host.1", broker, lossy, pytest.fail)
-            [claimed] = await exchange.run([Share("a", 1)])
+            [claimed] = await exchange.settle_and_claim([Share("a", 1)])
             exchange.add_outcome(claimed.attempts[0], finished(claimed.attempts[0]))
             lossy.lose = 0
-            assert await exchange.run([]) == []
+            assert await exchange.settle_and_claim([]) == []
             assert (exchange.refused, exchange.done()) == (True, False)
             lossy.lose = 0
-            assert await exchange.run([Share("a", 1)]) == []
-            assert [each.share.queue for each in await exchange.run([Share("a", 1), Share("b", 1)])] == ["b"]
+            assert await exchange.settle_and_claim([Share("a", 1)]) == []
+            assert [each.share.queue for each in await exchange.settle_and_claim([Share("a", 1), Share("b", 1)])] == [
+                "b"
+            ]
             exchange.ask_lost()
-            again = await exchange.run([])
+            again = await exchange.settle_and_claim([])
             assert exchange.done()
             return (
                 lossy.calls,
@@ -98,19 +100,19 @@ def test_a_lease_is_kept_until_its_settle_is_answered(broker_settings, tmp_path,
         async with connect_async(broker_settings, tmp_path) as connection:
             lossy = Lossy(connection)
             exchange = Exchange("host.1", broker, lossy, pytest.fail)
-            [claimed] = await exchange.run([Share("a", 2)])
+            [claimed] = await exchange.settle_and_claim([Share("a", 2)])
             first, second = claimed.attempts
             lossy.away = True
             exchange.add_outcome(first, finished(first))
             with pytest.raises(BrokerUnavailable):
-                await exchange.run([])
+                await exchange.settle_and_claim([])
             exchange.add_outcome(second, finished(second))
             waiting = list(exchange.unsettled())
             assert all(attempt.begun for attempt in waiting), "none of them expires any more"
             assert await renew(broker, connection, waiting) == (False, None)
             lossy.away = False
-            await exchange.run([])
-            await exchange.run([])
+            await exchange.settle_and_claim([])
+            await exchange.settle_and_claim([])
             assert list(exchange.unsettled()) == []
             return {attempt.id for attempt in waiting}, exchange.counts["finished"]
 
@@ -127,14 +129,14 @@ def test_a_job_that_redis_has_canceled_instead_is_told_of_once(broker_settings, 
         async with connect_async(broker_settings, tmp_path) as connection:
             lossy = Lossy(connection)
             exchange = Exchange("host.1", broker, lossy, lambda attempt, outcome: told.append((attempt, outcome.kind)))
-            [claimed] = await exchange.run([Share("a", 1)])
+            [claimed] = await exchange.settle_and_claim([Share("a", 1)])
             [attempt] = claimed.attempts
             await connection.run(broker.cancel("a", "a0"))
             exchange.add_outcome(attempt, Outcome(attempt.id, attempt.token, "retry", 1000))
             lossy.lose = 0 if again else None
-            await exchange.run([])
+            await exchange.settle_and_claim([])
             exchange.ask_lost()
-            await exchange.run([])
+            await exchange.settle_and_claim([])
             return attempt
 
     run(broker.enqueue("a", [NewJob("a0", "t", b"[]")]))
