@@ -1,15 +1,17 @@
 """
 The accepted configuration: frozen, every default resolved. Each key of the file stands here once.
 
-A field's annotation says how its values are written (`config/kinds.py`), and in a Key what is said of it: title,
-examples, what a change of it does. The `#:` comment above is its description. From these come
-schemas/fusion.schema.json and the tables of docs/file.md (`python -m tests.file_schema` writes both), how the file is
-read, `fusiond explain` and what a reload does. A ClassVar is a key that only the file has: another field holds what it
-does. Seconds and bytes are plain numbers; a `None` means "no limit" or "not set".
+A field's annotation says how its values are written (`config/kinds.py`); its Key has a title, examples and what a
+change of it does; the `#:` comment above is its description. How the file is read, what `fusiond explain` shows and
+what a reload does follow from these. `python -m tests.file_reference` writes schemas/fusion.schema.json and the tables
+of docs/file.md from them.
 
-`to_json` and `from_json` carry a Config over the snapshot file unchanged.
+A ClassVar is a key that only the file has: other fields of the Config have its effect. Seconds and bytes are plain
+numbers; a `None` means "no limit" or "not set".
 
-Standard library only: every program reads its snapshot through this module, none needs YAML.
+A Config that `to_json` writes into a snapshot is the same when `from_json` reads it.
+
+Standard library only: every program reads its snapshot with this module, and needs no YAML.
 """
 
 import dataclasses
@@ -56,7 +58,7 @@ from fusiond.config.kinds import (
 
 #: the queue that always exists
 DEFAULT_QUEUE = "default"
-#: the built-in priorities, more first
+#: the built-in priorities; a higher one goes first
 PRIORITIES: Mapping[str, int] = {"high": 2, "moderate": 1, "low": 0}
 
 Order = Annotated[
@@ -111,8 +113,8 @@ class Tls:
 class Broker:
     """Where the queues are."""
 
-    #: `embedded`: a Redis of the daemon's own. Else redis://, rediss:// or unix:// and the address; or
-    #: redis+sentinel:// or redis+cluster:// (with TLS: rediss+…) and several.
+    #: `embedded`: the daemon runs a Redis of its own. Otherwise the address of a Redis: redis://, rediss:// or unix://;
+    #: or several addresses: redis+sentinel:// or redis+cluster:// (with TLS: rediss+…).
     url: Annotated[
         Text,
         Key(
@@ -123,12 +125,12 @@ class Broker:
             "redis+cluster://one:6379,two:6379",
         ),
     ] = "embedded"
-    #: The head of each key, so that several installations can share one Redis.
+    #: Each key in Redis begins with it, so that several installations can share one Redis.
     namespace: Annotated[Namespace, Key("Namespace", "shop")] = "fusion"
     #: A file that holds the password, read at each connection.
     password_file: Annotated[FilePath | None, Key("Password file", "/run/credentials/fusiond.service/redis")] = None
-    #: embedded: the redis-server or valkey-server to run, 7.0 or newer. null: one that reads the data that is there;
-    #: for an empty directory that of fusiond[embedded], else one on PATH.
+    #: embedded: the redis-server or valkey-server to run, 7.0 or newer. null: one that can read the existing data; for
+    #: an empty directory that of fusiond[embedded], otherwise one on PATH.
     server: Annotated[FilePath | None, Key("Server", "/usr/bin/redis-server")] = None
     #: embedded: the system group whose members may enqueue. null: the daemon's user alone.
     socket_group: Annotated[Account | None, Key("Socket group", "shop")] = None
@@ -150,30 +152,30 @@ class Timeout:
 class RetryPolicy:
     """What follows a failed attempt."""
 
-    #: Attempts in all, the first included. Crashes count apart.
+    #: Attempts in all, including the first. Crashes are counted separately.
     max_attempts: Annotated[int, between(1, 1000), Key("Attempts", 5)] = 7
     #: How the delay grows: `fixed`, `linear`, `exponential`, or the delays themselves, of which the last one repeats.
     backoff: Annotated[
         Literal["fixed", "linear", "exponential", "list"], BACKOFF, Key("Back-off", "fixed", ["10s", "1m", "10m"])
     ] = "exponential"
-    #: Before the second attempt; not with a list.
+    #: The delay before the second attempt; not with a list of delays.
     delay: Annotated[Duration, Key("Delay", "10s")] = 2.0
     #: before each further attempt, of `backoff: list`
     delays: Annotated[tuple[Duration, ...], PartOf("backoff")] = ()
-    #: The cap of a linear or exponential back-off.
+    #: The longest delay of a linear or exponential back-off.
     max_delay: Annotated[Duration, Key("Longest delay", "1h")] = 600.0
-    #: ± this share of the delay; of it and `jitter` only one is above 0
+    #: ± this share of the delay; either it or `jitter` is 0
     jitter_share: Annotated[Share, PartOf("jitter")] = 0.25
     #: By how much each delay may be shorter or longer, so that retries spread: a share, or a duration.
     jitter: Annotated[float, JITTER, Key("Jitter", "10%", "5s", default="25%")] = 0.0
-    #: Names of exceptions that are retried, matched along the bases of what was raised. Empty: every exception.
+    #: Names of exceptions that are retried; a name matches subclasses, too. Empty: every exception.
     retry_on: Annotated[
         tuple[ExceptionName, ...], Key("Retry on", ["ConnectionError", "requests.exceptions.Timeout"])
     ] = ()
     #: Names of exceptions that are not retried; wins over `retry_on`.
     give_up_on: Annotated[tuple[ExceptionName, ...], Key("Give up on", ["ValueError"])] = ()
-    #: A job whose child died more often than this fails with WORKER_CRASHED, or TIMEOUT. 0 with `max_attempts: 1`: it
-    #: begins at most once.
+    #: A job whose child died more often than this fails with WORKER_CRASHED, or TIMEOUT. 0 with `max_attempts: 1`: a
+    #: job begins at most once.
     max_crashes: Annotated[int, between(0, 1000), Key("Crashes", 0)] = 2
 
     @property
@@ -216,7 +218,7 @@ class Task:
     run: Annotated[DottedPath, Key("Function", "shop.messaging.send_otp", own=True)]
     #: The queue that its jobs wait in.
     queue: Annotated[Name, Key("Queue", "default", own=True)] = DEFAULT_QUEUE
-    #: Its place in the queue: a name of `priorities`, or a number from 0 to 255; more goes first.
+    #: Its place in the queue: a name of `priorities`, or a number from 0 to 255; higher goes first.
     priority: Annotated[Priority, Key("Priority", "high", "moderate", "low", default="moderate")] = PRIORITIES[
         "moderate"
     ]
@@ -233,11 +235,11 @@ class Task:
     failure_ttl: Annotated[Duration, Key("Time to keep a failure", "30d")] = 30 * 86400.0
     #: A job that has not begun after this time fails with EXPIRED. null: it waits for ever.
     expires: Annotated[Duration | None, Key("Expiry", "5m")] = None
-    #: A word that marks the lines and events of its jobs.
+    #: A word that is added to the log lines and events of its jobs.
     log_tag: Annotated[Line | None, Key("Log tag", "billing")] = None
-    #: The keyword under which the function is handed a dict about its job: id, attempt, deadline, key, meta.
+    #: The keyword under which the function gets a dict about its job: id, attempt, deadline, key, meta.
     pass_job: Annotated[Keyword | None, Key("Keyword for the job", "job")] = None
-    #: What becomes of the value that the function returns. An ignored one may be anything, JSON or not.
+    #: Whether the value that the function returns is kept. An ignored value need not be JSON.
     result: Annotated[Result, Key("Result", "ignore")] = "keep"
     #: One line for people.
     description: Annotated[Line | None, Key("Description", "Sends a one-time password", own=True)] = None
@@ -245,14 +247,14 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A queue; what its `defaults` said is already in the tasks that live in it."""
+    """A queue; its `defaults` are already part of its tasks."""
 
     name: str
-    #: Win over `defaults.tasks`; the task's own keys win over these.
+    #: Defaults of the queue's tasks: they win over `defaults.tasks`, and a task's own keys win over them.
     defaults: ClassVar[Annotated[Partial[Task], Key("Defaults of its tasks", {"timeout": "15s"})]]
     #: Jobs that may wait; an enqueue beyond them is refused. null: no limit.
     max_length: Annotated[int | None, between(1, 1_000_000_000), Key("Longest length", 100000)] = None
-    #: true: jobs are taken in and wait.
+    #: true: jobs are accepted, and wait.
     suspended: Annotated[bool, Key("Suspended", True)] = False
 
 
@@ -261,7 +263,7 @@ class CronEntry:
     """A schedule that enqueues a task."""
 
     name: str
-    #: What is enqueued.
+    #: The task that is enqueued.
     task: Annotated[Name, Key("Task", "nightly_report")]
     #: Five fields (minute, hour, day of month, month, day of week), or @hourly, @daily, @weekly, @monthly, @yearly.
     schedule: Annotated[Text | None, Key("Schedule", "0 2 * * *", "*/5 * * * *", "@daily", either=True)] = None
@@ -275,10 +277,10 @@ class CronEntry:
     kwargs: Annotated[Mapping[str, Any], Key("Keyword arguments", {"region": "eu"})] = field(default_factory=dict)
     #: `skip`: no job while the one of the tick before has not ended. `allow`: always one.
     overlap: Annotated[Overlap, Key("Overlap", "allow")] = "skip"
-    #: Ticks that came due while no daemon ran: `skip` them, make up for the `last` one, or for `all`. Never for ticks
-    #: before the entry was first seen.
+    #: Ticks that were due while no daemon ran: `skip` them, run the `last` one, or run `all`. Ticks from before the
+    #: entry was first seen never run.
     missed: Annotated[Missed, Key("Missed ticks", "last")] = "skip"
-    #: How late a tick may still be served. null: 1m with `missed: skip`, else no limit.
+    #: How late a tick may still run. null: 1m with `missed: skip`, else no limit.
     starting_deadline: Annotated[Duration | None, Key("Starting deadline", "6h")] = None
     #: By how much, at most, a tick's job is delayed.
     jitter: Annotated[Duration, Key("Jitter", "30s")] = 0.0
@@ -305,8 +307,8 @@ class WorkerGroup:
     isolation: Annotated[Isolation, Key("Isolation", "process")] = "fork"
     #: The system user that the group's task code runs as; only root can change it. null: the daemon's own.
     user: Annotated[Account | None, Key("User", "shop")] = None
-    #: Where children start and what is put on sys.path; symlinks are resolved when the group starts. A relative path
-    #: starts at the file that holds it: `.` is the file's own directory.
+    #: The working directory of children, which is also put on sys.path; symlinks are resolved when the group starts. A
+    #: relative path starts at the file that holds it: `.` is the file's own directory.
     directory: Annotated[FilePath, Key("Directory", "/srv/shop", ".")] = "/"
     #: The interpreter that runs the task code, CPython 3.9 or newer. A relative path starts at `directory`. null: the
     #: daemon's own.
@@ -326,7 +328,7 @@ class WorkerGroup:
     #: How long running jobs may take at shutdown before they are killed and given back. A reload waits without this
     #: limit.
     drain_timeout: Annotated[Duration, Key("Time to drain", "30s", "1h", in_place=True)] = 30.0
-    #: A new child after so many jobs. null: no limit.
+    #: A child is replaced after so many jobs. null: no limit.
     max_jobs: Annotated[int | None, between(1, 1_000_000_000), Key("Jobs per child", 10000, in_place=True)] = None
     #: A child whose resident memory is above this is replaced between two jobs. null: no limit.
     max_memory: Annotated[Size | None, Key("Memory per child", "512MiB", in_place=True)] = None
@@ -344,7 +346,7 @@ class Control:
 class Logging:
     """How the daemon and its programs log."""
 
-    #: The least important lines that are written.
+    #: Lines of this level and above are written.
     level: Annotated[Level, Key("Level", "debug", in_place=True)] = "info"
     #: `text` for people, `json` for programs.
     format: Annotated[Format, Key("Format", "json")] = "text"
@@ -356,11 +358,11 @@ class Logging:
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """What the tasks and groups of a Config have taken over."""
+    """Defaults of tasks and groups; in a Config they are already part of them."""
 
-    #: Nearer ones win: a queue's `defaults`, then the task itself.
+    #: Defaults of tasks. A queue's `defaults` win over them, and the task's own keys over both.
     tasks: ClassVar[Annotated[Partial[Task], Key("Defaults of tasks", {"timeout": "30s"})]]
-    #: A group's own keys win; maps and lists are replaced whole.
+    #: Defaults of worker groups. A group's own keys win; maps and lists are replaced whole.
     workers: ClassVar[
         Annotated[
             Partial[WorkerGroup],
@@ -387,13 +389,13 @@ class Config:
     #: Further files, or globs of them, read in alphabetical order. A relative path starts at this file. The same name
     #: declared twice is an error, and an included file includes no further ones.
     include: ClassVar[Annotated[tuple[FilePath, ...], Key("Include", ["/etc/fusion.d/*.yaml"])]] = ()
-    #: Names for priorities, 0 to 255, more goes first. Declared, they take the place of the built-in ones.
+    #: Names for priorities, 0 to 255, higher goes first. They replace the built-in names.
     priorities: Annotated[
         Mapping[Name, Annotated[int, between(0, 255, title="priority")]],
         Kind({"minProperties": 1}),
         Key("Priorities", {"urgent": 10, "moderate": 5, "whenever": 0}, in_place=True),
     ] = field(default_factory=lambda: dict(PRIORITIES))
-    #: What applies to every task and every worker group that does not say otherwise.
+    #: Defaults of every task and every worker group.
     defaults: ClassVar[
         Annotated[Defaults, Key("Defaults", {"tasks": {"timeout": "30s"}, "workers": {"directory": "/srv/shop"}})]
     ]
@@ -424,18 +426,18 @@ class Config:
     control: Annotated[Control, Key("Control", {"group": "ops"})] = Control()
     #: How the daemon and its programs log.
     logging: Annotated[Logging, Key("Logging", {"level": "debug", "format": "json"})] = Logging()
-    #: Where snapshots and the embedded broker's data are kept. null: $STATE_DIRECTORY, else /var/lib/fusiond for
-    #: /etc/fusion.yaml, else a directory of this file's own among the user's.
+    #: Where snapshots and the embedded broker's data are kept. null: $STATE_DIRECTORY, otherwise /var/lib/fusiond for
+    #: /etc/fusion.yaml, otherwise a directory of this file's own below the user's.
     state_directory: Annotated[FilePath | None, Key("State directory", "/var/lib/fusiond")] = None
-    #: Where the sockets are made. null: $RUNTIME_DIRECTORY, else /run/fusiond for /etc/fusion.yaml, else a directory of
-    #: this file's own among the user's.
+    #: Where the sockets are. null: $RUNTIME_DIRECTORY, otherwise /run/fusiond for /etc/fusion.yaml, otherwise a
+    #: directory of this file's own below the user's.
     runtime_directory: Annotated[FilePath | None, Key("Runtime directory", "/run/fusiond")] = None
-    #: Whether the daemon takes the file by itself when it is saved. false: only a reload that somebody asks for takes
-    #: it, such as `fusiond reload` or `systemctl reload`.
+    #: Whether the daemon reloads by itself when the file is saved. false: only on request, such as `fusiond reload` or
+    #: `systemctl reload`.
     watch: Annotated[bool, Key("Watch", False, in_place=True)] = True
 
     def to_json(self) -> str:
-        """The snapshot's text: the same Config gives the same text, so that it can be hashed."""
+        """The snapshot's text: equal for equal Configs, so that it can be hashed."""
         return json.dumps(dataclasses.asdict(self), sort_keys=True, ensure_ascii=False)
 
     @staticmethod
@@ -445,7 +447,7 @@ class Config:
 
     @staticmethod
     def from_dict(content: Mapping[str, Any]) -> "Config":
-        """The Config of such a text, decoded already. Raises as `from_json`."""
+        """The Config of such a text that is already decoded. Raises as `from_json`."""
         return typing.cast("Config", rebuild(Config, content))
 
 
@@ -460,7 +462,7 @@ def _hints(cls: type) -> dict[str, Any]:
 
 
 def rebuild(hint: Any, value: Any) -> Any:
-    """`value`, out of JSON, as what the type hint says: a frozen dataclass of plain fields, tuples, maps."""
+    """`value` from JSON as its type hint says: a dataclass of plain fields, a tuple, a map. Raises as `from_json`."""
     if dataclasses.is_dataclass(hint):
         hints = _hints(typing.cast("type", hint))
         return hint(**{name: rebuild(hints[name], item) for name, item in value.items()})  # type: ignore[operator]
