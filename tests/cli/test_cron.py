@@ -7,7 +7,7 @@ from fusiond.broker.ticks import DecidedTicks
 from fusiond.config.accepted import snapshot
 from fusiond.config.load import load
 from fusiond.job import JobStatus
-from tests.support.fusiond_command import fusiond
+from tests.support.fusiond_command import fusiond_here
 from tests.support.fusiond_desk import opened
 
 FILE = """
@@ -32,7 +32,7 @@ def place(tmp_path):
 
 def test_explain_shows_the_coming_ticks(place):
     """So many ticks as asked for, in the entry's zone, in their order."""
-    done = fusiond("cron", "explain", "nightly", "--next", "400", "--json", cwd=place)
+    done = fusiond_here("cron", "explain", "nightly", "--next", "400", "--json", cwd=place)
     ticks = done.json
     assert len(ticks) == 400
     assert [tick["at"] for tick in ticks] == sorted({tick["at"] for tick in ticks})
@@ -43,7 +43,7 @@ def test_explain_shows_the_coming_ticks(place):
 
 def test_explain_is_for_people(place):
     """A line for each tick, with how long it still is."""
-    lines = fusiond("cron", "explain", "often", "--next", "2", cwd=place).out.splitlines()
+    lines = fusiond_here("cron", "explain", "often", "--next", "2", cwd=place).out.splitlines()
     assert len(lines) == 2
     assert "UTC" in lines[0]
     # The first may be due this very second.
@@ -52,7 +52,7 @@ def test_explain_is_for_people(place):
 
 def test_an_unknown_entry_is_named_with_the_nearest(place):
     """One sentence, status 1."""
-    done = fusiond("cron", "explain", "nihgtly", cwd=place)
+    done = fusiond_here("cron", "explain", "nihgtly", cwd=place)
     assert (done.status, done.err) == (1, "fusiond: no cron entry 'nihgtly'; did you mean 'nightly'?\n")
 
 
@@ -120,7 +120,7 @@ def test_entries_are_steered_while_the_file_is_wrong(desk, broken):
     file.write_text(broken)
 
     def cron(*words):
-        return fusiond("cron", *words, cwd=desk.cwd, **state)
+        return fusiond_here("cron", *words, cwd=desk.cwd, **state)
 
     assert cron("suspend", "often", "--url", desk.settings.url).out == "often: suspended\n"
     resting = {entry["name"] for entry in cron("list", "--json").json if entry["next"] is None}

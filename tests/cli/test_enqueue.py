@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fusiond.cli import enqueue, main
+from fusiond.cli import enqueue
 from fusiond.cli.find import broker
 from fusiond.cli.status.workers import why_unserved
 from fusiond.job import JobStatus
@@ -107,29 +107,33 @@ def test_wait_fails_as_the_job_does(desk):
     assert "fusiond job show default/" in done.err
 
 
-def test_wait_says_that_nothing_serves_the_queue(desk, monkeypatch, capsys):
-    """After a while, once, with the reason: a worker that does not answer, or a suspended queue; it waits on."""
+@pytest.fixture
+def doubts_soon(monkeypatch):
+    """Who waits is told why after a tenth of a second, not after ten."""
     monkeypatch.setattr(enqueue, "_CHECK", 0.1)
-    monkeypatch.setenv("FUSION_URL", desk.settings.url)
+
+
+@pytest.mark.usefixtures("doubts_soon")
+def test_wait_says_that_nothing_serves_the_queue(desk):
+    """After a while, once, with the reason: a worker that does not answer, or a suspended queue; it waits on."""
     desk.run(desk.verbs.announce("box.7", {"group": "main", "state": "idle", "phase": "serving", "queues": "default"}))
     desk.run(desk.verbs.suspend("reports", by="operator", on=True))
     trouble = {"state": "started", "trouble": "no task loads: x", "queues": "default", "answers": 10**9}
     desk.run(desk.verbs.announce("box.8", {"group": "main", "phase": "serving", **trouble}))
-    said = []
-    for task in ("send", "report"):
-        assert main(["enqueue", task, "--wait", "2"]) == 124
-        said.append(capsys.readouterr().err)
+    send, report = (desk.fusiond("enqueue", task, "--wait", "2") for task in ("send", "report"))
+    assert (send.status, report.status) == (124, 124)
     why = "box.7 is silent, box.8 is started (no task loads: x); fusiond status shows"
-    assert said[0].count(f"waits: nothing serves queue 'default' now: {why}") == 1
-    assert said[1].count("waits: queue 'reports' is suspended; fusiond resume reports") == 1
+    assert send.err.count(f"waits: nothing serves queue 'default' now: {why}") == 1
+    assert report.err.count("waits: queue 'reports' is suspended; fusiond resume reports") == 1
 
 
+@pytest.mark.usefixtures("doubts_soon")
 def test_wait_says_that_the_code_does_not_load(desk):
     """A worker claims the job and puts it back again and again: who waits is told why."""
     desk.run(desk.verbs.announce("box.7", {"state": "idle", "phase": "serving", "queues": "default", "answers": 10**9}))
-    worker = when_queued(desk, lambda: desk.settle("unloaded", why="not loaded"))
-    done = desk.fusiond("enqueue", "send", "--wait", "12")
-    worker.join()
+    desk.enqueued("send", "--id", "it")
+    desk.settle("unloaded", why="not loaded")
+    done = desk.fusiond("enqueue", "send", "--id", "it", "--wait", "2")
     assert done.status == 124
     assert "waits: the code of task 'send' does not load; fusiond status names module and line" in done.err
 

@@ -1,7 +1,5 @@
 """`fusiond fsck`: what it prints, its exit status, and what it does beside a daemon and to a killed repair."""
 
-import contextlib
-import io
 import os
 import signal
 import subprocess
@@ -12,21 +10,16 @@ import pytest
 
 from fusiond.broker.call import as_is, plain
 from fusiond.broker.records import NewJob, Outcome
-from fusiond.cli import main
 from fusiond.cli.terminal.progress import Progress
 from fusiond.errors import BrokerError
 from fusiond.job import new_id, new_token
-from tests.support.fusiond_command import Done, fusiond
+from tests.support.fusiond_command import fusiond
 
 HOUR = 3_600_000
 
 
 def fsck(desk, *words):
-    """The command, in this process: starting one takes longer than all that it does here."""
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        status = main(["fsck", *words, "--url", desk.settings.url])
-    return Done(status, out.getvalue(), err.getvalue())
+    return desk.fusiond("fsck", *words)
 
 
 def redis(desk, *words):

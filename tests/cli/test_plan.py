@@ -10,7 +10,7 @@ from fusiond.cli.plan.warnings import look, said
 from fusiond.config.accepted.plan import effects
 from fusiond.config.load import load
 from fusiond.errors import ControlError
-from tests.support.fusiond_command import fusiond
+from tests.support.fusiond_command import fusiond_here
 
 BASE = """\
 version: 1
@@ -34,7 +34,7 @@ def files(tmp_path):
             new = new.replace(old, text)
         (tmp_path / "old.yaml").write_text(BASE)
         (tmp_path / "new.yaml").write_text(new)
-        return lambda *words: fusiond(*words, cwd=tmp_path, RUNTIME_DIRECTORY=str(tmp_path / "run"))
+        return lambda *words: fusiond_here(*words, cwd=tmp_path, RUNTIME_DIRECTORY=str(tmp_path / "run"))
 
     return write
 

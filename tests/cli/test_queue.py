@@ -1,7 +1,7 @@
 import pytest
 
 from fusiond.broker.call import as_is, plain
-from tests.support.fusiond_command import fusiond, samples
+from tests.support.fusiond_command import fusiond_here, samples
 
 
 def test_list_counts_jobs_by_status(desk):
@@ -100,8 +100,8 @@ def test_a_broker_is_found_by_its_options_first(desk):
     """--url and --namespace win over $FUSION_URL; another namespace has no queue of ours."""
     nowhere = f"unix://{desk.cwd}/nothing.sock"
     words = ("queue", "list", "--json", "--url", desk.settings.url)
-    assert len(fusiond(*words, cwd=desk.cwd, FUSION_URL=nowhere).json) == 2
-    assert fusiond(*words, "--namespace", "other", cwd=desk.cwd).json == []
+    assert len(fusiond_here(*words, cwd=desk.cwd, FUSION_URL=nowhere).json) == 2
+    assert fusiond_here(*words, "--namespace", "other", cwd=desk.cwd).json == []
 
 
 def test_a_broker_is_found_by_the_file(desk):
@@ -110,6 +110,6 @@ def test_a_broker_is_found_by_the_file(desk):
     (desk.cwd / "other").mkdir()
     (desk.cwd / "other" / "fusion.yaml").write_text("version: 1\nbroker: {url: unix:///nothing.sock}\n")
     words = ("queue", "list", "--json", "-c", "../fusion.yaml")
-    assert len(fusiond(*words, cwd=desk.cwd / "other", FUSION_URL="unix:///nothing.sock").json) == 2
-    assert len(fusiond("queue", "list", "--json", cwd=desk.cwd).json) == 2
-    assert fusiond("queue", "list", cwd=desk.cwd / "other").status == 3
+    assert len(fusiond_here(*words, cwd=desk.cwd / "other", FUSION_URL="unix:///nothing.sock").json) == 2
+    assert len(fusiond_here("queue", "list", "--json", cwd=desk.cwd).json) == 2
+    assert fusiond_here("queue", "list", cwd=desk.cwd / "other").status == 3

@@ -7,7 +7,7 @@ from fusiond.broker.records import FileInForce
 from fusiond.config.accepted.snapshot import Snapshot, content_hash
 from fusiond.config.load import load
 from fusiond.schedule import drift, publishing
-from tests.support.fusiond_command import fusiond, samples
+from tests.support.fusiond_command import fusiond_here, samples
 from tests.support.running import until
 
 
@@ -21,11 +21,11 @@ def test_without_a_daemon_the_queues_are_shown(desk, no_daemon):
     """The daemon is away: status 3 and a sentence, and the queues all the same."""
     (desk.cwd / "fusion.yaml").write_text("version: 1\n")
     desk.enqueued("send")
-    done = fusiond("status", cwd=desk.cwd, FUSION_URL=desk.settings.url, **no_daemon)
+    done = fusiond_here("status", cwd=desk.cwd, FUSION_URL=desk.settings.url, **no_daemon)
     assert done.status == 3
     assert done.out.splitlines()[1].split()[:2] == ["default", "1"]
     assert "no daemon listens" in done.err
-    seen = fusiond("info", "--json", cwd=desk.cwd, FUSION_URL=desk.settings.url, **no_daemon).json
+    seen = fusiond_here("info", "--json", cwd=desk.cwd, FUSION_URL=desk.settings.url, **no_daemon).json
     assert seen["daemon"] is None
     assert seen["queues"][0]["queued"] == 1
     assert list(seen["errors"]) == ["daemon"]
@@ -43,11 +43,11 @@ def test_entries_that_living_files_declare_differently_are_named(desk, no_daemon
 
     old, new = declare("one", "0 3 * * *", "default"), declare("two", "0 4 * * *", "default")
     status = {"cwd": desk.cwd, "FUSION_URL": desk.settings.url, **no_daemon}
-    assert fusiond("status", **status).out.splitlines()[-1] == (
+    assert fusiond_here("status", **status).out.splitlines()[-1] == (
         f"cron entry 'nightly' differs between living files and ticks by published generation {new} "
         f"(published generation {new}: schedule 0 4 * * *; published generation {old}: schedule 0 3 * * *)"
     )
-    [drift] = fusiond("status", "--json", **status).json["drift"]
+    [drift] = fusiond_here("status", "--json", **status).json["drift"]
     assert (drift["entry"], [each["generation"] for each in drift["declarations"]]) == ("nightly", [new, old])
 
 
@@ -63,7 +63,7 @@ workers: {main: {processes: 1, environment: {PASSWORD: geheim}}, second: {proces
 """
 
     def status(*words):
-        return fusiond("status", *words, cwd=desk.cwd, FUSION_URL=desk.settings.url, **no_daemon)
+        return fusiond_here("status", *words, cwd=desk.cwd, FUSION_URL=desk.settings.url, **no_daemon)
 
     def publish(daemon, text):
         (file := desk.cwd / "other.yaml").write_text(text)
@@ -116,9 +116,9 @@ def test_files_of_which_nothing_is_known_differ_in_nothing_known():
 
 def test_with_neither_it_says_so_of_each(tmp_path, no_daemon):
     """Daemon and broker are away: two sentences, status 3, no traceback; a broker that nobody named included."""
-    done = fusiond("status", cwd=tmp_path, FUSION_URL=f"unix://{tmp_path}/nothing.sock", **no_daemon)
+    done = fusiond_here("status", cwd=tmp_path, FUSION_URL=f"unix://{tmp_path}/nothing.sock", **no_daemon)
     assert (done.status, done.err.count("\n")) == (3, 2)
-    assert fusiond("status", cwd=tmp_path, **no_daemon).status == 3
+    assert fusiond_here("status", cwd=tmp_path, **no_daemon).status == 3
 
 
 def test_a_worker_that_does_not_answer_is_silent(desk, no_daemon):
@@ -126,11 +126,11 @@ def test_a_worker_that_does_not_answer_is_silent(desk, no_daemon):
     now = int(time.time() * 1000)
     said = {"group": "main", "state": "idle", "running": 1, "processes": 4, "queues": "default", "born": now - 180_000}
     desk.run(desk.verbs.announce("box.7", {**said, "said": now - 9_500, "answers": 0, "jobs": "what is this"}))
-    done = fusiond("status", "-W", cwd=desk.cwd, FUSION_URL=desk.settings.url, **no_daemon)
+    done = fusiond_here("status", "-W", cwd=desk.cwd, FUSION_URL=desk.settings.url, **no_daemon)
     line = done.out.splitlines()[-1]
     assert line.split()[:7] == ["box.7", "main", "silent", "1/4", "default", "3m", "ago"]
     assert "it does not answer; it was last heard" in line
-    seen = fusiond("status", "-W", "--json", cwd=desk.cwd, FUSION_URL=desk.settings.url, **no_daemon).json
+    seen = fusiond_here("status", "-W", "--json", cwd=desk.cwd, FUSION_URL=desk.settings.url, **no_daemon).json
     assert (seen["workers"][0]["name"], seen["workers"][0]["jobs"]) == ("box.7", [])
 
 
@@ -143,7 +143,7 @@ def test_workers_are_shown_as_they_are_now(place, broker_settings, run, tmp_path
 
     def shown(*words):
         words = ("status", "-W", *words, "--namespace", broker_settings.namespace)
-        return fusiond(*words, cwd=tmp_path, FUSION_URL=broker_settings.url, RUNTIME_DIRECTORY=str(tmp_path))
+        return fusiond_here(*words, cwd=tmp_path, FUSION_URL=broker_settings.url, RUNTIME_DIRECTORY=str(tmp_path))
 
     run(place.broker.declare(["default"]))
     program = place.start(processes=2, tasks={"sleep": {"run": "time.sleep"}})
@@ -171,18 +171,18 @@ def test_jobs_that_cannot_be_ended_are_named(desk, no_daemon):
     """Without being asked for, and only where there are any."""
     where = {"cwd": desk.cwd, "FUSION_URL": desk.settings.url, **no_daemon}
     desk.run(desk.verbs.announce("box.7", {"group": "main", "unkilled": ""}))
-    assert "has not ended" not in fusiond("status", **where).out
+    assert "has not ended" not in fusiond_here("status", **where).out
     desk.run(desk.verbs.announce("box.7", {"group": "main", "unkilled": "default/x default/y"}))
-    lines = fusiond("status", **where).out.splitlines()[-2:]
+    lines = fusiond_here("status", **where).out.splitlines()[-2:]
     assert [line.split()[:2] for line in lines] == [["box.7", "default/x"], ["box.7", "default/y"]]
-    seen = fusiond("status", "--json", **where).json
+    seen = fusiond_here("status", "--json", **where).json
     assert seen["unkilled"] == [{"worker": "box.7", "job": "default/x"}, {"worker": "box.7", "job": "default/y"}]
 
 
 def test_metrics(desk, no_daemon):
     """--metrics is Prometheus' text format: a part that is away says so, and odd names are escaped."""
     desk.enqueued("send")
-    done = fusiond("status", "--metrics", cwd=desk.cwd, FUSION_URL=desk.settings.url, **no_daemon)
+    done = fusiond_here("status", "--metrics", cwd=desk.cwd, FUSION_URL=desk.settings.url, **no_daemon)
     assert done.status == 3
     metrics = samples(done.out)
     assert (metrics["fusiond_daemon_up"], metrics["fusiond_broker_up"]) == ({(): 0}, {(): 1})
@@ -201,20 +201,20 @@ def test_a_queue_with_jobs_that_nothing_serves_is_named_with_its_remedy(desk, no
     names = [desk.enqueued("send") for _ in range(3)]
     assert names[0].startswith("fast/")
     status = {"cwd": desk.cwd, "FUSION_URL": desk.settings.url, **no_daemon}
-    assert "no living worker group" not in fusiond("status", **status).out
+    assert "no living worker group" not in fusiond_here("status", **status).out
     desk.run(desk.verbs.serve("newer", "host.2", []))
     desk.run(desk.verbs.end_daemon("newer", newer))
-    done = fusiond("status", **status)
+    done = fusiond_here("status", **status)
     command = "fusiond requeue --from-queue fast --queue default"
     assert done.out.splitlines()[-1].endswith(f"or move them: {command}")
     assert "3 jobs wait in queue 'fast', which no living worker group serves" in done.out
     desk.declare()  # a daemon counts as living for 30 s, and the commands above may take as long
-    seen = fusiond("status", "--json", **status).json
+    seen = fusiond_here("status", "--json", **status).json
     assert seen["unserved"] == [{"queue": "fast", "jobs": 3, "command": command}]
-    metrics = samples(fusiond("status", "--metrics", **status).out)
+    metrics = samples(fusiond_here("status", "--metrics", **status).out)
     assert metrics["fusiond_queue_unserved_jobs"] == {("default",): 0, ("fast",): 3, ("reports",): 0}
     assert desk.fusiond(*command.split()[1:]).out == "3 jobs moved from fast to default\n"
-    assert "no living worker group" not in fusiond("status", **status).out
+    assert "no living worker group" not in fusiond_here("status", **status).out
     assert [desk.claim()[0] for _ in names] == [name.partition("/")[2] for name in names]
 
 
@@ -222,5 +222,5 @@ def test_where_no_group_knows_the_task_no_command_is_promised(desk, no_daemon):
     """Moved, the jobs would wait as before."""
     desk.enqueued("send")
     desk.serve()
-    done = fusiond("status", cwd=desk.cwd, FUSION_URL=desk.settings.url, **no_daemon)
+    done = fusiond_here("status", cwd=desk.cwd, FUSION_URL=desk.settings.url, **no_daemon)
     assert done.out.endswith("no living worker group serves; start a worker group that serves it\n")

@@ -1,13 +1,18 @@
 """Run `fusiond …` in a test as a shell would."""
 
+import contextlib
+import io
 import json
 import os
 import subprocess
 import sys
 from dataclasses import dataclass
 from typing import Any
+from unittest import mock
 
 from prometheus_client.parser import text_string_to_metric_families
+
+from fusiond.cli import main
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,21 @@ def fusiond(*words, cwd, given="", as_person=False, **environment) -> Done:
     )
     assert "Traceback" not in done.stderr or "shop.py" in done.stderr, done.stderr
     return Done(done.returncode, done.stdout, done.stderr)
+
+
+def fusiond_here(*words, cwd, given="", **environment) -> Done:
+    """The same in this process: starting one takes longer than most commands do."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("FUSION")}
+    out, err, stdin = io.StringIO(), io.StringIO(), io.TextIOWrapper(io.BytesIO(given.encode(errors="surrogateescape")))
+    with (
+        mock.patch.dict(os.environ, {**inherited, **environment}, clear=True),
+        mock.patch.object(sys, "stdin", stdin),
+        contextlib.chdir(cwd),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        status = main(list(map(str, words)))
+    return Done(status, out.getvalue(), err.getvalue())
 
 
 def samples(exposition):

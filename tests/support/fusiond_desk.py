@@ -9,7 +9,7 @@ from fusiond.broker.records import Outcome
 from fusiond.broker.redis.connection import connect
 from fusiond.broker.verbs import Verbs
 from fusiond.job import new_token
-from tests.support.fusiond_command import fusiond
+from tests.support.fusiond_command import fusiond_here
 
 TASKS = {
     "send": {"queue": "default", "priority": 1, "expires": None, "run": "shop.send"},
@@ -41,7 +41,7 @@ class Desk:
 
     def fusiond(self, *words, given=""):
         """A command that finds this broker by its environment."""
-        return fusiond(*words, cwd=self.cwd, given=given, FUSION_URL=self.settings.url)
+        return fusiond_here(*words, cwd=self.cwd, given=given, FUSION_URL=self.settings.url)
 
     def enqueued(self, *words):
         """The full name of the job that this call enqueued."""
