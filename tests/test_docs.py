@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fusiond.cli import parser
-from tests.support.fusiond_command import fusiond
+from tests.support.fusiond_command import fusiond_here
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -34,7 +34,7 @@ def _blocks(language):
 def test_each_yaml_block_is_a_file_that_validates(text, tmp_path):
     """What the docs show can be copied and used: no error, no warning."""
     (tmp_path / "fusion.yaml").write_text(text)
-    problems = fusiond("validate", "fusion.yaml", "--json", cwd=tmp_path).json
+    problems = fusiond_here("validate", "fusion.yaml", "--json", cwd=tmp_path).json
     # Whether the tests run as root says nothing about the docs.
     assert [str(problem) for problem in problems if problem["code"] != "runs-as-root"] == []
 

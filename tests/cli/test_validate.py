@@ -1,16 +1,14 @@
 """`fusiond validate`, `schema` and `init`, as a person runs them; and how quick they are."""
 
 import json
-import os
 import resource
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from fusiond.config.load import load
+from tests.support.fusiond_command import fusiond, fusiond_here
 from tests.support.pace import pace
 
 ROOT = Path(__file__).parents[2]
@@ -19,71 +17,58 @@ WARNS = "version: 1\nqueues: {q: {}}\n"
 BAD = "version: 1\nqueus: {}\n"
 
 
-def fusiond(*words, cwd, stdin=None, **environ):
-    """One run of the command line."""
-    return subprocess.run(
-        [sys.executable, "-P", "-m", "fusiond.cli", *words],
-        cwd=cwd,
-        input=stdin,
-        env={**os.environ, **environ},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
 @pytest.mark.parametrize(
     ("text", "status", "strict"), [(GOOD, 0, 0), (WARNS, 0, 1), (BAD, 1, 1), ("a: [", 1, 1), ("", 1, 1)]
 )
 def test_the_exit_status_tells(tmp_path, text, status, strict):
     """0 usable, 1 problems; warnings count under --strict."""
     (tmp_path / "fusion.yaml").write_text(text)
-    assert fusiond("validate", cwd=tmp_path).returncode == status
-    assert fusiond("validate", "--strict", cwd=tmp_path).returncode == strict
+    assert fusiond_here("validate", cwd=tmp_path).status == status
+    assert fusiond_here("validate", "--strict", cwd=tmp_path).status == strict
 
 
 def test_a_file_that_is_not_there_is_status_2(tmp_path):
     """One sentence, no traceback, whether it was named or looked for."""
-    named = fusiond("validate", "no.yaml", cwd=tmp_path)
-    assert (named.returncode, named.stderr) == (2, "")
-    assert "no.yaml: error: the file cannot be read" in named.stdout
-    assert fusiond("validate", cwd=tmp_path, FUSION_CONFIG="").returncode in (0, 1, 2)
+    named = fusiond_here("validate", "no.yaml", cwd=tmp_path)
+    assert (named.status, named.err) == (2, "")
+    assert "no.yaml: error: the file cannot be read" in named.out
+    assert fusiond_here("validate", cwd=tmp_path, FUSION_CONFIG="").status in (0, 1, 2)
 
 
 def test_several_files_and_standard_input(tmp_path):
     """Each is a file of its own; one bad one fails the run, and each problem names its file."""
     (tmp_path / "a.yaml").write_text(GOOD)
     (tmp_path / "b.yaml").write_text(BAD)
-    done = fusiond("validate", "a.yaml", "b.yaml", "-", cwd=tmp_path, stdin=WARNS)
-    assert done.returncode == 1
-    assert "a.yaml: ok: 0 tasks, 1 queue, 0 cron entries, 0 worker groups" in done.stdout
-    assert "b.yaml:2:1: error: unknown key 'queus'; did you mean 'queues'?   [unknown-key]" in done.stdout
-    assert "<stdin>:2:10: warning:" in done.stdout
+    done = fusiond_here("validate", "a.yaml", "b.yaml", "-", cwd=tmp_path, given=WARNS)
+    assert done.status == 1
+    assert "a.yaml: ok: 0 tasks, 1 queue, 0 cron entries, 0 worker groups" in done.out
+    assert "b.yaml:2:1: error: unknown key 'queus'; did you mean 'queues'?   [unknown-key]" in done.out
+    assert "<stdin>:2:10: warning:" in done.out
 
 
 def test_json_is_for_programs(tmp_path):
     """An array of all problems, whatever the number of files."""
-    done = fusiond("validate", "--format", "json", "-", cwd=tmp_path, stdin=BAD)
-    (problem,) = json.loads(done.stdout)
+    done = fusiond_here("validate", "--format", "json", "-", cwd=tmp_path, given=BAD)
+    (problem,) = json.loads(done.out)
     assert (problem["file"], problem["line"], problem["column"], problem["code"]) == ("<stdin>", 2, 1, "unknown-key")
-    assert json.loads(fusiond("validate", "--json", "-", cwd=tmp_path, stdin=GOOD).stdout) == []
+    assert json.loads(fusiond_here("validate", "--json", "-", cwd=tmp_path, given=GOOD).out) == []
 
 
 def test_init_writes_a_file_that_validates_and_never_over_another(tmp_path):
     """The first two commands of a newcomer."""
-    assert fusiond("init", cwd=tmp_path).returncode == 0
-    assert fusiond("validate", cwd=tmp_path).returncode == 0
+    assert fusiond_here("init", cwd=tmp_path).status == 0
+    assert fusiond_here("validate", cwd=tmp_path).status == 0
     (tmp_path / "fusion.yaml").write_text("mine")
-    done = fusiond("init", cwd=tmp_path)
-    assert (done.returncode, (tmp_path / "fusion.yaml").read_text()) == (2, "mine")
-    assert "--force" in done.stderr
-    assert fusiond("init", "--force", cwd=tmp_path).returncode == 0
-    assert fusiond("init", "-", cwd=tmp_path).stdout == (tmp_path / "fusion.yaml").read_text()
+    done = fusiond_here("init", cwd=tmp_path)
+    assert (done.status, (tmp_path / "fusion.yaml").read_text()) == (2, "mine")
+    assert "--force" in done.err
+    assert fusiond_here("init", "--force", cwd=tmp_path).status == 0
+    assert fusiond_here("init", "-", cwd=tmp_path).out == (tmp_path / "fusion.yaml").read_text()
 
 
 def test_schema_prints_the_schema(tmp_path):
     """From anywhere, byte by byte what is in schemas/."""
-    assert fusiond("schema", cwd=tmp_path).stdout == (ROOT / "schemas" / "fusion.schema.json").read_text()
+    assert fusiond_here("schema", cwd=tmp_path).out == (ROOT / "schemas" / "fusion.schema.json").read_text()
 
 
 def test_validating_the_example_takes_less_than_300_ms():
@@ -91,7 +76,7 @@ def test_validating_the_example_takes_less_than_300_ms():
     used = []
     for _ in range(3):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        assert fusiond("validate", "etc/fusion.yaml", cwd=ROOT).returncode == 0
+        assert fusiond("validate", "etc/fusion.yaml", cwd=ROOT).status == 0
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         used.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     assert min(used) < 0.3 * pace()

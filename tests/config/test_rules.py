@@ -11,7 +11,7 @@ from fusiond.config.lint.reports import as_text
 from fusiond.config.load import load
 from tests.rules import PARTS, RULES
 from tests.rules_page import PAGE, page
-from tests.support.fusiond_command import fusiond
+from tests.support.fusiond_command import fusiond_here
 
 ROOM = Path(load.__code__.co_filename).parent
 #: said of any example where the tests are run by root
@@ -102,7 +102,7 @@ def test_what_loading_the_code_tells_is_found_at_its_place(rule, tmp_path):
 
 
 def imported(path):
-    return fusiond("validate", "--imports", "--import-timeout", "3s", "--json", path, cwd=path.parent).json
+    return fusiond_here("validate", "--imports", "--import-timeout", "3s", "--json", path, cwd=path.parent).json
 
 
 @pytest.mark.parametrize("rule", STATIC, ids=[rule.code for rule in STATIC])

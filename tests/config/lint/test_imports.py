@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.fusiond_command import fusiond
+from tests.support.fusiond_command import fusiond_here
 from tests.support.running import until
 
 HEAD = "version: 1\nworkers: {m: {directory: .}}\n"
@@ -27,7 +27,7 @@ def app(tmp_path):
             path.parent.mkdir(exist_ok=True)
             path.write_text(content)
         (tmp_path / "fusion.yaml").write_text(text)
-        done = fusiond("validate", "--imports", "--json", "--import-timeout", "3s", *words, cwd=tmp_path)
+        done = fusiond_here("validate", "--imports", "--json", "--import-timeout", "3s", *words, cwd=tmp_path)
         assert status in (None, done.status)
         return [problem for problem in done.json if problem["code"] != "runs-as-root"]
 
@@ -209,7 +209,7 @@ def test_the_code_is_loaded_as_the_groups_user():
             "version: 1\ntasks: {a: {run: shop.f}}\n"
             "workers: {m: {directory: ., user: nobody, python: /usr/bin/python3}}\n"
         )
-        found = fusiond("validate", "--imports", "--json", cwd=directory).json
+        found = fusiond_here("validate", "--imports", "--json", cwd=directory).json
     nobody = pwd.getpwnam("nobody")
     assert [problem["code"] for problem in found] == ["broken-module"]
     assert f"OSError: nobody\\n{nobody.pw_gid}\n" in found[0]["message"].replace("\n", "\\n", 1)

@@ -12,7 +12,7 @@ import pytest
 
 from fusiond.config.lint.reports import as_github, as_sarif, as_text
 from fusiond.config.problems import Problem
-from tests.support.fusiond_command import fusiond
+from tests.support.fusiond_command import fusiond_here
 
 BAD = "version: 1\nqueus: {}\nworkers: {m: {processes: 0}}\n"
 # The schemas of schemastore.org as a package. Its own functions need another package that it does not ask for.
@@ -31,7 +31,7 @@ def report(tmp_path):
 
     def run(*words, text=BAD, **environment):
         (tmp_path / "fusion.yaml").write_text(text)
-        return fusiond("validate", *words, cwd=tmp_path, **{"GITHUB_ACTIONS": "", **environment})
+        return fusiond_here("validate", *words, cwd=tmp_path, **{"GITHUB_ACTIONS": "", **environment})
 
     return run
 

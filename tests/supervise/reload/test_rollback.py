@@ -10,7 +10,7 @@ import pytest
 from fusiond.errors import ControlError
 from fusiond.supervise.control import ask
 from tests.supervise.file import file
-from tests.support.fusiond_command import fusiond
+from tests.support.fusiond_command import fusiond_here
 from tests.support.running import until
 
 
@@ -150,7 +150,7 @@ def test_a_rollback_while_the_file_is_broken(daemon):
     daemon.start(file())
     daemon.reload(file("main: {processes: 3}"))
     saved(daemon, file("main: {procesess: 3}"))
-    done = fusiond("rollback", "-c", daemon.file, cwd=daemon.directory)
+    done = fusiond_here("rollback", "-c", daemon.file, cwd=daemon.directory)
     assert (done.status, processes(daemon)) == (0, 2), done
     assert "a rollback to generation 1" in done.out
     assert saved(daemon, file("main: {processes: 3}"))["result"] == "applied"
@@ -202,7 +202,7 @@ def test_the_daemon_plans_its_own_file_with_its_own_environment(daemon):
     daemon.start(body, environment={"ONLY_HERE": "hunter2"})
     # A change that does not start stays a change.
     assert saved(daemon, body.replace("A:", "ACT: fail, B:"))["result"] == "refused"
-    done = fusiond("plan", "-c", daemon.file, "--exit-code", cwd=daemon.directory)
+    done = fusiond_here("plan", "-c", daemon.file, "--exit-code", cwd=daemon.directory)
     assert done.status == 4, done
     assert "1 group replaced (main, because environment.A, environment.ACT, environment.B changed)" in done.out
     # The file cannot be used here; where the broker is the snapshot says.
@@ -249,11 +249,11 @@ def test_a_plan_of_a_file_with_a_mistake(daemon):
     """Its problems with their places, as the reload would refuse it; status 1."""
     daemon.start(file())
     saved(daemon, file("main: {procesess: 3}"))
-    done = fusiond("plan", "-c", daemon.file, cwd=daemon.directory)
+    done = fusiond_here("plan", "-c", daemon.file, cwd=daemon.directory)
     assert done.status == 1
     assert "a reload would be refused" in done.out
     assert "did you mean 'processes'?" in done.out
-    document = fusiond("plan", "-c", daemon.file, "--json", cwd=daemon.directory)
+    document = fusiond_here("plan", "-c", daemon.file, "--json", cwd=daemon.directory)
     assert document.json["problems"][0]["code"] == "unknown-key"
 
 
@@ -262,7 +262,7 @@ def test_a_plan_of_what_cannot_change(daemon):
     daemon.start(file())
     other = daemon.directory / "other.yaml"
     other.write_text(daemon.head() + file().replace("localhost:1", "localhost:2"))
-    done = fusiond("plan", other, "-c", daemon.file, cwd=daemon.directory)
+    done = fusiond_here("plan", other, "-c", daemon.file, cwd=daemon.directory)
     assert done.status == 1
     assert "broker.url cannot change while the daemon runs; restart it" in done.out
 
@@ -272,22 +272,22 @@ def test_status_names_a_rollback(daemon):
     daemon.start(file())
     daemon.reload(file("main: {processes: 3}"))
     rollback(daemon)
-    assert "rollback  to generation 1; the file counts again" in fusiond("status", cwd=daemon.directory).out
+    assert "rollback  to generation 1; the file counts again" in fusiond_here("status", cwd=daemon.directory).out
     daemon.reload()
-    assert "rollback " not in fusiond("status", cwd=daemon.directory).out
+    assert "rollback " not in fusiond_here("status", cwd=daemon.directory).out
 
 
 def test_history_is_read_from_disk_while_the_daemon_is_away(daemon):
     """Newest first, as a table; as JSON oldest first."""
     daemon.start(file())
     daemon.reload(file("main: {processes: 3}"))
-    shown = fusiond("history", cwd=daemon.directory).out
+    shown = fusiond_here("history", cwd=daemon.directory).out
     daemon.stop()
-    away = fusiond("history", cwd=daemon.directory)
+    away = fusiond_here("history", cwd=daemon.directory)
     assert [line.split()[0] for line in away.out.splitlines()] == ["GENERATION", "2", "1"]
     assert [line.split()[0] for line in shown.splitlines()] == ["GENERATION", "2", "1"]
-    entries = fusiond("history", "--json", cwd=daemon.directory).json
+    entries = fusiond_here("history", "--json", cwd=daemon.directory).json
     assert [entry["generation"] for entry in entries] == [1, 2]
     assert len(entries[0]["hash"]) == 64
-    done = fusiond("rollback", cwd=daemon.directory)
+    done = fusiond_here("rollback", cwd=daemon.directory)
     assert (done.status, "no daemon listens" in done.err) == (3, True)
