@@ -92,4 +92,4 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     """What `dir` and a shell's completion show, loaded or not."""
-    return sorted({*globals(), *__all__, "__version__"})
+    return sorted({*(name for name in globals() if name.startswith("__")), *__all__, "__version__"})

@@ -7,6 +7,7 @@ last counts: jobs go to where they are run.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import os
@@ -39,11 +40,16 @@ def find_broker(url: str | None, namespace: str | None, tls: model.Tls | None = 
     Which Redis a producer is to use, and the runtime directory of an embedded one.
 
     Raises:
-        ConfigError: no URL is given, and there is no file, or one with problems.
+        ConfigError: no URL is given, and there is no file, or one with problems; or TLS files are given without TLS.
     """
     url = url or os.environ.get("FUSION_URL")
     settings, runtime = (of_url(url), Path("/")) if url else _of_the_file()
     if tls is not None and tls != model.Tls():
+        if not settings.url.startswith("rediss"):
+            scheme = settings.url.partition("://")[0]
+            raise ConfigError(
+                f"ca_file, cert_file and key_file have no meaning with {scheme}; write rediss://, or omit them"
+            )
         settings = dataclasses.replace(settings, tls=tls)
     try:
         return dataclasses.replace(settings, namespace=Keys(namespace or settings.namespace).namespace), runtime
@@ -98,17 +104,22 @@ def _accepted(file: Path, root: Node | None) -> model.Config | None:
     """
     What the file's production daemon accepted last, as far as this user may read it.
 
-    It is looked for in the state directory that the file names, or that is the file's own.
+    It is looked for in the state directory that a daemon's pointer names, since a file with problems may not name it;
+    then in the one that the file names, or that is the file's own.
     """
     from fusiond.config.accepted.snapshot import read_snapshot
     from fusiond.config.build import Directories, directories
 
     said = directories(root) if root is not None else Directories()
-    try:
-        snapshot = read_snapshot(current_snapshot(state_directory(file, said.state_directory)))
-    except ConfigError:
-        return None
-    return snapshot.config if pointers.same_file(snapshot.source, file) else None
+    places = [Path(pointer.state) for pointer in pointers.find(file) if not pointer.development]
+    with contextlib.suppress(ConfigError):
+        places.append(state_directory(file, said.state_directory))
+    for place in places:
+        with contextlib.suppress(ConfigError):
+            snapshot = read_snapshot(current_snapshot(place))
+            if pointers.same_file(snapshot.source, file):
+                return snapshot.config
+    return None
 
 
 def of_url(url: str) -> model.Broker:

@@ -40,6 +40,7 @@ class Pointer:
     #: absolute path, as the daemon was given it
     file: str
     runtime: str
+    state: str
     #: whether it is `fusiond dev`
     development: bool
 
@@ -192,7 +193,8 @@ def _read(path: Path, uid: int) -> tuple[os.stat_result, Pointer] | None:
             if seen.st_uid != uid or not stat.S_ISREG(seen.st_mode):
                 return None
             said = json.loads(file.read(_LONGEST))
-            return seen, Pointer(_path(said["file"]), _path(said["runtime"]), bool(said["development"]))
+            runs, runtime, state = (_path(said[name]) for name in ("file", "runtime", "state"))
+            return seen, Pointer(runs, runtime, state, bool(said["development"]))
     except (OSError, ValueError, TypeError, KeyError):
         return None
 

@@ -648,6 +648,16 @@ def test_the_asynchronous_client_counts_too(client, redis_server, namespace):
 
 def test_what_the_package_offers_is_visible_before_it_is_loaded():
     """`dir` and a shell's completion name all of it; nothing is imported for that."""
-    words = "import sys, fusiond; print(set(fusiond.__all__) <= set(dir(fusiond)), 'fusiond.client' in sys.modules)"
+    words = (
+        "import sys, fusiond; offered = [name for name in dir(fusiond) if not name.startswith('__')];"
+        "print(offered == sorted(fusiond.__all__), 'fusiond.client' in sys.modules)"
+    )
     shown = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True)
     assert shown.stdout == "True False\n"
+
+
+def test_files_of_tls_are_refused_where_the_url_speaks_none():
+    """A certificate that is given is meant to be checked; nothing is sent in clear in spite of it."""
+    for url in ("redis://localhost", "redis+cluster://localhost", "unix:///run/redis.sock"):
+        with pytest.raises(ConfigError, match="ca_file, cert_file and key_file have no meaning"):
+            Client(url, ca_file="/etc/ssl/certs/ca-certificates.crt")

@@ -1,5 +1,6 @@
 """Pointers: which are found, whose are believed, and who may listen where they lead."""
 
+import dataclasses
 import json
 import multiprocessing
 import os
@@ -32,7 +33,7 @@ def file(place):
 
 
 def pointer(file, runtime="/nowhere", *, development=False):
-    return pointers.Pointer(str(file), str(runtime), development)
+    return pointers.Pointer(str(file), str(runtime), "/nowhere", development)
 
 
 def test_a_pointer_is_found_by_each_name_of_its_file_while_it_is_left(place, file):
@@ -104,7 +105,7 @@ def test_a_pointer_of_another_user_is_not_believed(place, file):
         assert pointers.find(file) == []
     theirs = paths.pointers(NOBODY)
     theirs.mkdir(parents=True)
-    (theirs / "x.json").write_text(json.dumps({"file": str(file), "runtime": "/x", "development": False}))
+    (theirs / "x.json").write_text(json.dumps(dataclasses.asdict(pointer(file, "/x"))))
     for path in (theirs.parent, theirs, theirs / "x.json"):
         os.chown(path, NOBODY, -1)
     assert pointers.find(file) == []

@@ -47,15 +47,15 @@ class OperatorVerbs(QueryVerbs):
         """Drop failed and canceled jobs. 1: dropped · 2: it will be, a minute after its end · 0: it is neither."""
         return scripted("discard", self.keys.root(queue), ids, numbers(len(ids)))
 
-    def discard_all(self, queue: str, *, limit: int = 500) -> Plan[int]:
-        """The same for all failed jobs; how many."""
+    def discard_all(self, queue: str, *, limit: int = 500) -> Plan[tuple[int, int]]:
+        """The same for all failed jobs: how many were dropped, and how many will be, a minute after their end."""
         start, total = 0, 0
         while ids := (yield plain(texts, "ZRANGE", self.keys.of(queue, "failed"), start, start + limit - 1)):
             replies: list[int] = yield self.discard(queue, ids)
             total += len(ids)
             # Those that are kept for a moment move to the front: the next page begins behind them.
             start += replies.count(2)
-        return total
+        return total - start, start
 
     def suspend(self, queue: str, *, by: Literal["operator", "file"], on: bool) -> Call[bool]:
         """Have nothing claimed from the queue, or let it go on; whether it is suspended now, by either of the two."""

@@ -95,7 +95,7 @@ def run(config_path: Path, *, only: Sequence[str] = (), last_good: bool = False,
         _record(state, accepted, "fusiond run --last-good" if last_good else "fusiond run")
         files = watched_files(source, read.files)
         daemon.reloads.last_read = LastRead(files, fingerprint_as_read(files, read.stats), read.hash)
-        pointer = pointers.Pointer(str(source), str(daemon.processes.run.runtime), development)
+        pointer = pointers.Pointer(str(source), str(daemon.processes.run.runtime), str(state), development)
         try:
             during.enter_context(pointers.left(pointer))
         except OSError as error:
@@ -112,7 +112,12 @@ def _read(source: Path, *, development: bool) -> tuple[Config | None, Result]:
         out = Path(directory) / "candidate.json"
         try:
             result = read_now(source, ["--out", str(out), "--generation", "1"], development=development)
-        except (OSError, subprocess.TimeoutExpired) as error:
+        except subprocess.TimeoutExpired as error:
+            sentence = (
+                f"{source} was not read within {error.timeout:.0f} s; the machine is too busy, start the daemon again"
+            )
+            raise FusionError(sentence) from None
+        except OSError as error:
             raise FusionError(f"{source} could not be validated: {error}") from error
         return read_snapshot(out).config if result.hash else None, result
 

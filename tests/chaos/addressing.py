@@ -9,6 +9,7 @@ I17: each command with `-c FILE` acts on that file's daemon, or on none.
 `python -m tests.chaos.addressing` carries all of it out; the slice in `make test` draws some commands for each trouble.
 """
 
+import dataclasses
 import json
 import os
 import random
@@ -104,11 +105,12 @@ class Pair:
 
     def lying_pointer(self):
         """The dead daemon's pointer leads to a place that the other has taken since."""
-        note = pointers.Pointer(str(self.hurt.file), str(self.beside.runtime), development=False)
+        note = pointers.Pointer(
+            str(self.hurt.file), str(self.beside.runtime), str(self.beside.state), development=False
+        )
         name = f"{paths.own_name(self.hurt.file)}-{os.getpid()}.json"
         path = paths.pointers(os.geteuid()) / name
-        said = {"file": note.file, "runtime": note.runtime, "development": note.development}
-        path.write_text(json.dumps(said))
+        path.write_text(json.dumps(dataclasses.asdict(note)))
         self.hurt.seen_pointer = path
 
 

@@ -113,10 +113,12 @@ def test_discard_drops_what_failed(desk):
     done = desk.fusiond("discard", waiting)
     assert (done.status, done.out) == (1, f"{waiting}: queued, neither failed nor canceled\n")
     desk.fusiond("job", "cancel", waiting)
-    assert desk.fusiond("discard", waiting).out == f"{waiting}: discarded\n"
+    soon = f"{waiting}: discarded; deleted when a minute has passed since it ended\n"
+    assert desk.fusiond("discard", waiting).out == soon
     desk.enqueued("send")
     desk.fail()
-    assert "default: 1 job discarded" in desk.fusiond("discard", "--all").out
+    soon = "default: 1 job discarded, 1 of them deleted when a minute has passed since they ended"
+    assert soon in desk.fusiond("discard", "--all").out
     assert desk.fusiond("discard").status == 2
 
 

@@ -105,6 +105,17 @@ def test_a_producer_keeps_its_broker_while_the_file_is_wrong(daemon):
     assert "has problems, `fusiond validate" in producer().stderr
 
 
+def test_a_producer_finds_a_broker_whose_file_has_lost_its_directories(daemon):
+    """The file sets its own, and cannot be read now: the daemon's pointer says where they are."""
+    daemon.start(f"state_directory: {daemon.directory / 'elsewhere'}\n" + BODY)
+    daemon.file.write_text("queues: [\n")
+    code = "from fusiond.find_broker import find_broker; broker, _ = find_broker(None, None); print(broker.url)"
+    variables = {**os.environ, **daemon.home, "FUSION_CONFIG": str(daemon.file)}
+    variables.pop("FUSION_URL", None)
+    done = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=False)
+    assert done.stdout == "redis://localhost:1/\n", done.stderr
+
+
 def test_the_broker_is_the_daemons_until_it_is_restarted(daemon):
     """A file with another broker is refused at its reload, so commands and producers stay where its jobs are."""
     code = "from fusiond.client import find_broker; broker, _ = find_broker(None, None); print(broker.url)"

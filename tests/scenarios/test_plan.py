@@ -138,6 +138,16 @@ def test_a_plan_after_the_watcher_says_what_was_taken(daemon):
     assert run(daemon, "plan", "--json").json["taken"]["generation"] == 2
 
 
+def test_a_plan_after_a_refusal_says_so(daemon):
+    """The watcher has tried the file, whose code does not load; the plan, which loads none, would not show it."""
+    daemon.start(daemon.body("main: {processes: 1}"))
+    daemon.write(daemon.body("main: {processes: 1}", tasks="  new: {run: stories.colours}\n"))
+    until(lambda: (daemon.status()["reload"] or {}).get("result") == "refused", daemon.text)
+    said = [line for line in run(daemon, "plan").out.splitlines() if line.startswith("the last reload was refused ")]
+    assert [line.partition(", ")[2] for line in said] == ["asked by the file's change; fusiond status shows why"]
+    assert run(daemon, "plan", "--json").json["last_reload"]["result"] == "refused"
+
+
 def test_without_watch_a_saved_file_waits_for_a_reload(daemon):
     """`watch: false`: `plan` shows the change for as long as nobody asks for it."""
     daemon.start(daemon.body("main: {processes: 1}", more="watch: false\n"))

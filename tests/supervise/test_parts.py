@@ -6,6 +6,7 @@ import re
 import shutil
 import socket
 import stat
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -517,3 +518,16 @@ def test_a_question_that_changes_nothing_is_asked_again(tmp_path, verb, asked):
             ask(path, verb, timeout=5)
         thread.join(10)
     assert len(met) == asked
+
+
+def test_a_machine_that_is_too_busy_to_read_the_file_is_told_in_a_sentence(tmp_path, monkeypatch):
+    """Not by the command line of the helper."""
+
+    def read_now(*_, **__):
+        raise subprocess.TimeoutExpired(["python", "-m", "fusiond.config.candidate"], 30.0)
+
+    monkeypatch.setattr(start, "read_now", read_now)
+    file = tmp_path / "fusion.yaml"
+    with pytest.raises(FusionError) as told:
+        start.run(file)
+    assert str(told.value) == f"{file} was not read within 30 s; the machine is too busy, start the daemon again"

@@ -108,7 +108,12 @@ def unavailable(shown: str, error: Exception) -> BrokerUnavailable:
     if isinstance(error, AuthenticationError) or _begins(reason, _NOT_LET_IN):
         remedy = "check the user and the password, in broker.url or broker.password_file"
         return BrokerUnavailable(f"Redis at {shown} does not accept the log-in: {reason}; {remedy}")
-    if isinstance(error.__cause__ or error.__context__ or error, ssl.SSLError) or _begins(reason, _NO_TLS):
+    cause = error.__cause__ or error.__context__ or error
+    if isinstance(cause, ssl.SSLError) or _begins(reason, _NO_TLS):
         remedy = "check ca_file, cert_file and key_file in broker.tls, and that the server speaks TLS at this port"
         return BrokerUnavailable(f"Redis at {shown} cannot be reached over TLS: {reason}; {remedy}")
-    return BrokerUnavailable(f"Redis at {shown} cannot be reached: {reason}; is it running, and is broker.url right?")
+    if isinstance(cause, PermissionError) and shown.startswith("unix:"):
+        remedy = "be the user of the server, or in the group of its socket; embedded: broker.socket_group"
+        return BrokerUnavailable(f"Redis at {shown}: this user may not connect to the socket; {remedy}")
+    question = "does it speak TLS at this port" if shown.startswith("rediss") else "is broker.url right"
+    return BrokerUnavailable(f"Redis at {shown} cannot be reached: {reason}; is it running, and {question}?")

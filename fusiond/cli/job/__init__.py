@@ -34,6 +34,8 @@ _CANCELED: Final = {
     "missing": "is no longer there",
 }
 _REQUEUED: Final = {1: "requeued", 2: "is queued already"}
+_LATER: Final = "deleted when a minute has passed since they ended"
+_DISCARDED: Final = {1: "discarded", 2: "discarded; deleted when a minute has passed since it ended"}
 
 
 def register(subparsers: Any) -> None:
@@ -145,7 +147,9 @@ def _requeue_all(session: broker.Session, options: arguments.Options) -> int:
                 counts[queue] += moved
                 progress.to(sum(counts.values()))
                 more = moved > 0 and left > 0  # jobs that cannot be requeued stay; asking for them again would not end
-    return _answer_counts(options, counts, "requeued")
+    lines = [f"{queue}: {count(number, 'job')} requeued" for queue, number in counts.items()]
+    arguments.answer(options, counts, lambda: "\n".join(lines))
+    return OK
 
 
 def _discard(options: arguments.Options) -> int:
@@ -157,12 +161,18 @@ def _discard(options: arguments.Options) -> int:
             return _each_named(session, options, lambda job: session.verbs.discard(job.queue, [job.id]), _discarded)
         queues = session.queues(*[options.queue] if options.queue else [])
         counts = {queue: session.run(session.verbs.discard_all(queue)) for queue in queues}
-    return _answer_counts(options, counts, "discarded")
+    lines = [
+        f"{queue}: {count(dropped + later, 'job')} discarded" + (f", {later:,} of them {_LATER}" if later else "")
+        for queue, (dropped, later) in counts.items()
+    ]
+    document = {queue: dropped + later for queue, (dropped, later) in counts.items()}
+    arguments.answer(options, document, lambda: "\n".join(lines))
+    return OK
 
 
 def _discarded(job: JobRecord, reply: list[int]) -> Judgement:
-    [done] = reply
-    return {"discarded": bool(done)}, "discarded" if done else _refusal(job), bool(done)
+    [code] = reply
+    return {"discarded": bool(code)}, _DISCARDED.get(code) or _refusal(job), bool(code)
 
 
 def _refusal(job: JobRecord) -> str:
@@ -182,12 +192,6 @@ def _each_named(
     document = [{"job": job.name, **said} for job, said, _, _ in judged]
     arguments.answer(options, document, lambda: "\n".join(f"{job.name}: {text}" for job, _, text, _ in judged))
     return OK if all(done for *_, done in judged) else REFUSED
-
-
-def _answer_counts(options: arguments.Options, counts: dict[str, int], verb: str) -> int:
-    lines = [f"{queue}: {count(number, 'job')} {verb}" for queue, number in counts.items()]
-    arguments.answer(options, counts, lambda: "\n".join(lines))
-    return OK
 
 
 def _move(session: broker.Session, options: arguments.Options) -> int:

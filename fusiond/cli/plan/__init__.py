@@ -45,6 +45,8 @@ class Comparison(NamedTuple):
     reason: str = ""
     #: outcome of the daemon's last reload that changed something; None: there was none, or it is another file
     taken: dict[str, Any] | None = None
+    #: outcome of the daemon's last reload; None: there was none, or it is another file
+    last: dict[str, Any] | None = None
 
 
 def register(subparsers: Any) -> None:
@@ -81,6 +83,8 @@ def _plan(options: arguments.Options) -> int:
     lines = [paint(f"{found.file} against {found.against}", "dim"), said(plan, now)]
     if found.taken and plan.is_empty:
         lines.append(_said_of_taken(found.taken))
+    if found.last and found.last["result"] == "refused" and not plan.is_empty:
+        lines.append(f"the last reload was refused {_ago(found.last)}; fusiond status shows why")
     document |= {
         "changes": not plan.is_empty,
         "refused": bool(plan.refused),
@@ -90,6 +94,7 @@ def _plan(options: arguments.Options) -> int:
         "warnings": now.warnings,
         "not_looked_at": now.away or None,
         "taken": found.taken,
+        "last_reload": found.last,
     }
     arguments.answer(options, document, lambda: "\n".join(lines))
     if plan.refused:
@@ -102,9 +107,12 @@ def _said_of_taken(taken: dict[str, Any]) -> str:
     from fusiond.config.accepted.plan import Plan
     from fusiond.config.model import rebuild
 
-    ago = when(taken["ended_at"] * 1000, time.time() * 1000)
     what = rebuild(Plan, taken["plan"]) if taken["plan"] else "nothing changed"
-    return f"generation {taken['generation']} was accepted {ago}, asked by {', '.join(taken['asked_by'])}: {what}"
+    return f"generation {taken['generation']} was accepted {_ago(taken)}: {what}"
+
+
+def _ago(outcome: dict[str, Any]) -> str:
+    return f"{when(outcome['ended_at'] * 1000, time.time() * 1000)}, asked by {', '.join(outcome['asked_by'])}"
 
 
 def _with_imports(found: Comparison) -> Comparison:
@@ -165,7 +173,9 @@ def _by_daemon(said: dict[str, Any]) -> Comparison:
         found = said["effects"] and rebuild(Effects, said["effects"])
     except (TypeError, KeyError, AttributeError) as error:
         raise ControlError("the daemon is of another version than this command; restart it") from error
-    return Comparison(said["source"], _running(said), found, said["problems"], said["reason"], said.get("taken"))
+    return Comparison(
+        said["source"], _running(said), found, said["problems"], said["reason"], said.get("taken"), said.get("last")
+    )
 
 
 def _of_another(name: str, running: dict[str, Any]) -> Comparison:

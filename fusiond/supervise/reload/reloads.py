@@ -161,8 +161,9 @@ class Reloads:
             request.answer = answer if request.verb == "plan" else outcome
 
     def _plan_answer(self, refused: Refused | None, plan: dict[str, Any]) -> dict[str, Any]:
-        accepted, taken = self._processes.accepted, self.taken and self.taken.to_dict()
-        running = {"generation": accepted.generation, "hash": accepted.hash, "source": accepted.source, "taken": taken}
+        accepted = self._processes.accepted
+        running = {"generation": accepted.generation, "hash": accepted.hash, "source": accepted.source}
+        running |= {"taken": self.taken and self.taken.to_dict(), "last": self.last and self.last.to_dict()}
         if refused:
             problems = [problem.to_dict() for problem in refused.problems]
             return {**running, "problems": problems, "effects": None, "reason": refused.reason}

@@ -373,3 +373,31 @@ def test_a_wrong_password_is_told_from_a_redis_that_is_away(redis_server, broker
     assert "is it running" not in str(told.value)
     assert "wrong@" not in str(told.value)
     run(plain(as_is, "ACL", "DELUSER", "lodger"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
+@pytest.mark.parametrize("kind", ["threads", "asyncio"])
+def test_a_socket_that_this_user_may_not_use_is_told_from_a_redis_that_is_away(tmp_path, kind):
+    """The remedy is another user or group."""
+    path = tmp_path / "redis.sock"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        os.seteuid(65534)
+        try:
+            with pytest.raises(
+                BrokerUnavailable, match=r"this user may not connect to the socket; .*socket_group"
+            ) as told:
+                ping(kind, model.Broker(url=f"unix://{path}"), tmp_path)
+        finally:
+            os.seteuid(0)
+    assert "is it running" not in str(told.value)
+
+
+@pytest.mark.parametrize("kind", ["threads", "asyncio"])
+def test_a_server_without_tls_is_asked_about(tmp_path, kind):
+    """A Redis without TLS waits for the end of what it takes for a command, and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        settings = model.Broker(url=f"rediss://127.0.0.1:{silent.getsockname()[1]}")
+        with pytest.raises(BrokerUnavailable, match="does it speak TLS at this port"):
+            ping(kind, settings, tmp_path, timeout=0.1)
