@@ -5,15 +5,15 @@ Every exception that a caller can act on.
     ├── ConfigError               the file cannot be used; carries its problems
     ├── BrokerError
     │   ├── BrokerUnavailable     Redis cannot be reached, or is loading, or refused the password
-    │   ├── BrokerUnfit           Redis is too old, evicts keys, or holds a newer layout
-    │   └── BrokerFull            Redis is at maxmemory and takes no new job
+    │   ├── BrokerUnfit           Redis is too old, evicts keys, or has a newer layout of the data
+    │   └── BrokerFull            Redis is at maxmemory and accepts no new job
     ├── EnqueueError              nothing was stored
     │   ├── UnknownTask           no daemon's file declares the task
     │   ├── BadArguments          the arguments are not JSON, or too large
     │   ├── QueueFull             the queue is at max_length
-    │   └── JobConflict           the id exists with another body
+    │   └── JobConflict           the id or key is that of another job
     ├── JobError
-    │   ├── JobNotFound           no such job, or it was trimmed after its ttl
+    │   ├── JobNotFound           no such job, or it was deleted after its ttl
     │   ├── JobFailed             carries code, type, message and traceback as text
     │   ├── JobCanceled
     │   └── ResultTimeout         the job has not ended in time; it goes on
@@ -25,7 +25,7 @@ from __future__ import annotations
 
 
 class FusionError(Exception):
-    """The root: one sentence for people, with the remedy."""
+    """The base class: one sentence for people, with the remedy."""
 
 
 class ConfigError(FusionError):
@@ -41,11 +41,11 @@ class BrokerUnavailable(BrokerError):  # noqa: N818 - the field's own word
 
 
 class BrokerUnfit(BrokerError):  # noqa: N818
-    """Redis is too old, evicts keys, or holds a newer layout. Only an operator can help."""
+    """Redis is too old, evicts keys, or has a newer layout of the data. Only an operator can help."""
 
 
 class BrokerFull(BrokerError):  # noqa: N818
-    """Redis is at its maxmemory; jobs that are there still run, new ones are refused."""
+    """Redis is at its maxmemory; new jobs are refused, stored ones still run."""
 
 
 class EnqueueError(FusionError):
@@ -65,15 +65,15 @@ class QueueFull(EnqueueError):  # noqa: N818
 
 
 class JobConflict(EnqueueError):  # noqa: N818
-    """The id, or key, is taken by a job with another body."""
+    """The id or key is that of a job with another task or other arguments."""
 
 
 class JobError(FusionError):
-    """About one job."""
+    """Base class of the errors about one job."""
 
 
 class JobNotFound(JobError):  # noqa: N818
-    """No such job, or it was trimmed after its ttl."""
+    """There is no such job, or it was deleted after its ttl."""
 
 
 class JobFailed(JobError):  # noqa: N818
@@ -82,9 +82,9 @@ class JobFailed(JobError):  # noqa: N818
 
     Attributes:
         code: one of the error codes (`TIMEOUT`, `WORKER_CRASHED`, …) or `EXCEPTION`.
-        type: the exception's dotted name, where there was one.
+        type: the exception's dotted name, if there was one.
         message: its text.
-        traceback: its traceback as text; never rebuilt into an exception.
+        traceback: its traceback, as text.
     """
 
     def __init__(self, code: str, type: str, message: str, traceback: str = "") -> None:  # noqa: A002
@@ -97,7 +97,7 @@ class JobCanceled(JobError):  # noqa: N818
 
 
 class ResultTimeout(JobError):  # noqa: N818
-    """The job has not ended in the time given; it goes on."""
+    """The job has not ended within the given time; it goes on."""
 
 
 class ControlError(FusionError):
@@ -105,4 +105,4 @@ class ControlError(FusionError):
 
 
 class ForeignDaemon(ControlError):  # noqa: N818
-    """The daemon that was found runs another file, and was asked nothing else."""
+    """The daemon that was found runs another file; it was not asked to do anything."""

@@ -1,18 +1,18 @@
 """
 What a job is: its states, its id, its record.
 
-The state of a job is the set that holds it; `->` is the only way it moves:
+A job has the state of the set that holds it. These are all the ways in which it moves:
 
     (enqueue) -> QUEUED | SCHEDULED | DEFERRED
-    DEFERRED  -> QUEUED               what it waited for has ended
+    DEFERRED  -> QUEUED               the jobs that it waited for have ended
     SCHEDULED -> QUEUED               its time has come
     QUEUED    -> STARTED              claimed: lease, token, attempt + 1
     QUEUED    -> FAILED               expired before it was claimed
-    STARTED   -> FINISHED             settled, the result kept for result_ttl
-    STARTED   -> FAILED               settled, the error kept for failure_ttl
+    STARTED   -> FINISHED             settled; the result is kept for result_ttl
+    STARTED   -> FAILED               settled; the error is kept for failure_ttl
     STARTED   -> SCHEDULED            retry, after a delay
-    STARTED   -> QUEUED               released (attempt undone) or rescued (lease expired)
-    any but FINISHED, FAILED -> CANCELED
+    STARTED   -> QUEUED               released (the attempt is not counted) or rescued (the lease has expired)
+    any that has not ended -> CANCELED
     FAILED, CANCELED -> QUEUED        requeued by an operator
 
 Standard library only: producers and the daemon share it.
@@ -29,7 +29,7 @@ from enum import StrEnum
 
 
 class JobStatus(StrEnum):
-    """The one state that a job has at any time."""
+    """The state of a job; it has exactly one at any time."""
 
     DEFERRED = "deferred"
     SCHEDULED = "scheduled"
@@ -41,81 +41,81 @@ class JobStatus(StrEnum):
 
     @property
     def ended(self) -> bool:
-        """Whether nothing but an operator moves the job from here."""
+        """Whether the job stays as it is unless an operator requeues or discards it."""
         return self in _ENDED
 
 
 _ENDED = frozenset({JobStatus.FINISHED, JobStatus.FAILED, JobStatus.CANCELED})
 
-# In ASCII order, so that ids sort as their bytes do; and without a dash, with which an option would begin.
+# Base64 with its digits in ASCII order, so that ids sort by time, and without a dash, as options begin with one.
 _PLAIN = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _SORTED = b"0123456789:ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"
 _TO_SORTED = bytes.maketrans(_PLAIN, _SORTED)
 
 
-def _text(raw: bytes) -> str:
+def _encoded(raw: bytes) -> str:
     return binascii.b2a_base64(raw)[:22].translate(_TO_SORTED).decode()
 
 
 def new_id() -> str:
     """A new job id: 48 bits of epoch ms and 80 random bits in 22 characters that sort by time."""
-    return _text((time.time_ns() // 1_000_000).to_bytes(6) + os.urandom(10))
+    return _encoded((time.time_ns() // 1_000_000).to_bytes(6) + os.urandom(10))
 
 
 def id_of_key(task: str, key: str) -> str:
     """The id of a job with an idempotency key: the same task and key give the same 22 characters."""
-    return _text(hashlib.sha256(f"{task}\0{key}".encode()).digest()[:16])
+    return _encoded(hashlib.sha256(f"{task}\0{key}".encode()).digest()[:16])
 
 
 def new_token(mark: str = "") -> str:
-    """A nonce in 22 characters, for a claim and the attempts that it begins; 104 random bits behind a `mark`."""
-    return mark + _text(os.urandom(16))[len(mark) :]
+    """A token for a claim and its attempts: 22 characters, after a `mark` of 4 still 104 random bits."""
+    return mark + _encoded(os.urandom(16))[len(mark) :]
 
 
 def mark_of(worker: str) -> str:
-    """The 4 characters with which the tokens of a worker, `<host>.<pid>`, begin: a lost lease tells its holder."""
-    return _text(hashlib.sha256(worker.encode()).digest()[:16])[:4]
+    """The first 4 characters of the tokens of a worker, `<host>.<pid>`, so that a lost lease shows whose it was."""
+    return _encoded(hashlib.sha256(worker.encode()).digest()[:16])[:4]
 
 
-#: `last_outcome` of a job that went back to its queue since its task's code does not load
+#: `last_outcome` of a job that went back to its queue because the code of its task does not load
 NOT_LOADED = "not loaded"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRecord:
-    """A job as Redis holds it. Times are epoch ms by the clock of Redis; JSON stays raw."""
+    """A job as Redis stores it. Times are epoch ms by the clock of Redis; JSON is not parsed."""
 
     #: the queue that holds it; `queue/id` is the full name
     queue: str
     id: str
     status: JobStatus
     task: str
-    #: raw JSON: `[args, kwargs]`, or the whole object as it came through the inbox
+    #: JSON of `[args, kwargs]`, or of the whole object that was pushed to the inbox
     args: bytes
     priority: int | None = None
     created_at: int | None = None
-    #: when it comes due, of a scheduled job
+    #: when a scheduled job is due
     due_at: int | None = None
     started_at: int | None = None
     ended_at: int | None = None
-    #: not begun by then, it fails with EXPIRED
+    #: if the job has not begun by then, it fails with EXPIRED
     expires_at: int | None = None
     attempts: int = 0
     crashes: int = 0
     rescues: int = 0
-    #: how often it had begun and was given back, by a shutdown for one; such an attempt is not counted
+    #: how often it was given back after it had begun, such as at a shutdown; such attempts are not counted
     interrupted: int = 0
     #: how its last attempt ended, such as `retry` or `rescued`
     last_outcome: str = ""
-    #: raw JSON of a finished job
+    #: JSON, of a finished job
     result: bytes | None = None
-    #: raw JSON {code, type, message, traceback} of the last failure
+    #: JSON of the last failure: {code, type, message, traceback}
     error: bytes | None = None
     key: str = ""
     log_tag: str = ""
-    #: raw JSON, as the producer gave it
+    #: JSON, as the producer gave it
     meta: bytes | None = None
-    #: fields that another program has spoilt, a space between; they are left out above
+    #: names of fields that cannot be read, separated by spaces; their values above are missing
     broken: str = ""
 
     @property
