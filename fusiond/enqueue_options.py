@@ -24,8 +24,8 @@ Duration = float | str | timedelta
 #: a time with its zone, ISO 8601 text with an offset, or epoch seconds
 Moment = datetime | str | float
 
-#: bytes of a job's arguments as JSON
-MOST_ARGUMENTS = 1024 * 1024
+#: bytes of a job's arguments, and of its meta, as JSON
+MOST_BYTES = 1024 * 1024
 #: seconds, 10 years
 LONGEST = 10 * 365 * 86400
 #: seconds, the shortest that is not 0 to the file, which counts in ms
@@ -68,37 +68,32 @@ NO_OPTIONS = Options()
 def encoded(task: str, args: Sequence[Any], kwargs: dict[str, Any]) -> bytes:
     """`[args, kwargs]` as JSON. Raises BadArguments."""
     try:
-        body = _encoded([args, kwargs])
+        return _encoded([args, kwargs])
     except (TypeError, ValueError) as error:
-        raise BadArguments(f"task {task!r}: the arguments are not JSON: {error}") from None
-    if len(body) > MOST_ARGUMENTS:
-        most = f"{MOST_ARGUMENTS} are the most; store them elsewhere and pass a reference"
-        raise BadArguments(f"task {task!r}: the arguments have {len(body)} bytes as JSON, {most}")
-    return body
+        raise BadArguments(f"task {task!r}: the arguments cannot be stored as JSON: {error}") from None
 
 
 def _encoded(value: Any) -> bytes:
     """A value as JSON. Raises TypeError or ValueError."""
     try:
-        text: bytes = _encode(value).encode()
+        body: bytes = _encode(value).encode()
     except RecursionError:
         raise ValueError(f"{TOO_DEEP}, or holds itself") from None
-    if too_deep(text):
+    if too_deep(body):
         raise ValueError(TOO_DEEP)
-    return text
+    if len(body) > MOST_BYTES:
+        raise ValueError(f"{len(body)} bytes, {MOST_BYTES} are the most; store it elsewhere and pass a reference")
+    return body
 
 
 def encoded_meta(meta: dict[str, Any]) -> bytes:
     """The meta as JSON. Raises EnqueueError."""
+    if not isinstance(meta, dict):
+        raise EnqueueError(f"meta: {shown(meta)} is not a dict")
     try:
-        found = _encoded(meta)
+        return _encoded(meta)
     except (TypeError, ValueError) as error:
-        raise EnqueueError(f"meta is not JSON: {error}") from None
-    if len(found) > MOST_ARGUMENTS or not isinstance(meta, dict):
-        raise EnqueueError(
-            f"meta: {type(meta).__name__} of {len(found)} bytes as JSON; a dict of {MOST_ARGUMENTS} at most"
-        )
-    return found
+        raise EnqueueError(f"meta cannot be stored as JSON: {error}") from None
 
 
 def encoded_timeout(timeout: Duration) -> bytes:

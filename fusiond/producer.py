@@ -48,7 +48,7 @@ from fusiond.job import JobStatus, id_of_key, new_id
 from fusiond.loading_guard import refuse_while_loading
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from fusiond.broker.call import Call, Plan
     from fusiond.broker.records import Counts, JobOutcome
@@ -258,16 +258,14 @@ class Producer:
         tasks = self._catalogue.tasks
         if not tasks:
             raise UnknownTask(f"no daemon has declared any task under {self._broker.keys.namespace!r}; is one running?")
-        remedy = did_you_mean(str(task), tasks) or f"there are {listed(tasks)}"
-        raise UnknownTask(f"task {shown(task)} is in no daemon's file; {remedy}")
+        raise UnknownTask(f"task {shown(task)} is in no daemon's file; {_nearest(str(task), tasks)}")
 
     def _queue(self, options: Options, declared: dict[str, Any]) -> str:
         if options.queue is None:
             return str(declared["queue"])
         if text("queue", options.queue) not in self._catalogue.queues:
-            remedy = did_you_mean(options.queue, self._catalogue.queues)
-            remedy = remedy or f"there are {listed(self._catalogue.queues)}"
-            raise EnqueueError(f"queue {options.queue!r} is in no daemon's file; {remedy}")
+            nearest = _nearest(options.queue, self._catalogue.queues)
+            raise EnqueueError(f"queue {options.queue!r} is in no daemon's file; {nearest}")
         return options.queue
 
     def _priority(self, options: Options, declared: dict[str, Any]) -> int:
@@ -315,6 +313,11 @@ class Producer:
                 " enqueue again with the same id or key"
             )
         return replies
+
+
+def _nearest(name: str, known: Collection[str]) -> str:
+    """The name that was perhaps meant, or all that there are."""
+    return did_you_mean(name, known) or f"there are {listed(known)}"
 
 
 def refuse(queue: str, jobs: Sequence[NewJob], replies: Sequence[Stored], stored: str) -> None:

@@ -221,11 +221,11 @@ def test_a_call_over_a_lost_connection_makes_one_job(client, redis_server, run, 
 )
 def test_arguments_that_are_not_json_are_refused(client, run, broker, bad):
     """At the call, and nothing is stored."""
-    with pytest.raises(BadArguments, match="not JSON"):
+    with pytest.raises(BadArguments, match="cannot be stored as JSON"):
         client.enqueue("send", bad)
     loop = []
     loop.append(loop)
-    with pytest.raises(BadArguments, match="not JSON"):
+    with pytest.raises(BadArguments, match="cannot be stored as JSON"):
         client.enqueue_many([("send",), ("send", [loop])])
     assert run(broker.counts("sms")).queued == 0
 
@@ -298,7 +298,7 @@ def test_a_producer_follows_a_task_to_where_it_is_served(client, run, broker):
         ({"priority": 256}, "neither one of high, low nor a number"),
         ({"queue": "smss"}, "did you mean 'sms'"),
         ({"queue": "{"}, "in no daemon's file"),
-        ({"meta": {"a": object()}}, "meta is not JSON"),
+        ({"meta": {"a": object()}}, "meta cannot be stored as JSON"),
         ({"id": "a b"}, "job id 'a b'"),
         ({"id": "a", "key": "b"}, "exclude each other"),
     ],

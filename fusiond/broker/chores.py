@@ -12,7 +12,6 @@ import logging
 import socket
 from typing import TYPE_CHECKING, Any
 
-from fusiond.broker.call import decoded
 from fusiond.errors import BrokerError
 from fusiond.job import mark_of
 
@@ -64,8 +63,8 @@ async def _holders(broker: Verbs, connection: AsyncConnection) -> dict[str, str]
 def _write(chore: Chore, holder: str | None, about: Mapping[str, Any]) -> None:
     outcome = {"RESCUED": "rescued", "CANCELED": "canceled"}.get(chore.code, "failed")
     fields = {
-        "job": decoded(chore.id),
-        "task": decoded(chore.task),
+        "job": chore.id,
+        "task": chore.task,
         "attempt": chore.attempts,
         "outcome": outcome,
         "wait": round(chore.waited_ms / 1000, 3),
@@ -86,5 +85,5 @@ def _write(chore: Chore, holder: str | None, about: Mapping[str, Any]) -> None:
 
 def _tag(chore: Chore, config: Config) -> str | None:
     """The producer's, else that of the task."""
-    task = config.tasks.get(decoded(chore.task))
+    task = config.tasks.get(chore.task)
     return chore.log_tag or (task and task.log_tag) or None

@@ -15,7 +15,7 @@ from fusiond.broker.records import Chore, Claim, ClaimedJob, NewJob, Outcome, Re
 from fusiond.job import new_token
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 
 _STORED: tuple[Stored, ...] = ("stored", "same", "conflict", "full")
@@ -116,24 +116,23 @@ _FEW = 2
 
 def _claim(reply: Any) -> Claim:
     more, due, flat, expiring, *others = reply
-    jobs = list(map(ClaimedJob._make, zip(*[iter(flat)] * len(_KINDS), strict=True)))
-    if tuple(map(type, flat)) != _KINDS * len(jobs):
-        raise TypeError("a field of a job is of another type")
+    jobs = list(map(ClaimedJob._make, _rows(flat, _KINDS)))
     ids, attempts = flat[:: len(_KINDS)], flat[3 :: len(_KINDS)]
     if jobs and (max(map(len, ids)) > _MOST_ID or not 0 <= min(attempts) <= max(attempts) <= _MOST_ATTEMPTS):
         raise ValueError("an id or a number of attempts that no verb makes")
     until = {number(n) - 1: max(0, number(ms)) for n, ms in zip(expiring[::2], expiring[1::2], strict=True)}
     if until and not 0 <= min(until) <= max(until) < len(jobs):
         raise ValueError("a job expires that was not given")
-    chores = _chores(*others) if others else ()
+    chores = [Chore._make(map(_text_or_number, row)) for row in _rows(others[0], _CHORE_KINDS)] if others else ()
     return Claim(jobs, None if due < 0 else due, bool(more), until, more == _FEW, chores)
 
 
-def _chores(flat: Any) -> list[Chore]:
-    rows = list(zip(*[iter(flat)] * len(_CHORE_KINDS), strict=True))
-    if any(tuple(map(type, row)) != _CHORE_KINDS for row in rows):
+def _rows(flat: list[Any], kinds: tuple[type, ...]) -> Iterator[tuple[Any, ...]]:
+    """The list in rows of fields of these types. Raises TypeError, ValueError."""
+    if tuple(map(type, flat)) != kinds * (len(flat) // len(kinds)):
         raise TypeError("a field of a job is of another type")
-    return [
-        Chore(id_, task, decoded(code), decoded(message), attempts, rescues, decoded(token), waited, decoded(tag))
-        for id_, task, code, message, attempts, rescues, token, waited, tag in rows
-    ]
+    return zip(*[iter(flat)] * len(kinds), strict=True)
+
+
+def _text_or_number(word: bytes | int) -> str | int:
+    return word if isinstance(word, int) else decoded(word)

@@ -91,8 +91,8 @@ class Renewal(NamedTuple):
 class Chore(NamedTuple):
     """A job that a claim took back from a worker whose lease had expired, that it ended, or that it put aside."""
 
-    id: bytes
-    task: bytes
+    id: str
+    task: str
     #: RESCUED: it is queued again · BROKEN: its body cannot be read; it has no id then · otherwise it has ended, with
     #: an error of this code
     code: str

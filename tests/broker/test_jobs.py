@@ -538,7 +538,7 @@ def test_a_claim_tells_of_each_job_that_it_rescued_or_ended(enqueue, claim, run,
     time.sleep(0.002)
     nonce, got = claim(2, max_rescues=2)
     assert sorted(ids(got)) == sorted([again, waits])
-    told = {chore.id.decode(): chore for chore in got.chores}
+    told = {chore.id: chore for chore in got.chores}
     assert {id_: (chore.code, chore.rescues, chore.token, chore.log_tag) for id_, chore in told.items()} == {
         lost: ("LEASE_LOST", 3, token, "tag 0"),
         again: ("RESCUED", 1, token, "tag 1"),
@@ -546,7 +546,7 @@ def test_a_claim_tells_of_each_job_that_it_rescued_or_ended(enqueue, claim, run,
         canceled: ("CANCELED", 1, token, "tag 3"),
         expired: ("EXPIRED", 0, "", ""),
     }
-    assert {chore.task for chore in got.chores} == {b"task"}
+    assert {chore.task for chore in got.chores} == {"task"}
     assert all(0 <= chore.waited_ms < 60_000 for chore in got.chores)
     assert told[begun].message == json.loads(run(broker.job("q", begun)).error)["message"]
     assert claim(2, token=nonce)[1].chores == got.chores

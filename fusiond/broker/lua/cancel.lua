@@ -13,25 +13,17 @@
 
 redis.call('ZREM', QUEUE, '')
 local id, ttl = ARGV[1], ARGV[2]
-local h = redis.pcall('HMGET', JOB .. id, 'task', 'token', 'ended_at')
+local h = redis.pcall('HMGET', JOB .. id, 'task', 'token', 'ended_at', 'score')
 if h.err or not h[1] then return 'missing' end
 if h[3] then return 'ended' end
-if h[2] and h[2] ~= '' then
+if (h[2] or '') ~= '' or redis.call('HEXISTS', ROOT .. ':leaving', id) == 1 then
   redis.call('HSET', JOB .. id, 'cancel', ttl)
   redis.call('PUBLISH', WAKE, 'cancel')
   return 'asked'
 end
-if redis.call('HEXISTS', ROOT .. ':leaving', id) == 1 then
-  redis.call('HSET', JOB .. id, 'cancel', ttl)
-  return 'asked'
-end
-local score = redis.call('ZSCORE', QUEUE, id)
+cancel_waiting(id, ttl, redis.call('ZSCORE', QUEUE, id) or h[4] or 0)
 redis.call('ZREM', QUEUE, id)
 redis.call('ZREM', SCHEDULED, id)
 redis.call('ZREM', ROOT .. ':deferred', id)
-if score then redis.call('HSET', JOB .. id, 'score', score) end
-redis.call('HSET', JOB .. id, 'ended_at', now, 'last_outcome', 'canceled',
-  'error', failure('CANCELED', 'it was canceled before it began'))
-redis.call('ZADD', ROOT .. ':canceled', keep_until(ttl), id)
 trim('canceled', 10)
 return 'canceled'

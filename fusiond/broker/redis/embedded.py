@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
 #: seconds that an old server may take to write its file and end
 LEAVE = 30.0
@@ -119,13 +119,6 @@ class Watch:
         if self._stop:
             raise Ended
 
-    def every_glance(self, seconds: float) -> Iterator[None]:
-        """Come back every GLANCE seconds until the time is over."""
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            yield
-            self.wait(GLANCE)
-
     def _on_command(self, command: dict[str, Any]) -> None:
         """Acknowledge a reload; nothing else concerns Redis."""
         if command.get("do") == "apply":
@@ -144,12 +137,13 @@ def lock(state: Path, watch: Watch) -> tuple[int, int | None]:
     """
     state.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(state / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-    old = None
-    for _ in watch.every_glance(LEAVE):
+    old, end = None, time.monotonic() + LEAVE
+    while time.monotonic() < end:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             old = old or ask_to_end(state)
+            watch.wait(GLANCE)
         else:
             return descriptor, old
     raise CannotRun(f"{state} is in use by another server that does not end; end it (fuser {state}/lock shows its pid)")

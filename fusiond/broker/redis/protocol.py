@@ -82,15 +82,12 @@ class OneServer:
 
     def _one(self, call: Call[T]) -> Steps[T]:
         [reply] = yield from self.ask((call,))
-        if isinstance(reply, RedisError):
-            raise refused(reply, call.words) from reply
-        if isinstance(reply, BrokerUnavailable):
-            raise reply
-        try:
-            return call.read(reply)
-        except Unreadable:
+        found = _meaning(call, reply)
+        if isinstance(found, Unreadable):
             yield Step.RECONNECT
-            raise
+        if isinstance(found, BrokerError):
+            raise found
+        return cast("T", found)
 
     def run_many(self, calls: Sequence[Call[Any]]) -> Steps[list[Any]]:
         """What the replies mean; in place of one that is an error stands a BrokerError. Raises BrokerUnavailable."""

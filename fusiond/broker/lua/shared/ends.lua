@@ -10,6 +10,12 @@ end
 local function failure(code, message)
   return '{"code":"' .. code .. '","type":"","message":"' .. message .. '","traceback":""}'
 end
+-- cancel_waiting(id, ttl, score): ends a job that waited; its sets are the caller's.
+local function cancel_waiting(id, ttl, score)
+  redis.call('HSET', JOB .. id, 'score', score, 'ended_at', now, 'last_outcome', 'canceled',
+    'error', failure('CANCELED', 'it was canceled before it began'))
+  redis.call('ZADD', ROOT .. ':canceled', keep_until(ttl), id)
+end
 -- too_many(key, limit): the first to go of a registry that has grown over REGISTRY_KEPT, of those whose id may be forgotten.
 local function too_many(key, limit)
   local excess = math.min(redis.call('ZCARD', key) - REGISTRY_KEPT, limit)

@@ -14,9 +14,7 @@ local function undefer(id, kind, score, due)
   if redis.call('ZREM', DEFERRED, id) == 0 then return end
   local ttl = redis.call('HGET', JOB .. id, 'cancel')
   if ttl then
-    redis.call('HSET', JOB .. id, 'score', score, 'ended_at', now, 'last_outcome', 'canceled',
-      'error', failure('CANCELED', 'it was canceled before it began'))
-    redis.call('ZADD', ROOT .. ':canceled', keep_until(ttl), id)
+    cancel_waiting(id, ttl, score)
   elseif kind == 'scheduled' then
     add(later_on, due, id)
   else
