@@ -1,12 +1,12 @@
 """
-Load a Python file into each of the daemon's processes, for proofs: FUSIOND_HOOK=/absolute/path.py.
+Load a Python file into each process of the daemon, for proofs: FUSIOND_HOOK=/absolute/path.py.
 
 1. run      each program of the daemon loads the file and calls its `hook(process, name, find)`
-2. handed   a fork server gets the file's source over its descriptor, and runs the file's `main` in place of its own
+2. handed   a fork server gets the source of the file over its descriptor, and runs the file's `main` instead of its own
 
-The variable is read from the daemon's own environment. Neither the YAML file nor a worker group's environment sets it.
+The variable counts in the environment of the daemon alone, not in the YAML file or the environment of a worker group.
 
-Standard library only: the embedded Redis' program runs without the package.
+Standard library only: the program of the embedded Redis runs without the package.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ VARIABLE = "FUSIOND_HOOK"
 
 
 def path() -> str | None:
-    """The file that the variable names; None where it is not set. Raises ValueError: the path is not absolute."""
+    """The file that the variable names; None if it is not set. Raises ValueError if the path is not absolute."""
     value = os.environ.get(VARIABLE)
     if value and not value.startswith("/"):
         raise ValueError(f"{VARIABLE}: {value!r} is not an absolute path")
@@ -33,12 +33,12 @@ def path() -> str | None:
 
 def run(process: str, name: str = "", find: Callable[[str], Any] | None = None) -> None:
     """
-    Call the file's `hook` in this process; nothing where the variable is not set.
+    Call the file's `hook` in this process, if the variable is set.
 
     Args:
         process: its kind: supervisor, redis, scheduler or dispatcher.
-        name: which one of them: a worker group's name.
-        find: a module's name within the package → the module; by default, one that is loaded.
+        name: of a dispatcher: its worker group.
+        find: a module's name within the package → the module; by default, a loaded one.
 
     Raises:
         OSError: the file cannot be read.
@@ -50,7 +50,7 @@ def run(process: str, name: str = "", find: Callable[[str], Any] | None = None) 
 
 
 def handed() -> Any:
-    """What a fork server's `main` of the file is handed, as JSON: what its `handed()` returns. Raises as `run`."""
+    """The result of the file's `handed()`: a fork server passes it to the file's `main`, as JSON. Raises as `run`."""
     file = path()
     return _load(file).handed() if file else None
 

@@ -1,10 +1,10 @@
 """
-What each program of the daemon is made of: its exit status, and its link to the supervisor.
+What each program of the daemon has: an exit status, and a link to the supervisor.
 
 1. say      ready, failed, applied, busy: one JSON object per packet
 2. hear     apply, go, drain, leave
 3. answer   the supervisor's question whether it is alive, at once, and whether it can serve, once that was checked
-4. end      when the link is lost: the supervisor died, and its next life must find no strays
+4. end      when the link is lost: the supervisor has died, and the next one must find none of its programs
 
 A program started by hand has no link: it says nothing, hears nothing and never waits.
 The link runs on the program's own asyncio loop. Standard library only.
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Awaitable, Callable
 
-    #: says why the program cannot serve just now; "" if it can
+    #: returns why the program cannot serve now; "" if it can
     Check = Callable[[], Awaitable[str]]
 
 #: number of the inherited descriptor
 LINK = "FUSIOND_LINK"
 #: the program's name, such as `worker:main@3`
 NAME = "FUSIOND_PROGRAM"
-#: where `supervisorctl tail` looks
+#: the file for the last lines of the log, which `supervisorctl tail` shows
 TAIL = "FUSIOND_TAIL"
 
-#: the exit status of what cannot run as it is configured (sysexits.h); final until it has been ready once
+#: exit status of a program that cannot run as it is configured (sysexits.h); it is final if it was never ready
 EX_CONFIG = 78
-#: the exit status after something that should never have happened, or that may pass
+#: exit status after an error that should never happen, or that may pass
 EX_SOFTWARE = 70
 
 #: seconds that the check behind an answer may take
@@ -51,9 +51,9 @@ def run_program(body: Callable[[Link], int]) -> int:
     """
     Run a program with its link; returns the exit status.
 
-    What `body` raises is logged, and the supervisor is told the reason in one sentence.
+    An error of `body` is logged, and the supervisor is told the reason in one sentence.
     """
-    # here: the embedded Redis' program loads this file without the package
+    # here: the program of the embedded Redis loads this file without the package
     from fusiond import logs
     from fusiond.errors import FusionError
 
@@ -74,10 +74,10 @@ def run_program(body: Callable[[Link], int]) -> int:
 
 def on_failed_callback(then: Callable[[], object]) -> None:
     """
-    Call `then` when a callback of the running loop has let an exception out; it is logged.
+    Call `then` when a callback of the running loop has raised an exception; it is logged.
 
-    What the callback had taken up, a child's death or a command, is lost then: a program that only went on would wait
-    for it for ever.
+    The event that the callback handled, such as a child's death or a command, is lost then: a program that only went on
+    would wait for it for ever.
     """
     import asyncio
 
@@ -90,7 +90,7 @@ def on_failed_callback(then: Callable[[], object]) -> None:
 
 
 async def wait_until_set(event: asyncio.Event, seconds: float) -> None:
-    """Wait for the event, at most so long."""
+    """Wait until the event is set, for at most so many seconds."""
     import asyncio
 
     with contextlib.suppress(TimeoutError):
@@ -105,7 +105,7 @@ class Link:
     Attributes:
         name: the program's name as the supervisor knows it, or "".
         tail: the file for the last lines of its log, or None.
-        socket: its end of the socket; None: it has no supervisor, or has lost it.
+        socket: its end; None: there is no supervisor, or it has died.
     """
 
     def __init__(self, sock: socket.socket | None = None, *, name: str = "", tail: Path | None = None) -> None:
@@ -119,7 +119,7 @@ class Link:
 
     @classmethod
     def from_environment(cls) -> Link:
-        """The link that the supervisor left open for this process; its variables are taken out of `os.environ`."""
+        """The link that this process inherited from the supervisor; removes its variables from `os.environ`."""
         number = os.environ.pop(LINK, "")
         name, tail = os.environ.pop(NAME, ""), os.environ.pop(TAIL, "")
         sock = None
@@ -130,29 +130,26 @@ class Link:
         return cls(sock, name=name, tail=Path(tail) if tail else None)
 
     def start(
-        self,
-        on_command: Callable[[dict[str, Any]], None],
-        on_lost: Callable[[], None],
-        check: Check | None = None,
+        self, on_command: Callable[[dict[str, Any]], None], on_lost: Callable[[], None], check: Check | None = None
     ) -> None:
         """
         Call `on_command` for each command, and `on_lost` once if the supervisor dies, both on the running loop.
 
-        `check` is awaited when the supervisor asks whether the program can serve; CHECK seconds are all that it has.
-        Without a link none of them is ever called.
+        `check` is awaited, for at most CHECK seconds, when the supervisor asks whether the program can serve.
+        Without a link none of them is called.
         """
         self._check = check
         if self.socket is not None:
-            import asyncio  # here: a program may have something to start before it loads so much
+            import asyncio  # here: a program may have to start something before it loads so much
 
             self._loop = asyncio.get_running_loop()
             self._loop.add_reader(self.socket, self.hear, on_command, on_lost)
 
     def say(self, **message: Any) -> None:
         """
-        Tell the supervisor something: `link.say(**{"is": "ready"})`. Never blocks and never raises.
+        Send the supervisor a message: `link.say(**{"is": "ready"})`. Never blocks and never raises.
 
-        A packet is dropped only where some 300 are unread, so where the supervisor is stopped: it asks again, or ends.
+        It is dropped if some 300 are unread, so only while the supervisor is stopped: that asks again, or ends.
         """
         if self.socket is not None:
             try:
@@ -161,7 +158,7 @@ class Link:
                 log.debug("the supervisor was not told %s: %s", message, error)
 
     def close(self) -> None:
-        """Hang up; neither callback is called any more."""
+        """Close the link; neither callback is called any more."""
         sock, self.socket = self.socket, None
         if self._checking is not None:
             self._checking.cancel()
@@ -171,11 +168,11 @@ class Link:
             sock.close()
 
     def hear(self, on_command: Callable[[dict[str, Any]], None], on_lost: Callable[[], None]) -> None:
-        """Take what has come; what `start` has the loop call, and a program without a loop calls itself."""
+        """Handle the packets that have arrived. The loop calls it after `start`; a program without a loop calls it."""
         while self.socket is not None:
             try:
                 packet = self.socket.recv(_PACKET)
-            except (BlockingIOError, InterruptedError):
+            except BlockingIOError:
                 return
             except OSError:
                 packet = b""
@@ -190,31 +187,27 @@ class Link:
                 on_command(command)
 
     def _answer(self, number: int) -> None:
-        """Say at once that this program is alive; whether the program can serve is said when that is known."""
+        """Say at once that this program is alive, and once it is known whether it can serve."""
         self.say(**{"is": "alive", "n": number})
         self._question = number
-        if self._loop is None:  # it has no check either: whether Redis answers is said by the programs that use it
+        if self._loop is None:  # it has no check either: the programs that use Redis say whether that answers
             self.say(**{"is": "checked", "n": number, "trouble": ""})
         elif self._checking is None:
             self._checking = self._loop.create_task(self._tell_checked())
 
     async def _tell_checked(self) -> None:
-        """Until the last question has its answer; those that came during a check share the next one."""
+        """Check until the last question has its answer; questions that came during a check share the next one."""
+        import asyncio
+
         told = 0
         try:
             while told != self._question:
-                told = self._question
-                self.say(**{"is": "checked", "n": told, "trouble": await self._trouble()})
+                told, trouble = self._question, ""
+                try:
+                    async with asyncio.timeout(CHECK):
+                        trouble = await self._check() if self._check else ""
+                except TimeoutError:
+                    trouble = f"it could not find out within {CHECK:g} s whether it can serve"
+                self.say(**{"is": "checked", "n": told, "trouble": trouble})
         finally:
             self._checking = None
-
-    async def _trouble(self) -> str:
-        import asyncio
-
-        if self._check is None:
-            return ""
-        try:
-            async with asyncio.timeout(CHECK):
-                return await self._check()
-        except TimeoutError:
-            return f"it could not find out within {CHECK:g} s whether it can serve"

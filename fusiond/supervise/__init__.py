@@ -1,1 +1,1 @@
-"""What keeps the programs alive and the machine like the file."""
+"""Keep the programs running that the file asks for, while the file changes."""

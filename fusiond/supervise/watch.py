@@ -16,10 +16,9 @@ import glob
 import logging
 import threading
 import time
-from dataclasses import dataclass
 from os.path import dirname, isdir, islink, normpath, realpath
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from fusiond.config.yaml.nodes import tell_apart
 
@@ -81,8 +80,7 @@ def _mark(path: str) -> tuple[object, ...]:
         return (path, error.errno)
 
 
-@dataclass(frozen=True, slots=True)
-class Targets:
+class Targets(NamedTuple):
     """What to watch for some files."""
 
     #: real paths of directories that exist

@@ -161,9 +161,8 @@ def test_a_drain_that_did_not_go_is_told_again(tmp_path):
     """The link takes no more just now: the program counts as draining, and is told at a later turn."""
     options = DaemonOptions(tmp_path / "socket")
     group = ProcessGroupConfig(options, "worker", 999, []).make_group()
-    process = Process(
-        ProgramConfig(options, Program("worker:main@1", "worker:main", ("/bin/true",), 1, 10.0, slots=2)), group
-    )
+    program = Program("worker:main@1", "worker:main", ("/bin/true",), 1, 10.0, tmp_path / "tail", slots=2)
+    process = Process(ProgramConfig(options, program), group)
     process.dispatchers, process.pipes = process.config.make_dispatchers(process)
     theirs = process.pipes["link"].theirs
     theirs.setblocking(False)

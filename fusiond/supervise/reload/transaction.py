@@ -30,7 +30,7 @@ from fusiond.config.problems import Problem
 from fusiond.supervise.code_watcher import CODE_WATCHER
 from fusiond.supervise.reload.outcome import ALL, Refused, Request
 from fusiond.supervise.reload.reading import LastRead, Result, read
-from fusiond.supervise.wanted_programs import part_of
+from fusiond.supervise.wanted_programs import part_of, wanted_programs
 from fusiond.supervise.watch import FILE_WATCHER, fingerprint, newest
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ class Transaction:
 
     def _try(self, snapshot: Snapshot, generations: Mapping[str, int]) -> Steps:
         """Start the new programs beside those that run, their claims held; wait until all are ready. Raises Refused."""
-        wanted = self._processes.programs_of(snapshot, generations)
+        wanted = wanted_programs(snapshot, generations, self._processes.run)
         anew = {name: program for name, program in wanted.items() if name not in self._processes.wanted}
         deadline = time.monotonic() + TRIAL
         # Processes of a refused trial before, under the same generation, end first.

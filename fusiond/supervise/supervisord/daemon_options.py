@@ -91,13 +91,11 @@ class DaemonOptions(ServerOptions):  # type: ignore[misc] # supervisor has no ty
 
     def close_parent_pipes(self, pipes: dict[str, Any]) -> None:
         """After the end of a process, or of the attempt to start one."""
-        if pipes:
-            pipes["link"].close()
+        pipes["link"].close()
 
     def close_child_pipes(self, pipes: dict[str, Any]) -> None:
         """After the start of a process, or the attempt."""
-        if pipes:
-            pipes["link"].close_theirs()
+        pipes["link"].close_theirs()
 
     def make_http_servers(self, supervisord: Any) -> list[tuple[dict[str, Any], Any]]:
         """One server, on the unix socket: XML-RPC with a fixed table of verbs, and `supervisorctl tail -f`."""
@@ -120,12 +118,11 @@ class DaemonOptions(ServerOptions):  # type: ignore[misc] # supervisor has no ty
 class Poller(PollPoller):  # type: ignore[misc]
     """How long the loop sleeps: supervisor always asks for a second."""
 
-    def poll(self, timeout: float) -> tuple[list[int], list[int]]:  # noqa: ARG002 - supervisor's second
+    def poll(self, timeout: float) -> Any:  # noqa: ARG002 - supervisor's second
         """Sleep until something happens, or the next deadline."""
         idle = min(max(self.options.idle_for(), 0.0), LONGEST_SLEEP)
         # poll(2) counts whole milliseconds and must not wake before the deadline.
-        ready: tuple[list[int], list[int]] = super().poll(idle + 0.001 if idle else 0)
-        return ready
+        return super().poll(idle + 0.001 if idle else 0)
 
 
 class Waker:

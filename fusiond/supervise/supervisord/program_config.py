@@ -29,7 +29,7 @@ class ProgramConfig(ProcessConfig):  # type: ignore[misc] # supervisor has no ty
             "autostart": True, "startsecs": 0, "startretries": NEVER, "exitcodes": [0],
             "stopsignal": signal.SIGTERM, "stopwaitsecs": program.stop_seconds, "killasgroup": True,
             # Only `supervisorctl tail` opens it; the program writes it.
-            "stdout_logfile": program.tail and str(program.tail),
+            "stdout_logfile": str(program.tail),
         }
         # fmt: on
         # The others are about output pipes and users, which supervisor does not handle here.
@@ -39,7 +39,7 @@ class ProgramConfig(ProcessConfig):  # type: ignore[misc] # supervisor has no ty
         """Supervisor's own makes three pipes; a program has one link instead."""
         link = ProgramLink(self.program.name, process.on_message)
         inherited = link.theirs.fileno()
-        environment = {LINK: str(inherited), NAME: self.program.name, TAIL: str(self.program.tail or "")}
+        environment = {LINK: str(inherited), NAME: self.program.name, TAIL: str(self.program.tail)}
         command = [*self.program.argv, *(["--held"] if process.held else [])]
         self.options.next_start = (command, inherited, environment)
         return {link.fileno(): link}, {"link": link}

@@ -13,6 +13,7 @@ import json
 import os
 import re
 import time
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from supervisor.http import NOT_DONE_YET
@@ -48,13 +49,10 @@ _SHOWN = (
 DEFERRED = 0.01
 
 
-class SupervisorNamespace:
+def supervisor_namespace(daemon: Any) -> SimpleNamespace:
     """Supervisor's own namespace, with the verbs of VERBS alone."""
-
-    def __init__(self, daemon: Any) -> None:
-        stock = SupervisorNamespaceRPCInterface(daemon)
-        for verb in VERBS:
-            setattr(self, verb, getattr(stock, verb))
+    stock = SupervisorNamespaceRPCInterface(daemon)
+    return SimpleNamespace(**{verb: getattr(stock, verb) for verb in VERBS})
 
 
 class FusionNamespace:
@@ -69,12 +67,7 @@ class FusionNamespace:
     """
 
     def __init__(
-        self,
-        processes: ProcessTable,
-        reloads: Reloads,
-        liveness: Liveness,
-        started: float,
-        ending: Callable[[], bool],
+        self, processes: ProcessTable, reloads: Reloads, liveness: Liveness, started: float, ending: Callable[[], bool]
     ) -> None:
         self._processes, self._reloads, self._liveness = processes, reloads, liveness
         self._started, self._ending = started, ending
@@ -158,9 +151,19 @@ class FusionNamespace:
             "file_differs": self._reloads.file_differs,
             "reload": last.to_dict() if last else None,
             "reloads": dict(self._reloads.counts),
-            "programs": [
-                _describe(process, wanted=process.program.name in self._processes.wanted) for process in self._processes
-            ],
+            "programs": [self._describe(process) for process in self._processes],
+        }
+
+    def _describe(self, process: Process) -> dict[str, Any]:
+        return {name: getattr(process, name) for name in _SHOWN} | {
+            "name": process.program.name,
+            "part": process.program.part,
+            "state": process.state_name,
+            "wanted": process.program.name in self._processes.wanted,
+            "pid": process.pid or None,
+            "uptime": time.time() - process.laststart if process.pid else None,
+            "generation": process.applied,
+            "last_words": () if process.ready else process.last_lines,
         }
 
     def _server(self) -> dict[str, Any] | None:
@@ -187,16 +190,3 @@ class FusionNamespace:
         answer.delay = DEFERRED  # type: ignore[attr-defined] # supervisor's way to defer
         answer.rpcinterface = self  # type: ignore[attr-defined]
         return answer
-
-
-def _describe(process: Process, *, wanted: bool) -> dict[str, Any]:
-    return {name: getattr(process, name) for name in _SHOWN} | {
-        "name": process.program.name,
-        "part": process.program.part,
-        "state": process.state_name,
-        "wanted": wanted,
-        "pid": process.pid or None,
-        "uptime": time.time() - process.laststart if process.pid else None,
-        "generation": process.applied,
-        "last_words": () if process.ready else process.last_lines,
-    }

@@ -168,7 +168,7 @@ def test_a_server_makes_a_channel_of_its_class_for_each_connection():
 
 
 def test_the_verbs_of_the_table_exist():
-    """Each verb that SupervisorNamespace passes on."""
+    """Each verb that supervisor_namespace passes on."""
     from fusiond.supervise.supervisord.rpc import VERBS
 
     assert all(hasattr(rpcinterface.SupervisorNamespaceRPCInterface, verb) for verb in VERBS)
