@@ -42,11 +42,8 @@ GATHER = 0.01
 #: seconds between two checks whether the log file was renamed
 ROTATED = 1.0
 
-#: sd-daemon(3): the first bytes of a line for the journal
-_PRIORITIES = {
-    logging.CRITICAL: b"<2>", logging.ERROR: b"<3>", logging.WARNING: b"<4>", logging.INFO: b"<6>",
-    logging.DEBUG: b"<7>",
-}  # fmt: skip
+#: level, DEBUG to CRITICAL → the first bytes of a line for the journal, by sd-daemon(3)
+_PRIORITIES = {10: b"<7>", 20: b"<6>", 30: b"<4>", 40: b"<3>", 50: b"<2>"}
 #: characters of the time at the beginning of a text line, which the journal does not get
 _MOMENT = len("2026-01-31T09:00:00.123Z ")
 

@@ -24,16 +24,14 @@ class UsageError(errors.FusionError):
     """The command line is wrong, or it names a file that cannot be read."""
 
 
-_BY_CLASS: Final[tuple[tuple[type[errors.FusionError], int], ...]] = (
-    (UsageError, USAGE),
-    (errors.ResultTimeout, TIMED_OUT),
-    (errors.BrokerUnavailable, AWAY),
-    (errors.BrokerUnfit, AWAY),
-    (errors.ForeignDaemon, USAGE),
-    (errors.ControlError, AWAY),
+#: a ForeignDaemon is a ControlError too: the first that fits counts
+_BY_CLASSES: Final = (
+    ((UsageError, errors.ForeignDaemon), USAGE),
+    ((errors.BrokerUnavailable, errors.BrokerUnfit, errors.ControlError), AWAY),
+    ((errors.ResultTimeout,), TIMED_OUT),
 )
 
 
 def status_of(error: errors.FusionError) -> int:
     """The exit status for an error."""
-    return next((status for cls, status in _BY_CLASS if isinstance(error, cls)), REFUSED)
+    return next((status for classes, status in _BY_CLASSES if isinstance(error, classes)), REFUSED)

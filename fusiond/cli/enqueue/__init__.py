@@ -15,7 +15,7 @@ from fusiond.cli.enqueue import words
 from fusiond.cli.exits import OK, REFUSED, UsageError
 from fusiond.cli.find import broker
 from fusiond.cli.terminal.progress import Progress
-from fusiond.cli.terminal.text import count, json_text, legible
+from fusiond.cli.terminal.text import count, json_text, legible, one_line
 from fusiond.errors import BrokerError, JobFailed
 
 if TYPE_CHECKING:
@@ -123,7 +123,9 @@ def _result(session: broker.Session, producer: Producer, place: JobRef, seconds:
 
 
 def _explained(session: broker.Session, place: JobRef, wait: Plan[Any]) -> Plan[Any]:
-    """The steps of `wait`; if they last longer than _CHECK seconds, the reason is printed once."""
+    """The steps of `wait`; after _CHECK seconds it is printed why nothing begins the job, if that is so."""
+    from fusiond.cli.status.workers import why_waiting
+
     check_at = time.monotonic() + _CHECK
     reply: Any = None
     while True:
@@ -134,17 +136,10 @@ def _explained(session: broker.Session, place: JobRef, wait: Plan[Any]) -> Plan[
         reply = yield step
         if time.monotonic() > check_at:
             check_at = math.inf
-            _explain_wait(session, place)
-
-
-def _explain_wait(session: broker.Session, place: JobRef) -> None:
-    """Print why the job has not begun, if nothing is there to begin it."""
-    from fusiond.cli.status.workers import why_waiting
-
-    with contextlib.suppress(BrokerError):  # the wait itself raises it too
-        record = session.run(session.verbs.job(place.queue, place.id))
-        if record is not None and (why := why_waiting(session, record)):
-            print(f"fusiond: {place.queue}/{place.id} waits: {legible(why)}", file=sys.stderr, flush=True)
+            with contextlib.suppress(BrokerError):  # the wait itself raises it too
+                record = session.run(session.verbs.job(place.queue, place.id))
+                if record is not None and (why := why_waiting(session, record)):
+                    print(f"fusiond: {place.queue}/{place.id} waits: {legible(why)}", file=sys.stderr, flush=True)
 
 
 def _lines(session: broker.Session, producer: Producer, common: Options, options: arguments.Options) -> int:
@@ -159,7 +154,8 @@ def _lines(session: broker.Session, producer: Producer, common: Options, options
         for number, outcome in lines.enqueue(session, producer, sys.stdin.buffer, common):
             if isinstance(outcome, str):
                 refused += 1
-                progress.note(f"line {number}: {outcome}")
+                progress.clear()
+                print(one_line(f"line {number}: {outcome}"), file=sys.stderr)
                 continue
             progress.to(progress.done + 1)
             if not outcome.served:

@@ -111,8 +111,7 @@ def accepted_config(options: argparse.Namespace) -> model.Config:
     try:
         return file.config(options.config)
     except FusionError:
-        running = running_config(options)
-        if running is None:
+        if (running := running_config(options)) is None:
             raise
         return running
 

@@ -38,7 +38,6 @@ _MEANINGS: Final = {
     "fusiond_queue_suspended": "Whether the queue is suspended, by an operator or by the file.",
     "fusiond_queue_unserved_jobs": "Waiting jobs of a queue that no living worker group serves.",
 }
-_RESULTS: Final = ("applied", "unchanged", "refused")
 
 
 def exposition(report: Report) -> str:
@@ -64,7 +63,7 @@ def _daemon(daemon: Mapping[str, Any]) -> Iterator[Sample]:
     yield "fusiond_ready", daemon["ready"], {}
     yield "fusiond_config_info", 1, {"generation": str(daemon["generation"]), "hash": daemon["hash"]}
     yield "fusiond_config_file_differs", bool(daemon["file_differs"]), {}
-    for result in _RESULTS:
+    for result in ("applied", "unchanged", "refused"):
         yield "fusiond_config_reloads_total", daemon["reloads"].get(result, 0), {"result": result}
     if reload := daemon["reload"]:
         yield "fusiond_config_last_reload_successful", reload["result"] != "refused", {}

@@ -11,7 +11,7 @@ import sys
 import time
 from typing import Final, Self, TextIO
 
-from fusiond.cli.terminal.text import one_line, span
+from fusiond.cli.terminal.text import span
 
 _REDRAW: Final = 0.1
 _CLEAR: Final = "\r\x1b[K"
@@ -41,11 +41,6 @@ class Progress:
         if self._live and now - self._drawn >= _REDRAW:
             self._drawn = now
             self._draw()
-
-    def note(self, text: str) -> None:
-        """Print a line; the count is drawn again below it."""
-        self.clear()
-        self._stream.write(f"{one_line(text)}\n")
 
     def clear(self) -> None:
         """Remove the count from the screen, so that a line can be printed there; it is drawn again below that line."""
