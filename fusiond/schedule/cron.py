@@ -15,7 +15,6 @@ Instants are epoch ms. Pure: time is an argument, and what is returned depends o
 from __future__ import annotations
 
 import functools
-import hashlib
 from bisect import bisect_left
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -31,21 +30,8 @@ if TYPE_CHECKING:
 
     from fusiond.config.model import CronEntry
 
-#: ms: a tick noticed within so long is on time, where the entry has no starting_deadline of its own. A daemon that
-#: restarts, or a Redis that fails over, must not cost a nightly job its night
-ON_TIME = 60_000
 _DAY = 86_400
 _SECOND = timedelta(seconds=1)
-
-
-@dataclass(frozen=True, slots=True)
-class Due:
-    """What follows for one entry at one moment."""
-
-    #: epoch ms of the ticks to enqueue, oldest first
-    run: tuple[int, ...] = ()
-    #: the newest tick, older than those, that is given up as missed; None: none is
-    missed: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,39 +76,6 @@ def latest_tick(entry: CronEntry, after: int, until: int) -> int | None:
     return range(after, until + 1)[bisect_left(range(after, until + 1), True, key=is_last)]
 
 
-def due(entry: CronEntry, last_tick: int | None, first_seen: int, now: int, limit: int = 100) -> Due:
-    """
-    Which ticks to enqueue now, by the entry's `missed` and `starting_deadline`.
-
-    Args:
-        entry: its timetable and its rules.
-        last_tick: the newest tick that was decided, enqueued or not; None: none was.
-        first_seen: when this entry first appeared with this timetable: nothing up to then is due.
-        now: by the clock of Redis.
-        limit: at most so many ticks at once; what is left of `missed: all` is due again at once.
-    """
-    since = first_seen if last_tick is None else max(first_seen, last_tick)
-    newest = latest_tick(entry, since, now)
-    if newest is None:
-        return Due()
-    late_by = patience(entry)
-    early = since if late_by is None else max(since, now - late_by - 1)
-    late = ticks(entry, early, now, limit) if entry.missed == "all" else [newest]
-    run = tuple(tick for tick in late if tick > early)
-    return Due(run, latest_tick(entry, since, run[0] - 1) if run else newest)
-
-
-def tick_id(entry: CronEntry, tick: int) -> str:
-    """The id of a tick's job: the same in each daemon, so that Redis keeps one."""
-    return f"cron:{entry.name}:{tick}"
-
-
-def jitter(entry: CronEntry, tick: int) -> int:
-    """The ms by which a tick's job is delayed, 0 to the entry's jitter; drawn from its id, so that daemons agree."""
-    draw = int.from_bytes(hashlib.sha256(tick_id(entry, tick).encode()).digest()[:8])
-    return draw % (round(entry.jitter * 1000) + 1)
-
-
 def explain(entry: CronEntry, after: int, count: int) -> list[ComingTick]:
     """The next `count` ticks with their local time, and what daylight saving does to them."""
     zone = ZoneInfo(entry.timezone)
@@ -141,13 +94,6 @@ def _ticks(entry: CronEntry, after: int) -> Iterator[int]:
 
 def _interval(entry: CronEntry) -> int:
     return max(1, round((entry.every or 0) * 1000))
-
-
-def patience(entry: CronEntry) -> int | None:
-    """The ms by which a tick may be late and still run; None: any time."""
-    if entry.starting_deadline is not None:
-        return round(entry.starting_deadline * 1000)
-    return ON_TIME if entry.missed == "skip" else None
 
 
 # --- wall-clock time; what follows counts in epoch seconds

@@ -8,6 +8,7 @@ Decide what becomes of the due ticks of a cron entry. Pure: an entry and what Re
 
 from __future__ import annotations
 
+import hashlib
 import json
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from fusiond.broker.ticks import CronState
     from fusiond.config.model import CronEntry, Task
 
+#: ms: a tick noticed within so long is on time, where the entry has no starting_deadline of its own. A daemon that
+#: restarts, or a Redis that fails over, must not cost a nightly job its night
+ON_TIME = 60_000
 #: ms after the last enqueue from which on its job is asked how it ended: more than a round takes, and less than the
 #: minute for which the job is kept after its end
 ASK_FOR_THE_END: Final = 20_000
@@ -41,14 +45,48 @@ class Decision(NamedTuple):
 def decide(entry: CronEntry, state: CronState) -> Decision | None:
     """What becomes of the ticks that are due by the clock of Redis; None: none is due."""
     now = state.now_ms
-    due = cron.due(entry, state.last_tick_ms, state.first_seen_ms or now, now, limit=AT_ONCE)
-    last = due.run[-1] if due.run else due.missed
+    run, missed = due(entry, state.last_tick_ms, state.first_seen_ms or now, now)
+    last = run[-1] if run else missed
     if last is None:
         return None
     if entry.suspended or state.suspended:
         return Decision(last, "suspended")
-    ticks = due.run[:1] if entry.overlap == "skip" else due.run
-    return Decision(last, "decided" if ticks else "missed", ticks, due.missed)
+    ticks = run[:1] if entry.overlap == "skip" else run
+    return Decision(last, "decided" if ticks else "missed", ticks, missed)
+
+
+def due(
+    entry: CronEntry, last_tick: int | None, first_seen: int, now: int, limit: int = AT_ONCE
+) -> tuple[tuple[int, ...], int | None]:
+    """
+    Which ticks to enqueue now, by the entry's `missed` and `starting_deadline`.
+
+    Args:
+        entry: its timetable and its rules.
+        last_tick: the newest tick that was decided, enqueued or not; None: none was.
+        first_seen: when this entry first appeared with this timetable: nothing up to then is due.
+        now: by the clock of Redis.
+        limit: at most so many ticks at once; what is left of `missed: all` is due again at once.
+
+    Returns:
+        the ticks, oldest first, and the newest one, older than those, that is given up as missed.
+    """
+    since = first_seen if last_tick is None else max(first_seen, last_tick)
+    newest = cron.latest_tick(entry, since, now)
+    if newest is None:
+        return (), None
+    late_by = patience(entry)
+    early = since if late_by is None else max(since, now - late_by - 1)
+    late = cron.ticks(entry, early, now, limit) if entry.missed == "all" else [newest]
+    run = tuple(tick for tick in late if tick > early)
+    return run, cron.latest_tick(entry, since, run[0] - 1) if run else newest
+
+
+def patience(entry: CronEntry) -> int | None:
+    """The ms by which a tick may be late and still run; None: any time."""
+    if entry.starting_deadline is not None:
+        return round(entry.starting_deadline * 1000)
+    return ON_TIME if entry.missed == "skip" else None
 
 
 def may_overlap(entry: CronEntry, state: CronState, decision: Decision) -> bool:
@@ -71,7 +109,14 @@ def decided_ticks(entry: CronEntry, task: Task, ticks: tuple[int, ...]) -> Decid
         args=json.dumps([entry.args, dict(entry.kwargs)], ensure_ascii=False, separators=(",", ":")).encode(),
         priority=task.priority,
         expires_ms=None if task.expires is None else round(task.expires * 1000),
-        patience_ms=cron.patience(entry),
+        patience_ms=patience(entry),
         ticks=ticks,
-        delays_ms=tuple(cron.jitter(entry, tick) for tick in ticks),
+        delays_ms=tuple(jitter(entry, tick) for tick in ticks),
     )
+
+
+def jitter(entry: CronEntry, tick: int) -> int:
+    """The ms by which a tick's job is delayed, 0 to the entry's jitter; drawn from its id, so daemons agree."""
+    job = f"cron:{entry.name}:{tick}"
+    draw = int.from_bytes(hashlib.sha256(job.encode()).digest()[:8])
+    return draw % (round(entry.jitter * 1000) + 1)

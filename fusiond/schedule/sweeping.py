@@ -69,7 +69,7 @@ class Sweeper:
         cursor = self._cursors.get(queue, 0)
         swept = await self._connection.run(self._broker.sweep(queue, cursor=cursor, limit=LIMIT))
         if swept.mended:
-            log.warning("queue '%s': %d jobs were in no list and are in one again", queue, swept.mended)
+            log.warning("queue '%s': jobs that were in no list, and are in one again: %d", queue, swept.mended)
         if steps == STEPS:
             await self._rescue(queue, swept.expired)
         self._cursors[queue] = swept.cursor
@@ -86,12 +86,12 @@ class Sweeper:
             for _ in range(min(STEPS, math.ceil(expired / RESCUED))):
                 claim = await self._connection.run(self._broker.rescue(queue))
                 await chores.tell(self._broker, self._connection, self.config, [(queue, claim.chores)])
-            log.warning("queue '%s': %d leases had expired, and no dispatcher has rescued their jobs", queue, expired)
+            log.warning("queue '%s': leases that had expired, and whose jobs no worker has rescued: %d", queue, expired)
 
     async def _finish_moves(self, queue: str) -> None:
         moved, taken = await self._connection.run(self._broker.finish_moves(queue))
         arrived = await self._connection.run(self._broker.finish_arrivals(queue))
         if moved or arrived:
-            log.warning("queue '%s': %d jobs were on their way to another queue, and are there", queue, moved + arrived)
+            log.warning("queue '%s': jobs whose move to another queue was completed: %d", queue, moved + arrived)
         if taken:
-            log.warning("queue '%s': %d jobs stay, as the other queue has other jobs of their ids", queue, len(taken))
+            log.warning("queue '%s': jobs that stay, as the other queue has jobs with their ids: %d", queue, len(taken))

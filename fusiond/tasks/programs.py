@@ -143,7 +143,7 @@ class _Input:
 
 
 def _copy_until_exit(process: subprocess.Popen[bytes], text: str | None, timeout: float | None) -> tuple[str, str]:
-    """Feed and copy until the program has ended; the end of both outputs. Raises TimeoutError."""
+    """Feed and copy until the program has ended; returns the end of both outputs. Raises TimeoutError."""
     import selectors
     import sys
 
@@ -168,7 +168,7 @@ def _copy_until_exit(process: subprocess.Popen[bytes], text: str | None, timeout
 
 
 def _pump(selector: selectors.BaseSelector, timeout: float | None) -> None:
-    """Move bytes until what has no pipe, the program, has ended."""
+    """Call what is registered with each pipe that is ready, until the pidfd, with which nothing is, is ready too."""
     import time
 
     deadline = None if timeout is None else time.monotonic() + timeout

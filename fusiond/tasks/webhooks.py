@@ -32,11 +32,11 @@ _OURS = frozenset({"host", "content-length", "transfer-encoding", "connection"})
 
 
 class WebhookUnavailable(ConnectionError):  # noqa: N818 - as one says it
-    """The other side was not reached, or says that it cannot now: the standard policy tries again."""
+    """The host was not reached, or answered that it cannot serve now: the standard policy tries again."""
 
 
 class WebhookRefused(Exception):  # noqa: N818
-    """The URL is not allowed, or the other side does not want the request: trying again would not help."""
+    """The URL is not allowed, or the host refused the request: another attempt would not help."""
 
 
 class _Target(NamedTuple):
@@ -199,7 +199,7 @@ def _resolve(target: _Target, *, allow_private: bool) -> list[str]:
 
 
 def is_public(address: str) -> bool:
-    """Whether an address is one of the internet at large, wherever an IPv4 address may hide in it."""
+    """Whether an address is public, and so is each IPv4 address that is embedded in it."""
     import ipaddress
 
     ip = ipaddress.ip_address(address.partition("%")[0])

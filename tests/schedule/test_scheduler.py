@@ -29,7 +29,7 @@ from fusiond.errors import BrokerUnavailable
 from fusiond.identity import daemon_id
 from fusiond.job import JobStatus
 from fusiond.program import Link
-from fusiond.schedule import cron, drift, publishing
+from fusiond.schedule import decision, drift, publishing
 from fusiond.schedule.scheduler import Scheduler
 from fusiond.schedule.sweeping import Sweeper
 from fusiond.schedule.ticking import Clock, Ticker
@@ -392,7 +392,7 @@ def test_jitter_delays_the_job_by_what_all_daemons_agree_on(bench):
     bench.start(entry)
     job = until(lambda: bench.run(bench.broker.jobs("default", JobStatus.SCHEDULED)))[0]
     tick = int(job.id.removeprefix("cron:e:"))
-    assert 0 <= job.due_at - (tick + cron.jitter(entry, tick)) < 900
+    assert 0 <= job.due_at - (tick + decision.jitter(entry, tick)) < 900
 
 
 def test_suspended_ticks_pass_and_are_not_made_up_for(bench):
