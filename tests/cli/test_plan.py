@@ -137,7 +137,7 @@ def test_a_length_below_what_waits(desk):
     for _ in range(3):
         desk.enqueued("report")
     _, text = foreseen(desk, ("max_length: 100", "max_length: 2"))
-    assert "3 jobs wait in queue 'reports', and its max_length becomes 2" in text
+    assert "3 jobs wait in queue 'reports', and its max_length will be 2" in text
     _, text = foreseen(desk, ("max_length: 100", "max_length: 3"))
     assert "warning" not in text
 
@@ -148,7 +148,7 @@ def test_processes_below_what_runs(desk):
     for name, group, running in (("a.1", "main", 3), ("b.1", "main", 1), ("c.1", "other", 9)):
         desk.run(desk.verbs.announce(name, {"group": group, "running": running, "born": born}))
     _, text = foreseen(desk, ("processes: 4", "processes: 2"))
-    assert "3 jobs run in group 'main', and its processes becomes 2" in text
+    assert "3 jobs run in group 'main', and its processes will be 2" in text
     _, text = foreseen(desk, ("processes: 4", "processes: 3"))
     assert "warning" not in text
 

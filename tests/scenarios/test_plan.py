@@ -28,7 +28,7 @@ def test_a_plan_counts_what_waits_and_runs(daemon):
     assert done.status == 4
     assert done.out.splitlines()[1] == "1 group resized (main, 3 → 1 process), 1 removed (batch)"
     assert "4 jobs wait in queue 'reports', which nothing will serve" in done.out
-    assert "3 jobs run in group 'main', and its processes become 1" in done.out
+    assert "3 jobs run in group 'main', and its processes will be 1" in done.out
     assert daemon.status()["generation"] == 1
     assert run(daemon, "plan", "--exit-code").status == 0
     for name in "abc":

@@ -135,5 +135,5 @@ def _below(
     for name, limit in limits.items():
         number = jobs.get(name, 0)
         if number > limit:
-            message = f"{count(number, 'job')} {where} {name!r}, and its {key} becomes {limit:,}: {then}"
+            message = f"{count(number, 'job')} {where} {name!r}, and its {key} will be {limit:,}: {then}"
             yield {"kind": key, "name": name, "message": message, state: number, "limit": limit}
