@@ -98,7 +98,7 @@ async def renew(
         broker: gives the verb.
         connection: on which nothing else is under way.
         attempts: those that are lost already are left out.
-        note: what Redis is to store of each beside its lease; of one that has begun it stores that in any case.
+        note: what Redis is to store of each beside its lease; "": that it has begun, of each that has.
 
     Returns:
         whether any turned out lost or canceled, and what one of the queues has refused.
@@ -115,7 +115,7 @@ async def renew(
         return False, None
     until = trusted_until(boot_ns())
     calls = [
-        broker.renew(queue, [Renewal(a.id, a.token, "begun" if a.begun else note) for a in part], LEASE_MS)
+        broker.renew(queue, [Renewal(a.id, a.token, note or ("begun" if a.begun else "")) for a in part], LEASE_MS)
         for queue, part in parts
     ]
     changed, failed = False, None

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from fusiond.broker.call import as_is, plain
 from fusiond.broker.records import NewJob, Outcome
 from fusiond.broker.redis.connection import connect_async
 from fusiond.errors import BrokerUnavailable
@@ -142,3 +143,21 @@ def test_a_job_that_redis_has_canceled_instead_is_told_of_once(broker_settings, 
     run(broker.enqueue("a", [NewJob("a0", "t", b"[]")]))
     attempt = asyncio.run(story())
     assert told == [(attempt, "canceled")]
+
+
+def test_a_permit_is_stored_of_a_job_that_its_child_had_marked_as_begun(broker_settings, tmp_path, broker, run):
+    """A child that finds a job taken back has marked it; noted as begun, it would run again after a lost lease."""
+
+    async def story():
+        async with connect_async(broker_settings, tmp_path) as connection:
+            exchange = Exchange("host.1", broker, connection, pytest.fail)
+            [claimed] = await exchange.settle_and_claim([Share("a", 1)])
+            [attempt] = claimed.attempts
+            attempt.begun = True
+            await exchange.permit([attempt])
+            return attempt
+
+    run(broker.enqueue("a", [NewJob("a1", "t", b"[]")]))
+    attempt = asyncio.run(story())
+    assert attempt.permitted
+    assert run(plain(as_is, "HGET", broker.keys.of("a", "job", "a1"), "permit")) == attempt.token.encode()
