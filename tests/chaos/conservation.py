@@ -33,8 +33,9 @@ MIDDLE, MANY = 0.04, 150
 ISOLATIONS = ("process", "fork")
 FILE = """
 broker: {{url: '{url}'}}
+retry_policies: {{single: {{max_attempts: 1}}}}
 defaults:
-  tasks: {{retry: none, pass_job: job, result_ttl: 1h}}
+  tasks: {{retry: single, pass_job: job, result_ttl: 1h}}
   workers: {{directory: {app}, environment: {{RUNS: {runs}}}, drain_timeout: 2s}}
 tasks: {{quick: {{run: work.run}}}}
 workers: {{main: {{processes: {children}, isolation: {isolation}}}}}
