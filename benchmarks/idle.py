@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from benchmarks import calibration
 from benchmarks.daemon import Daemon, group
-from benchmarks.figures import Figure
+from benchmarks.figures import Figure, Gate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,13 +23,13 @@ def measure(scale: float = 1.0) -> Iterator[Figure]:
         before, began = daemon.use(), time.monotonic()
         time.sleep(20 * scale)
         after, seconds = daemon.use(), time.monotonic() - began
+        timer = calibration.timer(20 * scale) * 100
     share = {kind: (after[kind].cpu - before[kind].cpu) / seconds * 100 for kind in after}
     count = after["fusiond"].processes
-    yield Figure(
-        "idle, two groups, without Redis", share["fusiond"], "% of a core", ceiling=0.5, note=f"{seconds:.0f} s"
-    )
+    cpu = Gate(share["fusiond"] / timer, "a process that wakes every 50 ms", ceiling=8)
+    memory = Gate(after["fusiond"].pss / calibration.interpreter_memory(), "a Python that waits", ceiling=24)
+    yield Figure("idle, two groups, without Redis", share["fusiond"], "% of a core", cpu, f"{seconds:.0f} s")
     yield Figure("idle, Redis", share["redis"], "% of a core")
-    yield Figure(
-        "memory, two groups of 2, without Redis", after["fusiond"].pss / 1e6, "MB PSS", note=f"{count} processes"
-    )
+    name = "memory, two groups of 2, without Redis"
+    yield Figure(name, after["fusiond"].pss / 1e6, "MB PSS", memory, f"{count} processes")
     yield Figure("memory, Redis", after["redis"].pss / 1e6, "MB PSS")

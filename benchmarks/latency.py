@@ -6,35 +6,37 @@ The job returns the monotonic clock as it begins; the results are read when all 
 
 from __future__ import annotations
 
-import random
 import time
 from typing import TYPE_CHECKING
 
+from benchmarks import calibration
 from benchmarks.daemon import Daemon, group
-from benchmarks.figures import Figure, percentile
+from benchmarks.figures import Figure, Gate, percentile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: seconds between two jobs
-SHORTEST, LONGEST = 0.02, 0.04
-
 
 def measure(scale: float = 1.0) -> Iterator[Figure]:
-    """p50 and p99 of 500 jobs, for both kinds of children."""
+    """p50 and p99 of 500 jobs, for both kinds of children, each in turn with a PING after a pause."""
     for isolation in ("process", "fork"):
-        waits = _waits(isolation, int(500 * scale))
+        waits, pings = _waits(isolation, int(500 * scale))
         name = f"enqueue → start, idle daemon, {isolation}"
-        yield Figure(f"{name}, p50", percentile(waits, 0.5), "ms", ceiling=1.0)
-        yield Figure(f"{name}, p99", percentile(waits, 0.99), "ms", note=f"{len(waits)} jobs one by one")
+        for share, percent, ceiling in ((0.5, "p50", 10), (0.99, "p99", 12)):
+            wait, least = percentile(waits, share), percentile(pings, share)
+            note = f"{len(waits)} jobs one by one, PING {least:.2f} ms"
+            gate = Gate(wait / least, f"{percent} of a PING after a pause", ceiling=ceiling)
+            yield Figure(f"{name}, {percent}", wait, "ms", gate, note)
 
 
-def _waits(isolation: str, jobs: int) -> list[float]:
-    """Milliseconds that each job waited."""
+def _waits(isolation: str, jobs: int) -> tuple[list[float], list[float]]:
+    """Milliseconds that each job waited, and that each PING took."""
     with Daemon(group(isolation, 2)) as daemon, daemon.client() as client:
         client.enqueue("clock").result(timeout=10)
-        sent = []
+        pings, sent, bare = calibration.Pings(daemon.socket), [], []
         for _ in range(jobs):
-            time.sleep(random.uniform(SHORTEST, LONGEST))
+            bare.append(pings.after_pause() * 1e3)
+            calibration.pause()
             sent.append((time.monotonic(), client.enqueue("clock")))
-        return [(job.result(timeout=10) - at) * 1e3 for at, job in sent]
+        pings.close()
+        return [(job.result(timeout=10) - at) * 1e3 for at, job in sent], bare

@@ -35,6 +35,13 @@ def tree(root: int) -> list[int]:
     return found
 
 
+def group_memory(root: int, word: str) -> int:
+    """Bytes of the processes under `root` whose command line has this word, and of the parent of the first of them."""
+    found = [pid for pid in tree(root) if word in _read(Path(f"/proc/{pid}/cmdline")).split("\0")]
+    parent = int(_read(Path(f"/proc/{found[0]}/stat")).rpartition(")")[2].split()[1])
+    return sum(map(_pss, {parent, *found}))
+
+
 def _is_server(pid: int) -> bool:
     return _read(Path(f"/proc/{pid}/comm")).strip() in ("valkey-server", "redis-server")
 

@@ -6,8 +6,8 @@ A job runner that is described, not programmed.
     job = jobs.enqueue("send_otp", "+4912345", code="1234")
     job.result(timeout=10)
 
-This is the producer's face; task code needs none of it. What is named here is loaded when it is used, so that
-`import fusiond` costs next to nothing.
+This is the producer's face; task code needs none of it. Clients are loaded when they are used, so that `import fusiond`
+costs next to nothing.
 """
 
 from __future__ import annotations
@@ -15,33 +15,17 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from fusiond.errors import *
+
 if TYPE_CHECKING:
-    from fusiond.client import AsyncClient, AsyncJob, Client, Job
-    from fusiond.errors import (
-        BadArguments,
-        BrokerError,
-        BrokerFull,
-        BrokerUnavailable,
-        BrokerUnfit,
-        ConfigError,
-        ControlError,
-        EnqueueError,
-        FusionError,
-        JobCanceled,
-        JobConflict,
-        JobError,
-        JobFailed,
-        JobNotFound,
-        QueueFull,
-        ResultTimeout,
-        UnknownTask,
-    )
-    from fusiond.job import JobRecord, JobStatus
+    from fusiond.client import AsyncClient, AsyncFlowRun, AsyncJob, Client, FlowRun, Job
+    from fusiond.job import JobProgress, JobRecord, JobStatus, PastAttempt
 
     __version__: str
 
 __all__ = [
     "AsyncClient",
+    "AsyncFlowRun",
     "AsyncJob",
     "BadArguments",
     "BrokerError",
@@ -52,6 +36,7 @@ __all__ = [
     "ConfigError",
     "ControlError",
     "EnqueueError",
+    "FlowRun",
     "FusionError",
     "Job",
     "JobCanceled",
@@ -59,8 +44,10 @@ __all__ = [
     "JobError",
     "JobFailed",
     "JobNotFound",
+    "JobProgress",
     "JobRecord",
     "JobStatus",
+    "PastAttempt",
     "QueueFull",
     "ResultTimeout",
     "UnknownTask",
@@ -68,11 +55,15 @@ __all__ = [
 
 _HOMES = {
     "AsyncClient": "fusiond.client",
+    "AsyncFlowRun": "fusiond.client",
     "AsyncJob": "fusiond.client",
     "Client": "fusiond.client",
+    "FlowRun": "fusiond.client",
     "Job": "fusiond.client",
+    "JobProgress": "fusiond.job",
     "JobRecord": "fusiond.job",
     "JobStatus": "fusiond.job",
+    "PastAttempt": "fusiond.job",
 }
 
 
@@ -83,9 +74,9 @@ def __getattr__(name: str) -> Any:
 
         globals()[name] = found = version("fusiond")
         return found
-    if name not in __all__:
+    if name not in _HOMES:
         raise AttributeError(f"module 'fusiond' has no attribute {name!r}")
-    value = getattr(import_module(_HOMES.get(name, "fusiond.errors")), name)
+    value = getattr(import_module(_HOMES[name]), name)
     globals()[name] = value
     return value
 

@@ -1,23 +1,20 @@
 """
-What a producer may say beside task and arguments, and how each becomes what Redis holds: JSON, ms, a dotted path.
+The options of an enqueue, and how each value becomes what Redis holds: JSON, milliseconds, a dotted path.
 
-Whatever cannot be one is refused here, before anything is stored.
+A value that cannot be stored is refused here, before anything is sent.
 """
 
-from __future__ import annotations
-
 import json
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fusiond.config import units
-from fusiond.config.kinds import HARD_AFTER_SOFT
+from fusiond.config.model.tasks import HARD_AFTER_SOFT
 from fusiond.errors import BadArguments, EnqueueError, UnknownTask
 from fusiond.nesting import TOO_DEEP, too_deep
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 #: seconds as a number, `5m`, or a timedelta
 Duration = float | str | timedelta
@@ -28,40 +25,71 @@ Moment = datetime | str | float
 MOST_BYTES = 1024 * 1024
 #: seconds, 10 years
 LONGEST = 10 * 365 * 86400
-#: seconds, the shortest that is not 0 to the file, which counts in ms
+#: seconds; a shorter time is 0 in Redis, which counts in ms
 SHORTEST = 0.001
-#: epoch seconds, in the year 5138; and bytes of a key, a log tag: both as of what is pushed to an inbox
+#: epoch seconds, in the year 5138; bytes of a key or log tag. The script that reads pushed jobs has the same limits
 LATEST, LONGEST_TEXT = 1e11, 255
 
-# What holds itself is a RecursionError all the same; to look for it beforehand is a third of the time.
-_encode = json.JSONEncoder(check_circular=False, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+# A value that contains itself raises RecursionError in any case; the check for it takes a third of the time.
+_JSON = json.JSONEncoder(check_circular=False, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+# JSONEncoder makes such an encoder for each value, which takes longer than most jobs' arguments do.
+_make_encoder = getattr(json.encoder, "c_make_encoder", None)
+_chunks = _make_encoder and _make_encoder(
+    None, _JSON.default, json.encoder.encode_basestring, None, ":", ",", False, False, False
+)
+
+
+def _encode(value: Any) -> str:
+    return "".join(_chunks(value, 0)) if _chunks else _JSON.encode(value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What a call says beside task and arguments; what is None is the task's own."""
+    """The options of one call, in addition to task and arguments; None: the task's own value applies."""
 
-    #: not before so long
+    #: the job does not begin until this time has passed
     delay: Duration | None = None
-    #: not before this time
+    #: the job does not begin before this time
     at: Moment | None = None
-    #: a name of the file, or 0 to 255, more first
+    #: a name from the file's `priorities`, or 0 to 255; a higher one goes first
     priority: str | int | None = None
-    #: a second job of the same task with the same key is the first one
+    #: a second call with the same task and key returns the first job
     key: str | None = None
     queue: str | None = None
-    #: not begun within it, the job fails with EXPIRED
+    #: a job that has not begun after this time fails with EXPIRED
     expires: Duration | None = None
-    #: JSON that the function is handed with `pass_job`
+    #: JSON that the function gets through `pass_job`
     meta: dict[str, Any] | None = None
     log_tag: str | None = None
-    #: of one attempt: an exception then, SIGKILL 10 s later
+    #: after this time an exception ends the attempt; SIGKILL follows 10 s later
     timeout: Duration | None = None
-    #: the job's id, 1 to 128 letters, digits and _:.-; as a rule one is made
+    #: what is called when the job has finished, or has failed: {"task": NAME} or {"webhook": URL}; in place of the
+    #: task's own; {} calls nothing
+    on_success: dict[str, str] | None = None
+    on_failure: dict[str, str] | None = None
+    #: a retry policy of the file
+    retry: str | None = None
+    #: how long the job is kept once it has finished, or has failed or was canceled
+    result_ttl: Duration | None = None
+    failure_ttl: Duration | None = None
+    #: a text for people
+    description: str | None = None
+    #: the span in which the job is enqueued, as W3C has it; None: the current one
+    traceparent: str | None = None
+    #: jobs, or their full names: this one waits until they have ended
+    after: Sequence[Any] | None = None
+    #: how many of these must end well, `all`, `any` or a number; and what becomes of the job once that cannot be:
+    #: `fail`, or `run`, by which each end is a good one
+    join: str | int | None = None
+    on_parent_failure: str | None = None
+    #: the job's id, 1 to 128 letters, digits and _:.-; None: one is generated
     id: str | None = None
 
 
-#: most calls have none
+#: a span as W3C has it; no trace and no span is 0
+TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+
+#: what most calls have
 NO_OPTIONS = Options()
 
 
@@ -82,7 +110,7 @@ def _encoded(value: Any) -> bytes:
     if too_deep(body):
         raise ValueError(TOO_DEEP)
     if len(body) > MOST_BYTES:
-        raise ValueError(f"{len(body)} bytes, {MOST_BYTES} are the most; store it elsewhere and pass a reference")
+        raise ValueError(f"{len(body)} bytes, at most {MOST_BYTES} are allowed; store them elsewhere, pass a reference")
     return body
 
 
@@ -102,8 +130,81 @@ def encoded_timeout(timeout: Duration) -> bytes:
     return _encode({"soft": soft, "hard": soft + HARD_AFTER_SOFT}).encode()
 
 
+def stored(options: Options) -> dict[str, Any]:
+    """What a NewJob has of these options, except priority, queue and id. Raises EnqueueError."""
+    found = {
+        "delay_ms": None if options.delay is None else _ms(duration("delay", options.delay)),
+        "at_ms": None if options.at is None else _ms(moment("at", options.at)),
+        "key": text("key", options.key),
+        "meta": None if options.meta is None else encoded_meta(options.meta),
+        "log_tag": text("log_tag", options.log_tag),
+        "timeout": None if options.timeout is None else encoded_timeout(options.timeout),
+        "retry": _encoded_text("retry", options.retry),
+        "result_ttl": _encoded_time("result_ttl", options.result_ttl),
+        "failure_ttl": _encoded_time("failure_ttl", options.failure_ttl),
+        "description": _encoded_text("description", options.description),
+        "traceparent": _trace(options.traceparent),
+        "after": waiting_for(options),
+    }
+    return found if options.expires is None else found | {"expires_ms": _ms(lasting("expires", options.expires))}
+
+
+def _trace(given: str | None) -> str | None:
+    """The text itself. Raises EnqueueError if it is no trace."""
+    if given is not None and not TRACEPARENT.fullmatch(text("traceparent", given) or ""):
+        example = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+        raise EnqueueError(f"traceparent: {shown(given)} is none as W3C has it, such as {example}")
+    return given
+
+
+def _encoded_text(what: str, given: str | None) -> bytes | None:
+    """As JSON. Raises EnqueueError."""
+    return None if given is None else _encode(text(what, given)).encode()
+
+
+def _encoded_time(what: str, given: Duration | None) -> bytes | None:
+    """Seconds as JSON. Raises EnqueueError."""
+    return None if given is None else _encode(duration(what, given)).encode()
+
+
+def waiting_for(options: Options) -> str | None:
+    """The jobs for which a job waits, as Redis is told; None: for none. Raises EnqueueError."""
+    if options.after is None:
+        if options.join is not None or options.on_parent_failure is not None:
+            raise EnqueueError("join and on_parent_failure say something of `after` only, which this call has not")
+        return None
+    try:
+        names = [str(getattr(each, "name", each)) for each in options.after]
+    except TypeError:
+        raise EnqueueError(f"after: {shown(options.after)} is no list of jobs") from None
+    if wrong := next((name for name in names if not _PARENT.fullmatch(name)), None):
+        raise EnqueueError(f"after: {shown(wrong)} is neither a job nor a full name of one, which is queue/id")
+    need, rule = _join(options.join, len(set(names))), options.on_parent_failure or "fail"
+    if rule not in ("fail", "run"):
+        raise EnqueueError(f"on_parent_failure: {shown(rule)} is neither 'fail' nor 'run'")
+    return f"{need} {int(rule == 'run')} {' '.join(names)}" if names else None
+
+
+#: a job's full name
+_PARENT = re.compile(r"[A-Za-z0-9_.:@-]{1,255}/[A-Za-z0-9_:.-]{1,128}")
+
+
+def _join(join: str | int | None, count: int) -> int:
+    """How many of so many parents must end well; 0: all. Raises EnqueueError."""
+    if join in (None, "all"):
+        return 0
+    need = 1 if join == "any" else join
+    if type(need) is not int or not 1 <= need <= max(1, count):
+        raise EnqueueError(f"join: {shown(join)} is neither 'all' nor 'any' nor a number from 1 to {count}")
+    return need
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)
+
+
 def shown(given: object) -> str:
-    """What was given, for a sentence about it; an object may fail to describe itself, a number be too long to."""
+    """The value's repr, for an error message. repr() may raise, for example for a very long number."""
     try:
         return f"{given!r:.200}"
     except Exception:  # noqa: BLE001 - whatever a caller's class raises
@@ -127,10 +228,10 @@ def duration(what: str, given: Duration) -> float:
 
 
 def lasting(what: str, given: Duration) -> float:
-    """Seconds, above 0, as the file has it of a timeout and an expiry. Raises EnqueueError."""
+    """Seconds, above 0, as the file requires of a timeout and an expiry. Raises EnqueueError."""
     found = duration(what, given)
     if found < SHORTEST:
-        raise EnqueueError(f"{what}: {shown(given)} lets no job run; use 1s or more")
+        raise EnqueueError(f"{what}: {shown(given)} is too short for any job; use 1s or more")
     return found
 
 
@@ -158,7 +259,7 @@ def moment(what: str, given: Moment) -> float:
 
 
 def text(what: str, given: object) -> str | None:
-    """The text itself, or None. Raises EnqueueError where it is none, or Redis could not keep it as one."""
+    """The text itself, or None. Raises EnqueueError if it is not a text, or too long to be stored."""
     if given is None:
         return None
     try:
@@ -170,7 +271,7 @@ def text(what: str, given: object) -> str | None:
 
 
 def dotted_path(function: Callable[..., Any]) -> str:
-    """What a task's `run` says of this function."""
+    """The dotted path of a function, as a task's `run` has it."""
     module = name = None
     if callable(function):
         module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)

@@ -7,11 +7,11 @@ Every exception that a caller can act on.
     │   ├── BrokerUnavailable     Redis cannot be reached, or is loading, or refused the password
     │   ├── BrokerUnfit           Redis is too old, evicts keys, or has a newer layout of the data
     │   └── BrokerFull            Redis is at maxmemory and accepts no new job
-    ├── EnqueueError              nothing was stored
+    ├── EnqueueError              nothing was stored; of `enqueue_many`, what `enqueued` names
     │   ├── UnknownTask           no daemon's file declares the task
     │   ├── BadArguments          the arguments are not JSON, or too large
     │   ├── QueueFull             the queue is at max_length
-    │   └── JobConflict           the id or key is that of another job
+    │   └── JobConflict           the id or key is that of another job, or that is the same by `unique`
     ├── JobError
     │   ├── JobNotFound           no such job, or it was deleted after its ttl
     │   ├── JobFailed             carries code, type, message and traceback as text
@@ -23,9 +23,28 @@ Every exception that a caller can act on.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+
+class Enqueued(NamedTuple):
+    """The jobs that `enqueue_many` had stored when it raised; a job that is in neither map was not stored."""
+
+    #: position in the call's jobs, from 0 → the job's full name, `queue/id`
+    stored: dict[int, str]
+    #: the same for jobs that were sent, but that Redis did not confirm
+    unknown: dict[int, str]
+
+    def __str__(self) -> str:
+        """For people."""
+        sent = f"{len(self.stored) or 'no'} {'job was' if len(self.stored) < 2 else 'jobs were'} stored before"
+        return sent + (f", {len(self.unknown)} more may be stored" if self.unknown else "")
+
 
 class FusionError(Exception):
     """The base class: one sentence for people, with the remedy."""
+
+    #: of an exception that `enqueue_many` raised
+    enqueued: Enqueued | None = None
 
 
 class ConfigError(FusionError):
@@ -65,7 +84,7 @@ class QueueFull(EnqueueError):  # noqa: N818
 
 
 class JobConflict(EnqueueError):  # noqa: N818
-    """The id or key is that of a job with another task or other arguments."""
+    """The id or key is that of a job with another task or other arguments; or another job is the same by `unique`."""
 
 
 class JobError(FusionError):

@@ -1,8 +1,11 @@
 """
-Find the Redis that a producer is to use: the URL that it gives, $FUSION_URL, or what the daemon's file says.
+Find the Redis that a producer uses: the URL that it gives, $FUSION_URL, or the broker of the daemon's file.
 
-While the file has problems, or names another broker than its daemon runs on, the configuration that the daemon accepted
-last counts: jobs go to where they are run.
+If the file has problems, or names another broker than its daemon uses, the configuration that the daemon accepted last
+counts, since that daemon runs the jobs.
+
+Nobody watches an application: the broker of `fusiond dev` is used only if the file says `embedded` and no other server
+of that file listens. Commands use it for any file that only `fusiond dev` runs, and say so: `cli/find/broker.py`.
 """
 
 from __future__ import annotations
@@ -14,20 +17,13 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fusiond import pointers
 from fusiond.broker.keys import Keys
 from fusiond.config import model
 from fusiond.config.endpoints import BadUrl, split_namespace
 from fusiond.errors import BrokerUnavailable, ConfigError
-from fusiond.paths import (
-    ETC,
-    control_socket,
-    current_snapshot,
-    find_config,
-    redis_socket,
-    runtime_directory,
-    state_directory,
-)
+from fusiond.paths import ETC, current_snapshot, find_config, redis_socket, runtime_directory, state_directory
+from fusiond.pointers import find as find_pointers
+from fusiond.pointers import is_listening, is_run, other_file, same_file, trusted
 
 if TYPE_CHECKING:
     from fusiond.config.yaml.nodes import Node
@@ -37,7 +33,7 @@ log = logging.getLogger(__name__)
 
 def find_broker(url: str | None, namespace: str | None, tls: model.Tls | None = None) -> tuple[model.Broker, Path]:
     """
-    Which Redis a producer is to use, and the runtime directory of an embedded one.
+    The Redis that a producer uses, and the runtime directory of an embedded one.
 
     Raises:
         ConfigError: no URL is given, and there is no file, or one with problems; or TLS files are given without TLS.
@@ -68,7 +64,7 @@ def _of_the_file() -> tuple[model.Broker, Path]:
             f"neither ./fusion.yaml nor {ETC} exists"
         ) from None
     loaded = load(path, environ=os.environ)
-    config = _in_force(path, loaded.root, loaded.config)
+    config = _in_force(path, loaded.tree.root, loaded.config)
     if config is None:
         raise ConfigError(f"{path} has problems, `fusiond validate {path}` shows them; or set $FUSION_URL")
     if config.broker.url != "embedded":
@@ -78,9 +74,9 @@ def _of_the_file() -> tuple[model.Broker, Path]:
 
 def _in_force(file: Path, root: Node | None, written: model.Config | None) -> model.Config | None:
     """
-    What the file says; where it has problems, or names another broker than its daemon runs on, what that has accepted.
+    The file's configuration; if it has problems, or names another broker than its daemon uses, the accepted one.
 
-    A daemon takes another broker at its next start only. None: the file has problems, and nothing was accepted.
+    A daemon changes its broker only when it starts. None: the file has problems, and no configuration was accepted.
     """
     accepted = _accepted(file, root)
     if accepted is None or written is None:
@@ -88,36 +84,29 @@ def _in_force(file: Path, root: Node | None, written: model.Config | None) -> mo
             log.warning("%s has problems; jobs go to the broker of the configuration that was accepted last", file)
         return written or accepted
     same = (accepted.broker.url, accepted.broker.namespace) == (written.broker.url, written.broker.namespace)
-    if same or not _is_run(file):
+    if same or not is_run(file):
         return written
-    log.warning("%s names another broker than its daemon runs on; jobs go to the daemon's until it is restarted", file)
+    log.warning("%s names another broker than its daemon uses; jobs go to the daemon's broker until a restart", file)
     return accepted
-
-
-def _is_run(file: Path) -> bool:
-    """Whether a production daemon of the file listens."""
-    sockets = [control_socket(Path(pointer.runtime)) for pointer in pointers.find(file) if not pointer.development]
-    return any(pointers.is_listening(path, pointers.trusted(file)) for path in sockets)
 
 
 def _accepted(file: Path, root: Node | None) -> model.Config | None:
     """
-    What the file's production daemon accepted last, as far as this user may read it.
+    The configuration that the file's production daemon accepted last, if this user may read it.
 
-    It is looked for in the state directory that a daemon's pointer names, since a file with problems may not name it;
-    then in the one that the file names, or that is the file's own.
+    It is searched in the state directories that pointers of the file's daemons name, since a file with problems may not
+    name its own; then in the state directory of the file.
     """
     from fusiond.config.accepted.snapshot import read_snapshot
-    from fusiond.config.build import Directories, directories
+    from fusiond.config.build import directory
 
-    said = directories(root) if root is not None else Directories()
-    places = [Path(pointer.state) for pointer in pointers.find(file) if not pointer.development]
+    places = [Path(pointer.state) for pointer in find_pointers(file) if not pointer.development]
     with contextlib.suppress(ConfigError):
-        places.append(state_directory(file, said.state_directory))
+        places.append(state_directory(file, directory(root, "state_directory")))
     for place in places:
         with contextlib.suppress(ConfigError):
             snapshot = read_snapshot(current_snapshot(place))
-            if pointers.same_file(snapshot.source, file):
+            if same_file(snapshot.source, file):
                 return snapshot.config
     return None
 
@@ -133,19 +122,19 @@ def of_url(url: str) -> model.Broker:
 
 def _runtime(file: Path, key: str | None) -> Path:
     """
-    The runtime directory whose embedded server listens: that of the production daemon, else that of `fusiond dev`.
+    The runtime directory whose embedded server listens: that of the production daemon, otherwise of `fusiond dev`.
 
-    A daemon that was given the file by another name, such as a symlink to it, comes after all that were given this one.
-    Where none listens, the place where production's would be. Raises BrokerUnavailable where another file's daemon has
-    taken that place.
+    Daemons that were started with this very path come first, then those with another path to the file, such as a
+    symlink. If no server listens, it is the directory that the production daemon would use. Raises BrokerUnavailable if
+    the daemon of another file uses that directory.
     """
-    usual, found = runtime_directory(file, key), pointers.find(file)
-    if other := pointers.other_file(usual, file):
-        raise BrokerUnavailable(f"{usual} is that of the daemon of {other}, not of {file}; set runtime_directory apart")
+    usual, found = runtime_directory(file, key), find_pointers(file)
+    if other := other_file(usual, file):
+        raise BrokerUnavailable(f"{usual} belongs to the daemon of {other}, not of {file}; set runtime_directory")
     # By another name or not, of `fusiond dev` or not; False comes before True.
     places = [(pointer.file != str(file), pointer.development, Path(pointer.runtime)) for pointer in found]
     for _, development, runtime in sorted([*places, (False, False, usual)], key=lambda place: place[:2]):
-        if pointers.is_listening(redis_socket(runtime), None if runtime == usual else pointers.trusted(file)):
+        if is_listening(redis_socket(runtime), None if runtime == usual else trusted(file)):
             if development:
                 log.warning("only fusiond dev runs %s on this host; jobs go to its broker", file)
             return runtime

@@ -4,7 +4,7 @@ Load a Python file into each process of the daemon, for proofs: FUSIOND_HOOK=/ab
 1. run      each program of the daemon loads the file and calls its `hook(process, name, find)`
 2. handed   a fork server gets the source of the file over its descriptor, and runs the file's `main` instead of its own
 
-The variable counts in the environment of the daemon alone, not in the YAML file or the environment of a worker group.
+Only the daemon's own environment sets the variable, not the YAML file and not the environment of a worker group.
 
 Standard library only: the program of the embedded Redis runs without the package.
 """
@@ -13,12 +13,10 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from functools import cache
 from importlib import util
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from typing import Any
 
 VARIABLE = "FUSIOND_HOOK"
 
@@ -37,8 +35,8 @@ def run(process: str, name: str = "", find: Callable[[str], Any] | None = None) 
 
     Args:
         process: its kind: supervisor, redis, scheduler or dispatcher.
-        name: of a dispatcher: its worker group.
-        find: a module's name within the package → the module; by default, a loaded one.
+        name: the worker group of a dispatcher.
+        find: a module's name within the package → the module; by default, it must be loaded.
 
     Raises:
         OSError: the file cannot be read.

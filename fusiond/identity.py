@@ -9,13 +9,11 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from fusiond.errors import ConfigError
+from fusiond.files import write_atomically
 from fusiond.job import new_token
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _ID = re.compile(r"[0-9A-Za-z_:]{22}")
 
@@ -31,11 +29,9 @@ def daemon_id(state: Path) -> str:
             found = path.read_text(errors="replace").strip() if path.exists() else ""
             if not _ID.fullmatch(found):  # a full disk may have cut it short
                 found = new_token()
-                new = path.with_name("daemon-id.new")
-                new.write_text(f"{found}\n")
-                new.replace(path)
+                write_atomically(path, f"{found}\n".encode(), durable=False)
         finally:
             os.close(directory)
     except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}; make {state} readable and writable to the daemon") from error
+        raise ConfigError(f"{path}: {error.strerror}; the daemon must be able to read and write {state}") from error
     return found

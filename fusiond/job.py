@@ -4,14 +4,19 @@ What a job is: its states, its id, its record.
 A job has the state of the set that holds it. These are all the ways in which it moves:
 
     (enqueue) -> QUEUED | SCHEDULED | DEFERRED
+    (enqueue) -> STARTED              a dispatcher waits for it: the wake-up brings it
     DEFERRED  -> QUEUED               the jobs that it waited for have ended
     SCHEDULED -> QUEUED               its time has come
     QUEUED    -> STARTED              claimed: lease, token, attempt + 1
     QUEUED    -> FAILED               expired before it was claimed
+    QUEUED    -> HELD                 the limit of its task has no place or no token for it
+    HELD      -> QUEUED               it has one again: its old place
+    HELD      -> FAILED               expired
     STARTED   -> FINISHED             settled; the result is kept for result_ttl
     STARTED   -> FAILED               settled; the error is kept for failure_ttl
     STARTED   -> SCHEDULED            retry, after a delay
-    STARTED   -> QUEUED               released (the attempt is not counted) or rescued (the lease has expired)
+    STARTED   -> QUEUED               released or not confirmed (the attempt is not counted)
+    STARTED   -> QUEUED               rescued: the lease has expired
     any that has not ended -> CANCELED
     FAILED, CANCELED -> QUEUED        requeued by an operator
 
@@ -34,6 +39,7 @@ class JobStatus(StrEnum):
     DEFERRED = "deferred"
     SCHEDULED = "scheduled"
     QUEUED = "queued"
+    HELD = "held"
     STARTED = "started"
     FINISHED = "finished"
     FAILED = "failed"
@@ -81,6 +87,43 @@ def mark_of(worker: str) -> str:
 NOT_LOADED = "not loaded"
 
 
+@dataclass(frozen=True, slots=True)
+class JobProgress:
+    """How far an attempt has said that it is."""
+
+    #: of the work that is done, 0 to 1
+    share: float
+    message: str
+    #: when that was stored, epoch ms by the clock of Redis
+    at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastAttempt:
+    """An attempt that did not finish. Times are epoch ms by the clock of Redis."""
+
+    #: from 1; 0: this is no attempt, but a requeue
+    attempt: int
+    #: such as `retry`, `failed`, `crashed`, `rescued`, `snoozed`
+    outcome: str
+    #: None: it never began, or nobody knows
+    began_at: int | None
+    #: when it ended, or was found lost
+    ended_at: int | None
+    #: where it ran; empty: nobody knows
+    host: str = ""
+    #: why it failed, in one line
+    error: str = ""
+    #: of one whose lease has expired: `mark_of` the worker that had it
+    worker: str = ""
+    #: `attempts` counts it
+    counted: bool = True
+    #: `crashes` counts it
+    crash: bool = False
+    #: `interrupted` counts it
+    interrupted: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRecord:
     """A job as Redis stores it. Times are epoch ms by the clock of Redis; JSON is not parsed."""
@@ -105,6 +148,10 @@ class JobRecord:
     rescues: int = 0
     #: how often it was given back after it had begun, such as at a shutdown; such attempts are not counted
     interrupted: int = 0
+    #: which limit holds it, or has a place for it while it runs: `<task>`, or `<task> kwargs.account="acme"`
+    limit: str = ""
+    #: in a queue with `fair_by`, whose turn it takes: `kwargs.tenant="acme"`; `kwargs.tenant=`: it names no tenant
+    tenant: str = ""
     #: how its last attempt ended, such as `retry` or `rescued`
     last_outcome: str = ""
     #: JSON, of a finished job
@@ -113,8 +160,28 @@ class JobRecord:
     error: bytes | None = None
     key: str = ""
     log_tag: str = ""
+    #: what its call gave, instead of what the task says; empty, None: nothing
+    description: str = ""
+    retry: str = ""
+    #: s
+    result_ttl: float | None = None
+    failure_ttl: float | None = None
+    #: of a unique job, the name of its lock, `<task>:<values of the arguments>`; empty: it is not unique
+    lock: str = ""
+    #: until when it holds that: `ended`, `started`, or so many ms from the enqueue
+    lock_rule: str = ""
     #: JSON, as the producer gave it
     meta: bytes | None = None
+    #: the last 20 attempts that did not finish, and requeues; the oldest first
+    history: tuple[PastAttempt, ...] = ()
+    #: the last 4 kB that an attempt has printed that failed, and which attempt
+    printed: str = ""
+    printed_attempt: int | None = None
+    #: how far its last attempt has said that it is; None: it has not
+    progress: JobProgress | None = None
+    #: of a step of a flow: the full name of the run, `queue/id`, and the step; empty: it is none
+    run: str = ""
+    step: str = ""
     #: names of fields that cannot be read, separated by spaces; their values above are missing
     broken: str = ""
 

@@ -13,12 +13,10 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from types import FrameType
+from typing import Final
 
 from fusiond.errors import EnqueueError
-
-if TYPE_CHECKING:
-    from types import FrameType
 
 #: set by who loads modules, for the programs that these start: "/proc/PID/fd/NUMBER pipe:[INODE]"
 VARIABLE: Final = "FUSION_LOADING"

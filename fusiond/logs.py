@@ -10,8 +10,6 @@ Fields are passed as `log.info("done", extra={"job": id, "task": name, "attempt"
 Standard library only: every program of the daemon logs through this module.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import logging
@@ -22,14 +20,13 @@ import sys
 import threading
 import time
 import traceback
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    #: level, bytes
-    Line = tuple[int, bytes]
+#: level, bytes
+Line = tuple[int, bytes]
 
 #: lines that may wait for the writer
 QUEUE = 10_000
@@ -66,19 +63,30 @@ def setup(settings: Any, program: str, tail: Path | None = None) -> None:
     Raises:
         OSError: the file cannot be opened; the earlier setup stays.
     """
-    sink = Sink(settings.file, tail, 0 if settings.format == "json" else _MOMENT)
+    output = LogOutput(settings.file, tail, 0 if settings.format == "json" else _MOMENT)
     stop()
     global _handler  # noqa: PLW0603 - a process has one log, as it has one standard output
-    _handler = Handler(sink, (JsonFormatter if settings.format == "json" else _TextFormatter)(program))
+    _handler = Handler(output, partial(json_line if settings.format == "json" else text_line, program))
     # On the root, so that warnings of libraries are logged too.
     logging.getLogger().addHandler(_handler)
-    logging.getLogger().setLevel(logging.WARNING)
+    _set_level(logging.getLogger(), "WARNING")
     set_level(settings.level)
 
 
 def set_level(level: str) -> None:
     """Log nothing below `level` (debug, info, warning, error) from now on."""
-    logging.getLogger("fusiond").setLevel(level.upper())
+    _set_level(logging.getLogger("fusiond"), level.upper())
+
+
+def set_usual_level() -> None:
+    """Set the default of the file's `logging.level` before programs are forked, which then need not set it."""
+    set_level("info")
+
+
+def _set_level(logger: logging.Logger, level: str) -> None:
+    """As `logger.setLevel`, which writes to every logger that there is: a page of memory is copied for each."""
+    if logging.getLevelName(logger.level) != level:
+        logger.setLevel(level)
 
 
 def stop(timeout: float = 2.0) -> None:
@@ -93,12 +101,13 @@ def stop(timeout: float = 2.0) -> None:
 class Handler(logging.Handler):
     """Formats in the caller, writes in a thread, drops lines if the thread cannot keep up."""
 
-    def __init__(self, sink: Sink, formatter: logging.Formatter) -> None:
+    def __init__(self, output: "LogOutput", line_of: Callable[[logging.LogRecord], str]) -> None:
+        """`line_of`: makes the line of a record, without its line break."""
         super().__init__()
-        self.setFormatter(formatter)
+        self._line_of = line_of
         self.dropped = 0
         self._reported = 0
-        self._sink = sink
+        self._output = output
         # A SimpleQueue allows a put from a signal handler that interrupted another put.
         self._lines: queue.SimpleQueue[Line | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._write, name="log", daemon=True)
@@ -110,7 +119,7 @@ class Handler(logging.Handler):
             self.dropped += 1
             return
         try:
-            line = self.format(record)
+            line = self._line_of(record)
         except Exception:  # noqa: BLE001 - a bad format string must not end the program
             self.handleError(record)
             return
@@ -121,7 +130,7 @@ class Handler(logging.Handler):
         self._lines.put(None)
         self._thread.join(timeout)
         if not self._thread.is_alive():
-            self._sink.close()
+            self._output.close()
 
     def _write(self) -> None:
         line: Line | None = (0, b"")
@@ -133,9 +142,9 @@ class Handler(logging.Handler):
                     break
                 line = self._lines.get()
             if batch or self.dropped > self._reported:
-                self._sink.write([*batch, *self._report_dropped()])
-            # Woken for each of many lines that come in a row, this thread would cost several times as much as they do.
-            # It does not rest while more lines wait, since the queue would fill up.
+                self._output.write([*batch, *self._report_dropped()])
+            # Lines of a burst are written together: to wake this thread for each would cost several times as much as
+            # the lines themselves. It does not sleep while lines wait, since the queue would fill up.
             if self._lines.empty() and line is not None:
                 time.sleep(GATHER)
 
@@ -145,11 +154,11 @@ class Handler(logging.Handler):
             return []
         text = f"{lost} log lines were dropped: the log was not read fast enough"
         record = logging.LogRecord(__name__, logging.WARNING, __file__, 0, text, None, None)
-        return [(record.levelno, self.format(record).encode() + b"\n")]
+        return [(record.levelno, self._line_of(record).encode() + b"\n")]
 
 
-class Sink:
-    """Where lines go: standard output or a file that may be rotated, and the tail. Once it is open, it never raises."""
+class LogOutput:
+    """Where lines go: standard output or a file that may be rotated, and the tail. Once open, it never raises."""
 
     def __init__(self, file: str | None, tail: Path | None, moment: int) -> None:
         """`moment`: length of the time at the beginning of each line."""
@@ -160,7 +169,7 @@ class Sink:
         self._tail = _Tail(tail) if tail else None
 
     def write(self, lines: list[Line]) -> None:
-        """Append to both; a full disk or a closed pipe costs lines, never the program."""
+        """Append to both. If the disk is full or the pipe is closed, lines are lost and the program goes on."""
         text = b"".join(line for _, line in lines)
         with contextlib.suppress(OSError):  # if no new file can be opened, the old one is used
             self._follow_rotation()
@@ -201,7 +210,7 @@ class _Tail:
     def __init__(self, path: Path) -> None:
         self._path = path
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._file = open(path, "ab", buffering=0, opener=_private)  # noqa: SIM115 - Path.open takes no opener
+        self._file = open(_open(str(path), 0o600), "ab", buffering=0)  # noqa: SIM115 - until `close`
 
     def write(self, lines: bytes) -> None:
         with contextlib.suppress(OSError):  # the log itself has the lines
@@ -215,44 +224,29 @@ class _Tail:
         self._file.close()
 
 
-class _Formatter(logging.Formatter):
-    """A formatter for the lines of one program."""
-
-    def __init__(self, program: str) -> None:
-        super().__init__()
-        self._program = program
-
-
-class _TextFormatter(_Formatter):
+def text_line(program: str, record: logging.LogRecord) -> str:
     """`2026-01-31T09:00:00.123Z INFO    worker:main@3  finished job=… task=…`; a traceback follows, indented."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        fields = "".join(f" {name}={_plain(value)}" for name, value in _fields(record).items())
-        message = _cap(record.getMessage(), MESSAGE).translate(_IN_TEXT)
-        line = f"{_moment(record)} {record.levelname:<7} {self._program}  {message}{fields}"
-        return "\n    ".join([line, *(part.translate(_IN_TEXT) for part in _trace(record).splitlines())])
+    fields = "".join(f" {name}={_plain(value)}" for name, value in _fields(record).items())
+    message = _cap(record.getMessage(), MESSAGE).translate(_IN_TEXT)
+    line = f"{_moment(record)} {record.levelname:<7} {program}  {message}{fields}"
+    return "\n    ".join([line, *(part.translate(_IN_TEXT) for part in _trace(record).splitlines())])
 
 
-class JsonFormatter(_Formatter):
-    """One JSON object a line: the fields, time, level, program, logger, message, and `exception` if there is one."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """The line of a record."""
-        fields = {
-            name: _cap(value, FIELD) if isinstance(value, str) else value for name, value in _fields(record).items()
-        }
-        line = {
-            **fields,
-            "time": _moment(record),
-            "level": record.levelname.lower(),
-            "program": self._program,
-            "logger": record.name,
-            "message": _cap(record.getMessage(), MESSAGE),
-        }
-        if trace := _trace(record):
-            line["exception"] = trace
-        text = json.dumps(line, ensure_ascii=False, default=lambda value: _cap(repr(value), FIELD))
-        return text.translate(_IN_JSON)
+def json_line(program: str, record: logging.LogRecord) -> str:
+    """One JSON object: the fields, time, level, program, logger, message, and `exception` if there is one."""
+    fields = {name: _cap(value, FIELD) if isinstance(value, str) else value for name, value in _fields(record).items()}
+    line = {
+        **fields,
+        "time": _moment(record),
+        "level": record.levelname.lower(),
+        "program": program,
+        "logger": record.name,
+        "message": _cap(record.getMessage(), MESSAGE),
+    }
+    if trace := _trace(record):
+        line["exception"] = trace
+    text = json.dumps(line, ensure_ascii=False, default=lambda value: _cap(repr(value), FIELD))
+    return text.translate(_IN_JSON)
 
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
@@ -286,12 +280,8 @@ def _is_journal(fd: int) -> bool:
     return os.environ.get("JOURNAL_STREAM") == f"{stat.st_dev}:{stat.st_ino}"
 
 
-def _open(path: str) -> int:
-    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOCTTY, 0o640)
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_CLOEXEC, 0o600)
+def _open(path: str, mode: int = 0o640) -> int:
+    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOCTTY, mode)
 
 
 def _write_all(fd: int, data: bytes) -> None:

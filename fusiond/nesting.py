@@ -1,8 +1,8 @@
 """
 How deep JSON may be nested: one limit for arguments, meta and results, the same on every version of Python.
 
-Versions of Python differ in how deep they read and write: without a limit of our own, a host with one version would
-store what a host with another cannot read.
+Versions of Python differ in how deep they read and write: without a limit of our own, one host could store what
+another host cannot read.
 
 Standard library only, CPython 3.9 and later: it also runs under the application's own interpreter.
 """
@@ -19,7 +19,7 @@ _OTHERS = bytes(set(range(256)) - _STEP.keys())
 
 
 def too_deep(text: bytes) -> bool:
-    """Whether JSON is nested deeper than MOST levels; of text that is not JSON the answer means nothing."""
+    """Whether JSON is nested deeper than MOST levels; for text that is not JSON, the result means nothing."""
     if text.count(b"[") + text.count(b"{") <= MOST:
         return False
     # Imported here, since the child of a job with few brackets needs neither.

@@ -2,23 +2,22 @@
 Where things are: the file, the state and runtime directories of its daemon, and the files in them.
 
     state directory      owner.json  current.json  last-good.json  candidate-<n>.json  history/<n>.jsonl  lock
-                         daemon-id  tail/<program>.log  redis/
-    runtime directory    control.sock  redis/redis.sock
+                         daemon-id  tail/<program>.log  redis/  web-token
+    runtime directory    control.sock  redis/redis.sock  web.url
     /tmp/fusiond-<uid>   pointers/<name>.json, and the runtime directories of users without $XDG_RUNTIME_DIR
 
 Each file has directories of its own. The nearest of these decides:
 
 1. the file's key      `state_directory`, `runtime_directory`
 2. systemd's variable  $STATE_DIRECTORY, $RUNTIME_DIRECTORY
-3. the path            /etc/fusion.yaml: /var/lib/fusiond and /run/fusiond. Any other file: `<stem>-<8 hex>`, from its
-                       absolute path with symlinks kept, below the user's own directories
+3. the path            /etc/fusion.yaml: /var/lib/fusiond and /run/fusiond. An instance, /etc/fusion-NAME.yaml:
+                       /var/lib/fusiond-NAME and /run/fusiond-NAME. Any other file: `<stem>-<8 hex>`, from its absolute
+                       path with symlinks kept, below the user's own directories
 
-`fusiond dev` uses the directory `dev` below each of the two, and never those of (3) for /etc/fusion.yaml.
+`fusiond dev` uses the directory `dev` below each of the two, and never those of (3) for the files in /etc.
 
-Only names; nothing is created here. Standard library only.
+It only computes paths, and creates nothing. Standard library only.
 """
-
-from __future__ import annotations
 
 import hashlib
 import os
@@ -28,7 +27,10 @@ from pathlib import Path
 from fusiond.errors import ConfigError
 
 ETC = Path("/etc/fusion.yaml")
-_SYSTEM_STATE, _SYSTEM_RUNTIME = Path("/var/lib/fusiond"), Path("/run/fusiond")
+_SYSTEM_STATE, _SYSTEM_RUNTIME = Path("/var/lib"), Path("/run")
+_INSTANCE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+#: characters of an instance's name: a socket's path stays short
+_LONGEST_INSTANCE = 48
 #: characters of a file's stem in the name of its directories
 _LONGEST_STEM = 32
 #: bytes: a socket's path stays below it
@@ -44,7 +46,7 @@ def find_config(explicit: str | os.PathLike[str] | None = None) -> Path:
         an absolute path, symlinks kept, so that a swapped link is noticed.
 
     Raises:
-        ConfigError: none was named and neither place has one. Whether a named file exists is not checked here.
+        ConfigError: no file was named, and neither place has one. A named file need not exist.
     """
     named = explicit or os.environ.get("FUSION_CONFIG")
     if named:
@@ -57,12 +59,38 @@ def find_config(explicit: str | os.PathLike[str] | None = None) -> Path:
     )
 
 
+def instance_file(name: str) -> Path:
+    """
+    The file of an instance.
+
+    Raises:
+        ConfigError: the name cannot be that of an instance.
+    """
+    if len(name) > _LONGEST_INSTANCE or not _INSTANCE.fullmatch(name):
+        raise ConfigError(
+            f"{name!r} is no name of an instance; use up to {_LONGEST_INSTANCE} letters, digits, `_`, `-` and `.`,"
+            " with a letter, a digit or `_` first"
+        )
+    return ETC.with_name(f"{ETC.stem}-{name}{ETC.suffix}")
+
+
+def system_name(file: Path) -> str | None:
+    """`fusiond` for /etc/fusion.yaml, `fusiond-NAME` for an instance's file; None for any other file."""
+    if file == ETC:
+        return "fusiond"
+    name = file.name.removeprefix(f"{ETC.stem}-").removesuffix(ETC.suffix)
+    try:
+        return f"fusiond-{name}" if file == instance_file(name) else None
+    except ConfigError:
+        return None
+
+
 def as_named(path: str | os.PathLike[str]) -> Path:
     """
     The absolute path, symlinks kept, without `.` and `..`.
 
-    A relative path starts at $PWD, where that is the working directory: a shell keeps there the symlinks by which the
-    directory was entered, such as `/srv/shop/current`.
+    A relative path starts at $PWD if that is the working directory, since $PWD keeps the symlinks through which a shell
+    entered it, such as `/srv/shop/current`.
     """
     found = Path("/")
     for part in (_working_directory() / path).parts[1:]:
@@ -83,7 +111,7 @@ def _working_directory() -> Path:
 
 def state_directory(file: Path, key: str | None = None, *, development: bool = False) -> Path:
     """
-    Where the daemon of this file keeps what must outlive it.
+    The directory for data that outlives the daemon of this file.
 
     Args:
         file: its absolute path, as `find_config` returns it.
@@ -93,27 +121,32 @@ def state_directory(file: Path, key: str | None = None, *, development: bool = F
     Raises:
         ConfigError: this user has no home directory, and no key or variable names a directory.
     """
-    given = _given(key, "STATE_DIRECTORY") or (_SYSTEM_STATE if file == ETC and not development else None)
+    given = _given(key, "STATE_DIRECTORY") or _of_system(_SYSTEM_STATE, file, development=development)
     base = given or _user_state() / own_name(file)
     return base / _DEVELOPMENT if development else base
 
 
 def runtime_directory(file: Path, key: str | None = None, *, development: bool = False) -> Path:
     """Where the daemon of this file puts its sockets; the arguments are those of `state_directory`."""
-    given = _given(key, "RUNTIME_DIRECTORY") or (_SYSTEM_RUNTIME if file == ETC and not development else None)
+    given = _given(key, "RUNTIME_DIRECTORY") or _of_system(_SYSTEM_RUNTIME, file, development=development)
     base = given or user_runtime() / own_name(file)
     return base / _DEVELOPMENT if development else base
 
 
 def is_given_state(file: Path, key: str | None = None) -> bool:
-    """Whether the state directory was chosen: by the file's key, systemd's variable, or the path /etc/fusion.yaml."""
-    return file == ETC or _given(key, "STATE_DIRECTORY") is not None
+    """Whether the state directory was chosen: by the file's key, systemd's variable, or a path in /etc."""
+    return system_name(file) is not None or _given(key, "STATE_DIRECTORY") is not None
 
 
 def own_name(file: Path) -> str:
     """`<stem>-<8 hex>`: the name of the directories that belong to this file alone."""
     stem = re.sub(r"[^A-Za-z0-9._-]", "_", file.stem)[:_LONGEST_STEM].lstrip(".") or "file"
     return f"{stem}-{hashlib.sha256(os.fsencode(file)).hexdigest()[:8]}"
+
+
+def _of_system(base: Path, file: Path, *, development: bool) -> Path | None:
+    name = None if development else system_name(file)
+    return base / name if name else None
 
 
 def _given(key: str | None, variable: str) -> Path | None:
@@ -142,14 +175,14 @@ def user_runtime() -> Path:
     """The directory that holds the runtime directories of this user's files."""
     base = Path(os.environ.get("XDG_RUNTIME_DIR", ""))
     longest = base / "fusiond" / f"{'x' * _LONGEST_STEM}-12345678" / _DEVELOPMENT
-    # sudo and su may hand over the directory of another user, which ends with that user's login.
+    # sudo and su may pass on another user's directory, which is removed when that user logs out.
     if base.is_absolute() and _is_own(base) and len(os.fsencode(redis_socket(longest))) < _SHORT:
         return base / "fusiond"
     return temporary(os.geteuid())
 
 
 def temporary(uid: int) -> Path:
-    """The directory for this user below /tmp; its users check owner and mode."""
+    """This user's directory below /tmp; callers check its owner and mode."""
     return Path(f"/tmp/fusiond-{uid}")  # noqa: S108 - see above
 
 
@@ -165,7 +198,7 @@ def _is_own(directory: Path) -> bool:
         return False
 
 
-#: bytes of its path: what the kernel takes, 107, less supervisor's temporary suffix `.<pid>`
+#: longest path in bytes: the kernel's limit of 107, less supervisor's temporary suffix `.<pid>`
 LONGEST_CONTROL = 107 - 8
 
 
@@ -175,7 +208,7 @@ def control_socket(runtime: Path) -> Path:
 
 
 def redis_socket(runtime: Path) -> Path:
-    """Where the embedded server listens; in a directory of its own, which `broker.socket_group` opens."""
+    """Where the embedded server listens; in a directory of its own, which only `broker.socket_group` may enter."""
     return runtime / "redis" / "redis.sock"
 
 
@@ -195,23 +228,33 @@ def last_good_snapshot(state: Path) -> Path:
 
 
 def candidate_snapshot(state: Path, generation: int) -> Path:
-    """A configuration that is being tried."""
+    """A configuration that a reload is trying."""
     return state / f"candidate-{generation}.json"
 
 
 def history(state: Path) -> Path:
-    """The directory of the generations that were accepted."""
+    """The directory of the accepted generations."""
     return state / "history"
 
 
 def owner_record(state: Path) -> Path:
-    """Which file's daemon used the state directory last."""
+    """The record of the file whose daemon last used the state directory."""
     return state / "owner.json"
 
 
 def lock_file(state: Path) -> Path:
     """Locked by the daemon of this state directory."""
     return state / "lock"
+
+
+def web_token(state: Path) -> Path:
+    """The token that logs in to the dashboard, if the file names no `token_file`."""
+    return state / "web-token"
+
+
+def web_url(runtime: Path) -> Path:
+    """Where the dashboard listens now, for commands; it is missing while it does not."""
+    return runtime / "web.url"
 
 
 def tail_file(state: Path, program: str) -> Path:

@@ -9,8 +9,6 @@ A daemon that is killed leaves its pointer behind. So whoever uses a pointer che
 Only pointers of root, of this user and of the file's owner are read. Standard library only.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import fcntl
@@ -20,14 +18,14 @@ import os
 import socket
 import stat
 import struct
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from fusiond import paths
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from fusiond.files import write_atomically
+from fusiond.paths import control_socket, own_name
+from fusiond.paths import pointers as pointers_of
 
 #: bytes; no pointer is longer
 _LONGEST = 1 << 16
@@ -50,7 +48,7 @@ class Pointer:
 
 
 class Peer(NamedTuple):
-    """The process that listens on a socket, by the kernel's word."""
+    """The process that listens on a socket, as the kernel reports it."""
 
     pid: int
     uid: int
@@ -88,7 +86,7 @@ def is_listening(path: Path, users: frozenset[int] | None) -> bool:
 
 
 def trusted(file: Path) -> frozenset[int]:
-    """The users whose pointers to this file are believed: root, this user, the file's owner."""
+    """The users whose pointers to this file are trusted: root, this user, the file's owner."""
     found = {0, os.geteuid()}
     with contextlib.suppress(OSError):
         found.add(file.stat().st_uid)
@@ -103,7 +101,7 @@ def left(pointer: Pointer) -> Iterator[None]:
     Raises:
         OSError: the pointer cannot be written, for instance because another user made a directory in its place.
     """
-    directory = paths.pointers(os.geteuid())
+    directory = pointers_of(os.geteuid())
     base = _own_directory(directory.parent, 0o711)
     try:
         # systemd-tmpfiles removes old files in /tmp, but not from a directory that somebody has locked.
@@ -112,7 +110,8 @@ def left(pointer: Pointer) -> Iterator[None]:
         os.close(_own_directory(directory, 0o755))
         path = directory / f"{_name(pointer)}.json"
         _remove_others(directory, pointer)
-        _write(path, json.dumps(asdict(pointer)).encode())
+        # Not durable: after a crash of the machine no daemon listens.
+        write_atomically(path, json.dumps(asdict(pointer)).encode(), mode=0o644, durable=False)
         try:
             yield
         finally:
@@ -132,6 +131,12 @@ def find(file: Path) -> list[Pointer]:
     return [pointer for _, pointer in sorted(found, key=lambda each: each[0], reverse=True)]
 
 
+def is_run(file: Path) -> bool:
+    """Whether a production daemon of this file listens."""
+    sockets = [control_socket(Path(pointer.runtime)) for pointer in find(file) if not pointer.development]
+    return any(is_listening(path, trusted(file)) for path in sockets)
+
+
 def other_file(runtime: Path, file: Path) -> str:
     """The other file whose daemon uses this runtime directory; "" if there is none, or if it is this file's."""
     users = set(trusted(file))
@@ -144,7 +149,7 @@ def other_file(runtime: Path, file: Path) -> str:
 def _name(pointer: Pointer) -> str:
     """The name of a daemon's pointer; two daemons of one file differ in their runtime directory."""
     where = hashlib.sha256(os.fsencode(pointer.runtime)).hexdigest()[:8]
-    return f"{paths.own_name(Path(pointer.file))}-{where}"
+    return f"{own_name(Path(pointer.file))}-{where}"
 
 
 def _own_directory(directory: Path, mode: int) -> int:
@@ -167,26 +172,16 @@ def _remove_others(directory: Path, pointer: Pointer) -> None:
             path.unlink(missing_ok=True)
 
 
-def _write(path: Path, content: bytes) -> None:
-    """Write it at once, but not durably: after a crash of the machine no daemon listens."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.unlink(missing_ok=True)
-    with open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, 0o644)) as file:
-        os.fchmod(file.fileno(), 0o644)
-        file.write(content)
-    temporary.replace(path)
-
-
 def _of_user(uid: int) -> Iterator[tuple[os.stat_result, Pointer]]:
     """The pointers of this user's daemons."""
-    directory = paths.pointers(uid)
+    directory = pointers_of(uid)
     with contextlib.suppress(OSError):
         if directory.parent.lstat().st_uid == directory.lstat().st_uid == uid:
             yield from filter(None, (_read(path, uid) for path in directory.glob("*.json")))
 
 
 def _read(path: Path, uid: int) -> tuple[os.stat_result, Pointer] | None:
-    """A pointer that this user wrote; None: it is gone, belongs to another user, or is no pointer."""
+    """A pointer that this user wrote; None if it is gone, malformed, or another user's."""
     try:
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK)) as file:
             seen = os.fstat(file.fileno())
@@ -200,7 +195,7 @@ def _read(path: Path, uid: int) -> tuple[os.stat_result, Pointer] | None:
 
 
 def _path(said: object) -> str:
-    """A path of a pointer. Raises ValueError if it is none."""
+    """An absolute path. Raises ValueError if it is anything else."""
     if not isinstance(said, str) or not said.startswith("/") or "\0" in said:
         raise ValueError(said)
     return said

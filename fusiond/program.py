@@ -1,12 +1,12 @@
 """
-What each program of the daemon has: an exit status, and a link to the supervisor.
+The exit statuses of the daemon's programs, and the link of each to the supervisor.
 
 1. say      ready, failed, applied, busy: one JSON object per packet
 2. hear     apply, go, drain, leave
-3. answer   the supervisor's question whether it is alive, at once, and whether it can serve, once that was checked
+3. answer   the supervisor's question: `alive` at once, `checked` when a check has shown whether the program can serve
 4. end      when the link is lost: the supervisor has died, and the next one must find none of its programs
 
-A program started by hand has no link: it says nothing, hears nothing and never waits.
+A program that was started by hand has no link: it sends nothing, receives nothing and never waits.
 The link runs on the program's own asyncio loop. Standard library only.
 """
 
@@ -34,12 +34,12 @@ NAME = "FUSIOND_PROGRAM"
 #: the file for the last lines of the log, which `supervisorctl tail` shows
 TAIL = "FUSIOND_TAIL"
 
-#: exit status of a program that cannot run as it is configured (sysexits.h); it is final if it was never ready
+#: exit status of a program that cannot run as configured (sysexits.h); if it was never ready, it is not restarted
 EX_CONFIG = 78
-#: exit status after an error that should never happen, or that may pass
+#: exit status after any other error
 EX_SOFTWARE = 70
 
-#: seconds that the check behind an answer may take
+#: seconds that the check may take
 CHECK = 1.0
 
 #: bytes; the longest packet is a path and a number
@@ -76,7 +76,7 @@ def on_failed_callback(then: Callable[[], object]) -> None:
     """
     Call `then` when a callback of the running loop has raised an exception; it is logged.
 
-    The event that the callback handled, such as a child's death or a command, is lost then: a program that only went on
+    Then the event that the callback handled, such as a child's death or a command, is lost: a program that went on
     would wait for it for ever.
     """
     import asyncio
@@ -149,7 +149,8 @@ class Link:
         """
         Send the supervisor a message: `link.say(**{"is": "ready"})`. Never blocks and never raises.
 
-        It is dropped if some 300 are unread, so only while the supervisor is stopped: that asks again, or ends.
+        If about 300 messages are unread, it is dropped. That happens only while the supervisor is stopped; when it
+        continues, it asks again or ends.
         """
         if self.socket is not None:
             try:
@@ -187,10 +188,10 @@ class Link:
                 on_command(command)
 
     def _answer(self, number: int) -> None:
-        """Say at once that this program is alive, and once it is known whether it can serve."""
+        """Say `alive` at once, and `checked` after the check."""
         self.say(**{"is": "alive", "n": number})
         self._question = number
-        if self._loop is None:  # it has no check either: the programs that use Redis say whether that answers
+        if self._loop is None:  # nor a check: only programs that use Redis have one
             self.say(**{"is": "checked", "n": number, "trouble": ""})
         elif self._checking is None:
             self._checking = self._loop.create_task(self._tell_checked())

@@ -17,10 +17,8 @@ import json
 import os
 import re
 import subprocess
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
+from typing import NamedTuple
 
 #: the oldest major version whose append-only file is made of parts that survive kill -9 at any moment
 OLDEST = 7
@@ -53,7 +51,7 @@ class Server(NamedTuple):
 
 
 def identify(path: str) -> Server | None:
-    """The server at this path; None where it cannot be run, or is none."""
+    """The server at this path; None if it cannot be run, or is none."""
     try:
         done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=_PATIENCE, check=False)
     except (OSError, ValueError, subprocess.TimeoutExpired):
@@ -64,7 +62,7 @@ def identify(path: str) -> Server | None:
 
 def writer(state: Path) -> Server | None:
     """
-    The server that wrote the data last; None where there is no data, or nothing tells.
+    The server that wrote the data last; None if there is no data, or nothing tells.
 
     Args:
         state: the directory of the server's files.

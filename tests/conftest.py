@@ -2,7 +2,16 @@
 Fixtures for all tests: a real server for each test process, empty for each test.
 """
 
+import itertools
+import os
 import signal
+import sys
+from pathlib import Path
+
+# Before anything else is imported. With PYTHONDONTWRITEBYTECODE in the environment each process of the tests would
+# compile fusiond anew, and each of pytest's Hypothesis too, whose assertions it rewrites. The variable itself stays: a
+# test may write a task twice in a second, and the byte code of the first one would pass for that of the second.
+sys.dont_write_bytecode = False
 
 import pytest
 from hypothesis import settings
@@ -20,8 +29,36 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # An example's time says how busy the machine is, nothing more.
-settings.register_profile("patient", deadline=None)
+settings.register_profile("search", deadline=None)
+# The same examples each time: what fails is due to the change that is tested, and not to chance, and a seeded bug that
+# was found is found again. `pytest --hypothesis-profile search` tries others.
+settings.register_profile("patient", settings.get_profile("search"), derandomize=True)
 settings.load_profile("patient")
+
+
+TESTS = Path(__file__).parent
+#: folders of tests that start daemons and wait for them
+LONG = ("scenarios", "worker", "supervise", "fuzz")
+
+
+def pytest_collection_modifyitems(items):
+    """
+    Deal the long tests out among the workers, each at the head of a share, so that none is left for the end.
+
+    Each worker begins with a share of equal size; one that has nothing left gets the end of another's.
+    """
+    count = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    long = [item for item in items if _is_long(item)]
+    quick = iter([item for item in items if not _is_long(item)])
+    size = -(-len(items) // count)
+    shares = [long[number::count] for number in range(count)]
+    for share in shares:
+        share.extend(itertools.islice(quick, size - len(share)))
+    items[:] = itertools.chain(*shares, quick)
+
+
+def _is_long(item):
+    return item.path.relative_to(TESTS).parts[0] in LONG
 
 
 @pytest.fixture(scope="session")

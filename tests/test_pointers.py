@@ -79,7 +79,7 @@ def test_a_place_that_another_files_daemon_has_is_no_place_of_ours(place, file, 
     monkeypatch.setenv("FUSION_CONFIG", str(file))
     with pointers.left(pointer("/other.yaml", runtime)):
         assert pointers.other_file(runtime, file) == "/other.yaml"
-        with pytest.raises(BrokerUnavailable, match=r"that of the daemon of /other\.yaml"):
+        with pytest.raises(BrokerUnavailable, match=r"belongs to the daemon of /other\.yaml"):
             Client()
         with pointers.left(pointer(file, runtime)):
             assert pointers.other_file(runtime, file) == ""

@@ -14,7 +14,7 @@ from fusiond.supervise import server
 from fusiond.supervise.server import NoServer, choose_server
 from tests.broker.redis.test_embedded import Wrapper, directory, servers_in  # noqa: F401 - a fixture
 from tests.support.fusiond_command import fusiond
-from tests.support.running import Running
+from tests.support.running import PATIENCE, Running
 
 VALKEY = "".join(server._packaged())
 #: a real Redis below 7.4, to try both directions; it need not be installed
@@ -204,7 +204,7 @@ def test_a_daemon_whose_data_none_reads_ends_with_78_and_the_sentence(daemon):
     assert daemon.stop() == 0
     amend(daemon.state / "redis", version=[99, 0, 0], path="")
     daemon.start(wait=False)
-    assert daemon.process.wait(30) == 78
+    assert daemon.process.wait(PATIENCE) == 78
     assert "was written by Valkey 99.0.0" in daemon.text().splitlines()[-1]
 
 

@@ -25,15 +25,17 @@ from fusiond.broker.redis.connection import connect
 from fusiond.cli import main
 from fusiond.client import Client
 from fusiond.config import model
-from fusiond.config.lint import ownership
+from fusiond.config.lint import machine
 from fusiond.config.yaml.includes import read_tree
 from fusiond.errors import BrokerError, FusionError, JobFailed
 from fusiond.supervise import directories
 from fusiond.supervise.server import choose_server
 from fusiond.supervise.supervisord.daemon_options import DaemonOptions
+from tests.support.job_text import change_job, encode
 from tests.support.running import until
 
 ROOT = Path(__file__).parent.parent
+FORK_SERVER = ROOT / "fusiond/worker/pool/fork_server"
 PAGE = ROOT / "docs" / "security.md"
 #: an interpreter that every user may run; the one of the tests may be in somebody's home
 PYTHON = "/usr/bin/python3"
@@ -71,7 +73,7 @@ def forge_job(run, id_, fields=None, *, queue="default", status="queue", place=1
     """A job that no producer has made; bytes as they are."""
     key = f"{namespace}:{{{queue}}}:job:".encode() + (id_ if isinstance(id_, bytes) else id_.encode())
     every = {"task": "send", "args": "[[],{}]", "created_at": 1, **(fields or {})}
-    run(plain(as_is, "HSET", key, *[word for field in every.items() for word in field]))
+    run(plain(as_is, "SET", key, encode(every)))
     run(plain(as_is, "ZADD", f"{namespace}:{{{queue}}}:{status}", place, id_))
 
 
@@ -344,7 +346,7 @@ def test_a_forged_token_takes_the_lease_and_nothing_else(place, run):
     path = place.path("began")
     held = place.enqueue("work", path, 60)
     place.until_lines(path)
-    run(plain(as_is, "HSET", f"test:{{default}}:job:{held}", "token", "forged", "score", " 1"))
+    change_job(run, f"test:{{default}}:job:{held}", token="forged", score=" 1")
     run(plain(as_is, "PUBLISH", "test:{default}:wake", "cancel"))
     program.until_said("its lease was lost")
     assert place.status(held) == "started"
@@ -360,14 +362,14 @@ def test_an_error_in_redis_is_text_and_stays_text(desk):
         assert type(caught.value) is JobFailed
         assert all(isinstance(word, str) for word in (caught.value.code, caught.value.type, caught.value.message))
     forge_job(desk.run, "r", {"ended_at": 1, "result": b"\x80\x04."}, status="finished", place=10**14)
-    with Client(desk.settings.url) as client, pytest.raises(BrokerError, match="no JSON"):
+    with Client(desk.settings.url) as client, pytest.raises(BrokerError, match="not JSON"):
         client.job("default/r").result(timeout=1)
 
 
 #: what makes objects, or code, out of bytes
 MAKERS = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "code", "codeop"}
 #: hand our own source files to an interpreter that cannot read them, or run the task that the file names
-RUNS_CODE = {f"fusiond/worker/{name}.py" for name in ("pool/launch", "runtime/foreground", "runtime/probe")}
+RUNS_CODE = {f"fusiond/worker/{name}.py" for name in ("pool/fork_server/launch", "runtime/foreground", "runtime/probe")}
 
 
 def test_no_module_makes_objects_or_code_out_of_data():
@@ -527,7 +529,7 @@ def test_ambient_capabilities_do_not_survive_the_change_of_user(tmp_path):
     with path.open("rb") as file:
         done = subprocess.run(
             ["setpriv", "--reuid", str(daemon.pw_uid), "--regid", str(daemon.pw_gid), "--clear-groups", *sets,
-             PYTHON, "-I", "-S", "-c", (ROOT / "fusiond/worker/pool/privileges.py").read_text(), str(file.fileno())],
+             PYTHON, "-I", "-S", "-c", (FORK_SERVER / "privileges.py").read_text(), str(file.fileno())],
             capture_output=True, text=True, check=False, pass_fds=[file.fileno()], cwd="/",
         )  # fmt: skip
     status, tried = done.stdout.splitlines() or (done.stderr, "")
@@ -634,8 +636,8 @@ def test_the_owner_of_a_file_is_that_of_what_was_read(tmp_path):
     file.unlink()
     file.write_text("version: 1\n")
     file.chmod(0o644)
-    assert [problem.code for problem in ownership.check(tree, to_run=True)] == ["unsafe-file"]
-    assert list(ownership.check(read_tree(file, {}), to_run=True)) == []
+    assert [problem.code for problem in machine.check_owners(tree, to_run=True)] == ["unsafe-file"]
+    assert list(machine.check_owners(read_tree(file, {}), to_run=True)) == []
 
 
 def test_a_socket_is_never_open_for_a_moment(tmp_path, monkeypatch):

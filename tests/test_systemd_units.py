@@ -12,14 +12,14 @@ UNITS = Path(__file__).parent.parent / "systemd"
 pytestmark = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
 
 
-@pytest.fixture
-def unit(tmp_path):
-    """The shipped unit, with a program that exists here."""
+@pytest.fixture(params=["fusiond.service", "fusiond@.service"])
+def unit(tmp_path, request):
+    """A shipped unit, with a program that exists here."""
     program = tmp_path / "fusiond"
     program.write_text(f"#!{sys.executable}\n")
     program.chmod(0o755)
-    path = tmp_path / "fusiond.service"
-    path.write_text((UNITS / "fusiond.service").read_text().replace("/opt/fusiond/bin/fusiond", str(program)))
+    path = tmp_path / request.param.replace("@", "@mail")
+    path.write_text((UNITS / request.param).read_text().replace("/opt/fusiond/bin/fusiond", str(program)))
     return path
 
 
@@ -62,6 +62,23 @@ def test_the_user_and_the_directories_are_declared_correctly():
     assert done.returncode == 0, done.stderr
     lines = [line for line in (UNITS / "fusiond.tmpfiles").read_text().splitlines() if not line.startswith("#")]
     assert all(re.fullmatch(r"[dz] /etc/\S+ 0[0-7]{3} root root -", line) for line in lines)
+
+
+def test_the_template_differs_in_the_instances_name_alone():
+    """What is changed in one unit is changed in the other."""
+    one, template = (_settings(UNITS / f"{name}.service") for name in ("fusiond", "fusiond@"))
+    for plain, instance in (
+        ("a job runner", "a job runner: %i"),
+        ("-c /etc/fusion.yaml", "--instance %i"),
+        ("StateDirectory=fusiond", "StateDirectory=fusiond-%i"),
+        ("RuntimeDirectory=fusiond", "RuntimeDirectory=fusiond-%i"),
+    ):
+        one = [line.replace(plain, instance) for line in one]
+    assert one == template
+
+
+def _settings(path):
+    return [line for line in path.read_text().splitlines() if not line.startswith("#")]
 
 
 def test_the_unit_does_what_the_daemon_expects():

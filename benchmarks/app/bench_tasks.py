@@ -1,5 +1,6 @@
 """What the benchmarks' jobs do: nothing, or next to it."""
 
+import os
 import time
 
 
@@ -10,3 +11,23 @@ def noop(*_args: object, **_kwargs: object) -> None:
 def clock() -> float:
     """When it began: seconds of the monotonic clock, which all processes of a machine share."""
     return time.monotonic()
+
+
+def mark(sent: float, path: str) -> None:
+    """Add a line to the file: how many seconds after `sent` it began."""
+    waited = time.monotonic() - sent
+    file = os.open(path, os.O_WRONLY | os.O_APPEND)
+    os.write(file, b"%.7f\n" % waited)
+    os.close(file)
+
+
+def rest() -> None:
+    """Sleep 10 ms."""
+    time.sleep(0.01)
+
+
+async def nap(seconds: float) -> None:
+    """Await."""
+    import asyncio
+
+    await asyncio.sleep(seconds)

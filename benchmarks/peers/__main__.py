@@ -1,150 +1,183 @@
 """
-`python -m benchmarks.peers [NAME …]`: fusiond and its peers, one after the other, in one run.
+`python -m benchmarks.peers [NAME …]`: fusiond and its peers in turn, in rounds: A B C, A B C, …
 
 1. install   the peers, if they are not there yet
-2. enqueue   a backlog of no-ops
-3. start     the workers, and count results from the first one that is seen to the last: start-up is not measured
-4. compare   jobs a second, ours to theirs
+2. round     the machine itself, then each measure, runner after runner, each on an empty Redis
+3. compare   ours to theirs of the same round; the medians and quartiles of these ratios, and the gates
 """
 
 from __future__ import annotations
 
-import os
+import argparse
 import signal
-import subprocess
 import sys
-import tempfile
 import time
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from benchmarks.daemon import APP, Daemon, group
-from benchmarks.figures import machine
-from benchmarks.peers.environment import install, version
-from benchmarks.peers.peers import PEERS, Peer
-from benchmarks.peers.server import Server
-from benchmarks.processes import tree, use
+from benchmarks.figures import machine, number
+from benchmarks.peers import environment, measures
+from benchmarks.peers.results import Bound, Results
+from benchmarks.peers.runners import BULLMQ, FORK, FUSIOND, HUEY, RQ_FORK, RUNNERS, SIDEKIQ, Runner
+from benchmarks.peers.session import GivenUp
+from benchmarks.server import Server
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-APPS = Path(__file__).parent / "apps"
-#: seconds in which a backlog must be worked off
-PATIENCE = 180.0
-#: jobs of fusiond's own, by isolation
-OURS = {"process": 50_000, "fork": 3_000}
+    Row = tuple[str, Callable[[Server, float], dict[str, float]]]
+
+FEW, MANY = "backlog of 50,000", "backlog of 1,000,000"
+_WORK = {
+    "drain": "drain, jobs/s",
+    "workers": "workers' CPU, ms a job",
+    "redis": "Redis' CPU, ms a job",
+    "one": "enqueue one by one, /s",
+    "many": "in bulk, /s",
+    "waiting": "bytes waiting",
+    "finished": "bytes finished",
+}
+_BRIEF = {name: _WORK[name] for name in ("drain", "workers", "redis", "one", "many")}
+_DRAIN = {name: _WORK[name] for name in ("drain", "workers", "redis")}
+GATES = (
+    Bound("work", "drain", FUSIOND, SIDEKIQ, floor=2.2),
+    Bound("work", "drain", FUSIOND, BULLMQ, floor=3.5),
+    Bound("work", "drain", FUSIOND, HUEY, floor=6),
+    Bound("work", "drain", FORK, RQ_FORK, floor=11),
+    Bound("latency", "p50", FUSIOND, SIDEKIQ, ceiling=1.1),
+    Bound("latency", "p50", FORK, SIDEKIQ, ceiling=1.1),
+    Bound("work", "many", FUSIOND, SIDEKIQ, floor=1.1),
+    Bound("backlog", "drain", MANY, FEW, floor=0.95),
+)
 
 
-class Result(NamedTuple):
-    """What one runner did."""
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One measure of a round."""
 
-    #: jobs a second
-    drain: float
-    #: ms of CPU of its workers for each job
-    cpu: float
-    #: jobs a second, one call each
-    enqueue: float
-    #: bytes of Redis memory for each that waited
-    waiting: float
+    name: str
+    title: str
+    rows: Sequence[Row]
+    #: quantity → heading
+    quantities: dict[str, str]
+    rounds: int
+    tcp: bool = True
+    aof: bool = False
+
+
+def steps(runners: Sequence[Runner]) -> list[Step]:
+    """All measures of these runners, in the order of a round."""
+    quick = [runner for runner in runners if runner.name in (FUSIOND, SIDEKIQ, BULLMQ, HUEY)]
+    wide = [runner for runner in runners if runner.many_slots and not runner.fork]
+    single = {"p50": "p50, ms", "p99": "p99, ms"}
+    idle = {"workers": "workers, % of a core", "redis": "Redis, % of a core", "memory": "memory of the workers, MB"}
+    growing: list[Row] = []
+    if any(runner.name == FUSIOND for runner in runners):
+        growing = [(name, partial(measures.backlog, jobs)) for name, jobs in ((FEW, 50_000), (MANY, 1_000_000))]
+    work = partial(_rows, measures.work)
+    return [
+        Step("work", "Work: TCP, no append-only file", work(runners), _WORK, 5),
+        Step("latency", "From enqueue to start: TCP", _rows(measures.latency, runners), single, 3),
+        Step("sleepers", "50 slots, jobs of 10 ms: TCP", _rows(measures.sleepers, wide), _DRAIN, 3),
+        Step("backlog", "A backlog that grows: TCP", growing, {"drain": _WORK["drain"], "many": _WORK["many"]}, 3),
+        Step("work-unix", "Work: unix socket, no append-only file", work(quick), _BRIEF, 2, tcp=False),
+        Step("work-aof", "Work: TCP, append-only file", work(quick), _BRIEF, 2, aof=True),
+        Step("work-aof-unix", "Work: unix socket, append-only file", work(quick), _BRIEF, 2, tcp=False, aof=True),
+        Step("idle", "Idle, 8 slots: TCP", _rows(measures.idle, runners), idle, 1),
+    ]
+
+
+def _rows(measure: Callable[[Runner, Server, float], dict[str, float]], runners: Sequence[Runner]) -> list[Row]:
+    return [(runner.name, partial(measure, runner)) for runner in runners]
 
 
 def main() -> None:
-    """Measure ours, then each peer, and print a line for each."""
-    names = [name.lower() for name in sys.argv[1:]]
-    environment = install()
-    if environment is None:
-        print("PyPI cannot be reached, so that no peer can be installed; nothing is compared.")
-        return
-    print(machine("Redis as `broker: {url: embedded}` runs it, unix socket"))
-    print(f"{'':<36} {'drain, jobs/s':>14} {'ours/theirs':>12} {'CPU ms/job':>11} {'enqueue/s':>10} {'bytes/job':>10}")
-    ours = {isolation: _ours(isolation, jobs) for isolation, jobs in OURS.items()}
-    for isolation, result in ours.items():
-        _print(f"fusiond, {isolation}, 8 children", result, None)
-    for peer in PEERS:
-        if not names or any(name in peer.name.lower() for name in names):
-            result = _peer(peer, environment)
-            installed = version(environment, peer.package)
-            _print(f"{peer.name} ({installed})", result, ours[peer.isolation].drain / result.drain)
-
-
-def _print(name: str, result: Result, ratio: float | None) -> None:
-    compared = f"{ratio:>11.1f}×" if ratio else f"{'':>12}"
-    print(
-        f"{name:<36} {result.drain:>14,.0f} {compared} {result.cpu:>11.3f} {result.enqueue:>10,.0f}"
-        f" {result.waiting:>10,.0f}",
-        flush=True,
-    )
-
-
-def _ours(isolation: str, jobs: int) -> Result:
-    with Server() as server, Daemon(group(isolation, 8), url=server.url) as daemon, daemon.client() as client:
-        daemon.suspend(on=True)
-        single = 2000
-        client.enqueue("noop")
-        empty, began = server.memory(), time.monotonic()
-        for _ in range(single):
-            client.enqueue("noop")
-        enqueue = single / (time.monotonic() - began)
-        client.enqueue_many(("noop",) for _ in range(jobs - single - 1))
-        waiting = (server.memory() - empty) / (jobs - 1)
-        daemon.suspend(on=False)
-        drain, cpu = _watch(daemon.finished, lambda: daemon.use()["fusiond"].cpu, jobs)
-    return Result(drain, cpu, enqueue, waiting)
-
-
-def _peer(peer: Peer, environment: Path) -> Result:
-    with Server() as server, tempfile.TemporaryFile("w+") as log:
-        variables = {**os.environ, **peer.environment, "BENCH_URL": server.url, "PYTHONPATH": f"{APPS}:{APP}"}
-        empty = server.memory()
-        told = subprocess.run(
-            [environment / "bin" / "python", APPS / f"{peer.app}.py", str(peer.jobs)],
-            env=variables, stdout=subprocess.PIPE, text=True, check=True,
-        )  # fmt: skip
-        waiting = (server.memory() - empty) / peer.jobs
-        before = int(server.ask(*peer.done))
-        name, *words = (word.format(url=server.url) for word in peer.worker)
-        worker = subprocess.Popen([environment / "bin" / name, *words], env=variables, cwd=APPS, stdout=log, stderr=log)
-        try:
-            drain, cpu = _watch(
-                lambda: int(server.ask(*peer.done)) - before, lambda: use(worker.pid)["fusiond"].cpu, peer.jobs
-            )
-        except TimeoutError as error:
-            log.seek(0)
-            raise SystemExit(f"{peer.name}: {error}\n{log.read()[-2000:]}") from None
-        finally:
-            _end(worker)
-    return Result(drain, cpu, float(told.stdout), waiting)
-
-
-def _watch(done: Callable[[], int], cpu: Callable[[], float], jobs: int) -> tuple[float, float]:
-    """Jobs a second, and ms of CPU for each, from the first result that is seen to nearly the last."""
-    first = _await(done, 1)
-    worked = cpu()
-    # Not to the very last: where keys are counted, a few are not results.
-    last = _await(done, int(jobs * 0.95))
-    count = last[1] - first[1]
-    return count / (last[0] - first[0]), (cpu() - worked) / count * 1e3
-
-
-def _await(done: Callable[[], int], count: int) -> tuple[float, int]:
-    """The time at which at least so many were done, and how many. Raises TimeoutError."""
-    deadline = time.monotonic() + PATIENCE
-    while (found := done()) < count:
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{found} of {count} jobs after {PATIENCE:.0f} s")
-        time.sleep(0.005)
-    return time.monotonic(), found
-
-
-def _end(worker: subprocess.Popen[bytes]) -> None:
-    """SIGTERM, and SIGKILL for all of it where that is not obeyed."""
-    worker.terminate()
+    """Run the rounds, and print what was found."""
+    parser = argparse.ArgumentParser(prog="benchmarks.peers", description="fusiond and other job runners, in rounds.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="runners whose name contains this; fusiond always")
+    parser.add_argument("--only", default="", metavar="MEASURE,…", help="some measures: work, latency, sleepers, …")
+    parser.add_argument("--rounds", type=int, default=5, help="at most so many of each measure (5)")
+    parser.add_argument("--scale", type=float, default=1.0, help="a share of the jobs, for trying out")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables there, too")
+    parser.add_argument("--strict", action="store_true", help="end with 1 where a gate is missed")
+    options = parser.parse_args()
+    wanted = [name.lower() for name in options.names]
+    head, runners = _installed([runner for runner in RUNNERS if _is_wanted(runner, wanted)])
+    print("\n".join(head), flush=True)
+    plan = [step for step in steps(runners) if step.rows and (not options.only or step.name in options.only.split(","))]
+    if not plan:
+        parser.error(f"there is no measure {options.only}; there are {', '.join(step.name for step in steps(runners))}")
+    results, failures = Results(), dict[tuple[str, str], str]()
+    began = time.monotonic()
+    # What was started is ended, and what was found is told, however the run ends.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        worker.wait(15)
-    except subprocess.TimeoutExpired:
-        for pid in reversed(tree(worker.pid)):
-            os.kill(pid, signal.SIGKILL)
-        worker.wait()
+        for turn in range(options.rounds):
+            _round(plan, turn, options.scale, results, failures)
+    except KeyboardInterrupt:
+        head.append("The run was interrupted.")
+    head.append(f"{time.monotonic() - began:.0f} s, at most {options.rounds} rounds, scale {options.scale:g}.")
+    text, kept = report(plan, results, head, [f"{row}, {step}: {why}" for (step, row), why in failures.items()])
+    print("\n" + text)
+    if options.markdown:
+        options.markdown.write_text(text + "\n")
+    if options.strict and not kept:
+        sys.exit(1)
+
+
+def _is_wanted(runner: Runner, wanted: list[str]) -> bool:
+    return runner.language == "fusiond" or not wanted or any(name in runner.name.lower() for name in wanted)
+
+
+def _installed(runners: Sequence[Runner]) -> tuple[list[str], list[Runner]]:
+    """What to say of the machine and of the versions; and the runners that are there."""
+    versions, missing, there = {}, [], []
+    for runner in runners:
+        try:
+            versions[runner.package] = environment.install(runner)
+            there.append(runner)
+        except environment.Missing as why:
+            missing.append(f"{runner.name} is left out: {why}.")
+    version = Server(aof=False).version
+    named = ", ".join(f"{package} {version}" for package, version in versions.items())
+    return [machine(version) + ".", named + ".", *missing], there
+
+
+def _round(
+    plan: Sequence[Step], turn: int, scale: float, results: Results, failures: dict[tuple[str, str], str]
+) -> None:
+    itself = measures.machine()
+    results.add("machine", "this machine", turn, itself)
+    print(f"{turn + 1} machine: {', '.join(f'{name} {number(value)}' for name, value in itself.items())}", flush=True)
+    for step in plan:
+        for row, measure in step.rows:
+            if turn >= step.rounds or (step.name, row) in failures:
+                continue
+            try:
+                with Server(tcp=step.tcp, aof=step.aof) as server:
+                    figures = measure(server, scale)
+            except GivenUp as why:
+                failures[step.name, row] = str(why)
+                print(f"{turn + 1} {step.name}: {row} is given up: {why}", flush=True)
+                continue
+            results.add(step.name, row, turn, figures)
+            said = ", ".join(
+                f"{step.quantities[name]} {number(figures[name])}" for name in step.quantities if name in figures
+            )
+            print(f"{turn + 1} {step.name}: {row}: {said}", flush=True)
+
+
+def report(plan: Sequence[Step], results: Results, head: Sequence[str], failed: Sequence[str]) -> tuple[str, bool]:
+    """Markdown, and whether all gates that were measured are kept."""
+    base = {runner.name: FORK if runner.fork else FUSIOND for runner in RUNNERS} | {FEW: MANY}
+    titles = {name: title for step in plan for name, title in step.quantities.items()}
+    itself = {"ping": "PING, µs", "fork": "fork, ms", "loop": "a million rounds of a loop, ms"}
+    gates, kept = results.gates(GATES, titles)
+    parts = ["\n".join(head), *failed, results.table("machine", itself, {}), gates]
+    parts += [f"### {step.title}\n\n{results.table(step.name, step.quantities, base)}" for step in plan]
+    return "\n\n".join(parts), kept
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.figures import machine
-from benchmarks.peers.environment import install, version
+from benchmarks.peers.environment import PYTHON, Missing, pypi
 from benchmarks.reliability.runners import RUNNERS, Runner
 from benchmarks.reliability.schedule import schedule
 from benchmarks.reliability.trial import carry_out
@@ -29,9 +29,6 @@ def main() -> int:
     # What was started is stopped.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     given = _arguments()
-    environment = install()
-    if environment is None:
-        print("PyPI cannot be reached, so that no peer can be installed; only fusiond is tried.")
     plan = schedule(given.jobs, given.kills, given.seconds, given.seed)
     lines = [
         (
@@ -46,10 +43,12 @@ def main() -> int:
     print("\n".join(lines), flush=True)
     lost, chosen = 0, _chosen(given.names)
     for runner in chosen:
-        if environment is None and runner.package:
+        try:
+            name = f"{runner.name} ({pypi(runner.package)})" if runner.package else runner.name
+        except Missing as why:
+            print(f"{runner.name} is left out: {why}.")
             continue
-        found = carry_out(runner, plan, given.wait, environment or Path(sys.prefix))
-        name = f"{runner.name} ({version(environment, runner.package)})" if runner.package else runner.name
+        found = carry_out(runner, plan, given.wait, PYTHON)
         lines.append(_row(name, found))
         print(lines[-1], flush=True)
         lost += 0 if runner.package else found.lost

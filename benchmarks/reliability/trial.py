@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.daemon import installed
-from benchmarks.peers.server import Server
 from benchmarks.reliability.runners import CHILDREN, FILE, Runner
 from benchmarks.reliability.tally import Tally, tally
 from benchmarks.reliability.victims import victims
+from benchmarks.server import Server
 
 if TYPE_CHECKING:
     from benchmarks.reliability.schedule import Kill, Schedule

@@ -41,10 +41,8 @@ class Call(NamedTuple, Generic[T]):
             raise Unreadable(f"what Redis holds cannot be read: {error!r}; has another program written it?") from error
 
     def in_full(self) -> Call[T]:
-        """The same with the script's text in place of its digest."""
-        if self.script is None:
-            raise ValueError("only a script can be spelled out")
-        return Call((b"EVAL", self.script.source, *self.words[2:]), self.parse)
+        """The same with the script's text in place of its digest, if it is a script."""
+        return Call((b"EVAL", self.script.source, *self.words[2:]), self.parse) if self.script else self
 
 
 def decoded(raw: bytes) -> str:
@@ -52,8 +50,21 @@ def decoded(raw: bytes) -> str:
     return raw.decode(errors="backslashreplace")
 
 
-#: yields a Call, a list of Calls or seconds; is sent the reply, the replies or None; returns the result
-Plan = Generator[Call[Any] | list[Call[Any]] | float, Any, T]
+class SendAhead(NamedTuple):
+    """
+    Calls of a Plan that are sent while Redis still works on earlier ones, a few of these at most.
+
+    The Plan is sent what earlier ones of it were answered meanwhile, in their order: of each the results of its Calls,
+    among them errors, which are not raised. A SendAhead without Calls waits for all the others.
+    """
+
+    #: one for a queue, and what confirms it
+    calls: list[Call[Any]]
+
+
+#: Yields a Call and is sent its reply; or a list of Calls: their replies; or a SendAhead: the replies to earlier ones;
+#: or seconds to wait: None. Returns the result.
+Plan = Generator[Call[Any] | list[Call[Any]] | SendAhead | float, Any, T]
 
 
 def plain(parse: Callable[[Any], T], *words: Word) -> Call[T]:

@@ -10,18 +10,15 @@ from __future__ import annotations
 
 import logging
 import socket
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from fusiond.broker.records import Chore
+from fusiond.broker.redis.connection import AsyncConnection
+from fusiond.broker.verbs import Verbs
+from fusiond.config.model import Config
 from fusiond.errors import BrokerError
 from fusiond.job import mark_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from fusiond.broker.records import Chore
-    from fusiond.broker.redis.connection import AsyncConnection
-    from fusiond.broker.verbs import Verbs
-    from fusiond.config.model import Config
 
 log = logging.getLogger(__name__)
 

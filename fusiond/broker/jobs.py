@@ -6,50 +6,84 @@ Each method makes a Call; what it moves is told at the head of its Lua file.
 
 from __future__ import annotations
 
-from itertools import chain
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import attrgetter
+from typing import Any
 
 from fusiond.broker.call import Call, Word, decoded, number, numbers, scripted
+from fusiond.broker.counters import Measured, measured_words
 from fusiond.broker.keys import VerbGroup
-from fusiond.broker.records import Chore, Claim, ClaimedJob, NewJob, Outcome, Renewal, Stored
+from fusiond.broker.records import (
+    CarriedJob,
+    Chore,
+    Claim,
+    ClaimedJob,
+    EventsOf,
+    Existing,
+    NewJob,
+    Outcome,
+    ProgressReport,
+    Renewal,
+    Stored,
+)
+from fusiond.callbacks import split
 from fusiond.job import new_token
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-
-
-_STORED: tuple[Stored, ...] = ("stored", "same", "conflict", "full")
+#: added to a reply of `settle`: the queue's outbox has something
+OUTBOX = 8
 #: more than any job has: one that was rescued too often fails only when a dispatcher takes it
 _MOST_RESCUES = 2**31 - 1
-_DIGIT: dict[int, Stored] = {ord("0") + n: word for n, word in enumerate(_STORED)}
+#: replies of `enqueue.lua`
+_DIGIT: dict[int, Stored] = {
+    ord("0"): "stored",
+    ord("1"): "same",
+    ord("2"): "conflict",
+    ord("3"): "full",
+    ord("4"): Existing("", refused=False),
+    ord("5"): Existing("", refused=True),
+    ord("6"): "unstored",
+}
 
 
 class JobVerbs(VerbGroup):
     """Verbs of producers and dispatchers."""
 
-    def enqueue(self, queue: str, jobs: Iterable[NewJob], *, confirmed: bool = False) -> Call[list[Stored]]:
+    def enqueue(self, queue: str, jobs: Sequence[NewJob], *, confirmed: bool = False) -> Call[list[Stored]]:
         """
         Store jobs, by id. All the new ones are stored or, where the queue is full, none.
 
         `confirmed`: a WAIT or WAITAOF follows, which is to hold for those that were there already, too.
         """
-        each = [new_job_words(job) for job in jobs]
-        words = [*chain.from_iterable(each), *([1] if confirmed else ())]
-        return scripted("enqueue", self.keys.root(queue), words, _stored(len(each)))
+        words: list[Word] = []
+        for job in jobs:
+            words += new_job_words(job)
+        if confirmed:
+            words.append(1)
+        name = "enqueue_unique" if any(job.unique for job in jobs) else "enqueue"
+        if any(job.after for job in jobs):
+            name = "enqueue_after"
+        return scripted(name, self.keys.root(queue), words, _stored(len(jobs)))
 
     def claim(
         self, queue: str, want: int, *, dispatcher: str, nonce: str, lease_ms: int, max_rescues: int,
-        few: tuple[int, Collection[bytes]] = (0, ()),
+        parking: str = "", few: tuple[int, Collection[bytes]] | None = None,
     ) -> Call[Claim]:  # fmt: skip
         """
         Take up to `want` jobs; with the same nonce again the same ones. Short of `want`, it is woken later.
 
-        `few`: of these tasks' jobs no more than so many; the first one above that number stays, and what is behind it.
+        `parking`: the token of one job that the wake-up may bring; empty: none.
+        `few`: of these tasks' jobs no more than so many, and of all jobs if the queue has a limit; the first one above
+        that number stays, and what is behind it.
         """
-        words: list[Word] = [want, dispatcher, nonce, lease_ms, max_rescues]
-        if few[1]:
+        words: list[Word] = [want, dispatcher, nonce, lease_ms, max_rescues, parking]
+        if few:
             words += (few[0], *few[1])
         return scripted("claim", self.keys.root(queue), words, _claim)
+
+    def unpark(self, queue: str, tokens: Iterable[str]) -> Call[int]:
+        """Have no wake-up bring a job under these tokens, which claims had as `parking`."""
+        return scripted("unpark", self.keys.root(queue), tuple(tokens), number)
 
     def rescue(self, queue: str) -> Call[Claim]:
         """Take back what dead dispatchers held, and take in the inbox, as each claim does; claim nothing."""
@@ -62,16 +96,32 @@ class JobVerbs(VerbGroup):
             words += Renewal(*attempt)
         return scripted("renew", self.keys.root(queue), words, numbers(len(words) // 3))
 
-    def settle(self, queue: str, outcomes: Sequence[Outcome]) -> Call[list[int]]:
+    def report(self, queue: str, reports: Sequence[Sequence[Any]]) -> Call[list[int]]:
+        """Store how far these attempts are, each a ProgressReport. 1: stored · 0: its lease was lost."""
+        words = [word for report in reports for word in ProgressReport(*report)]
+        return scripted("report", self.keys.root(queue), words, numbers(len(reports)))
+
+    def settle(
+        self,
+        queue: str,
+        outcomes: Sequence[Outcome],
+        measured: Sequence[Measured] = (),
+        events: EventsOf | None = None,
+    ) -> Call[list[int]]:
         """
-        End attempts.
+        End attempts. `measured`: what is to be counted of each outcome; empty: nothing is. `events`: they leave some.
 
         1: settled · 2: it was settled by this very attempt before · 0: fenced, the lease was lost. Of an outcome after
         which the job was to go on, 3: it failed, since no host could run its task for an hour · 4: it was canceled.
+        With OUTBOX added to any of them, `deliver` has something to do.
         """
-        words: list[Word] = []
-        for outcome in outcomes:
-            words += outcome
+        words: list[Word] = ["", *events] if events else []
+        payload = _told_payload if events else _payload
+        for common, group in groupby(outcomes, _COMMON):
+            each = [word for outcome in group for word in (outcome.id, payload(outcome))]
+            words += (*common, len(each) // 2, *each)
+        if measured:
+            words += measured_words(outcomes, measured)
         return scripted("settle", self.keys.root(queue), words, numbers(len(outcomes)))
 
 
@@ -79,12 +129,16 @@ def new_job_words(job: NewJob) -> list[Word]:
     """The job as `enqueue.lua` reads it."""
     if job[4:] == _NO_OPTIONS:
         return [job.id, job.task, job.args, job.priority, 0]
-    options: list[Word] = []
+    options: list[Word] = ["unique", job.unique] if job.unique else []
     for name, value in ("at", job.at_ms), ("delay", job.delay_ms), ("expires", job.expires_ms):
         if value is not None:
             options += (name, value)
     if header := job.header():
         options += ("header", header)
+    if job.follow:
+        options += ("follow", split(job.follow)[0])
+    if job.after:
+        options += ("after", job.after)
     return [job.id, job.task, job.args, job.priority, len(options) // 2, *options]
 
 
@@ -92,18 +146,38 @@ _NO_OPTIONS = NewJob("", "", b"")[4:]
 
 
 def _stored(count: int) -> Callable[[bytes], list[Stored]]:
-    """Reads a digit for each job."""
+    """Reads a digit for each job, and the ids of other jobs behind these."""
 
     def parse(reply: bytes) -> list[Stored]:
-        if type(reply) is not bytes or len(reply) != count:
+        if type(reply) is not bytes or len(reply) < count or reply[count : count + 1] not in (b"", b" "):
             raise ValueError(f"not {count} digits")
-        return [_DIGIT[digit] for digit in reply]
+        stored = [_DIGIT[digit] for digit in reply[:count]]
+        if len(reply) == count:
+            return stored
+        others = iter(decoded(reply[count + 1 :]).split(" "))
+        return [each._replace(id=next(others)) if isinstance(each, Existing) else each for each in stored]
 
     return parse
 
 
-#: of ClaimedJob's fields
-_KINDS = (bytes, bytes, bytes, int, int, int, bytes, int)
+def _payload(outcome: Outcome) -> bytes:
+    """The payload as `settle.lua` reads it."""
+    if outcome.kind == "finished":
+        return outcome.payload
+    return b"%b\n%b\n%b" % (outcome.about, outcome.printed, outcome.payload)
+
+
+def _told_payload(outcome: Outcome) -> bytes:
+    """The same, where its event is told."""
+    return b"%b\n%b" % (outcome.said, _payload(outcome))
+
+
+#: of an Outcome what those of one batch mostly share, in the order of `settle.lua`
+_COMMON = attrgetter("token", "kind", "ms", "extra", "why")
+#: id, task, args and waited_ms of a job that was claimed
+_KINDS = (bytes, bytes, bytes, int)
+#: number of such a job, attempts, crashes, rescues, header
+_KNOWN_KINDS = (int, int, int, int, bytes)
 #: of Chore's fields
 _CHORE_KINDS = (bytes, bytes, bytes, bytes, int, int, bytes, int, bytes)
 #: bytes of an id, and attempts: what fits into the head of a job on its way to a child, and more than any verb makes
@@ -115,16 +189,35 @@ _FEW = 2
 
 
 def _claim(reply: Any) -> Claim:
-    more, due, flat, expiring, *others = reply
-    jobs = list(map(ClaimedJob._make, _rows(flat, _KINDS)))
-    ids, attempts = flat[:: len(_KINDS)], flat[3 :: len(_KINDS)]
-    if jobs and (max(map(len, ids)) > _MOST_ID or not 0 <= min(attempts) <= max(attempts) <= _MOST_ATTEMPTS):
-        raise ValueError("an id or a number of attempts that no verb makes")
+    more, due, flat, known, expiring, *others = reply
+    jobs = [ClaimedJob(id_, task, args, 1, 0, 0, b"", waited) for id_, task, args, waited in _rows(flat, _KINDS)]
+    for n, attempts, crashes, rescues, header in _rows(known, _KNOWN_KINDS):
+        if n < 1 or not 0 <= attempts <= _MOST_ATTEMPTS:
+            raise ValueError("a number of a job, or of attempts, that no verb makes")
+        jobs[n - 1] = jobs[n - 1]._replace(attempts=attempts, crashes=crashes, rescues=rescues, header=header)
+    if jobs and max(map(len, flat[:: len(_KINDS)])) > _MOST_ID:
+        raise ValueError("an id that no verb makes")
     until = {number(n) - 1: max(0, number(ms)) for n, ms in zip(expiring[::2], expiring[1::2], strict=True)}
     if until and not 0 <= min(until) <= max(until) < len(jobs):
         raise ValueError("a job expires that was not given")
     chores = [Chore._make(map(_text_or_number, row)) for row in _rows(others[0], _CHORE_KINDS)] if others else ()
     return Claim(jobs, None if due < 0 else due, bool(more), until, more == _FEW, chores)
+
+
+def carried_job(message: bytes) -> CarriedJob | None:
+    """The job in a message of the wake channel, as enqueue.lua writes it; None: there is none."""
+    head, _, body = message.partition(b"\n")
+    words = head.split()
+    if len(words) != 5 or words[0] != b"job":
+        return None
+    try:
+        id_, task, header = map(int, words[2:])
+        token = words[1].decode()
+    except ValueError:
+        return None
+    task += id_
+    header += task
+    return CarriedJob(token, body[:id_], body[id_:task], body[task:header], body[header:])
 
 
 def _rows(flat: list[Any], kinds: tuple[type, ...]) -> Iterator[tuple[Any, ...]]:

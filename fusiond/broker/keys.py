@@ -1,7 +1,8 @@
 r"""
 Every key: the data model.
 
-    ns:{q}:queue        ZSET    ready jobs: id -> (255 - priority) * 2**43 + seq; priority first, then arrival
+    ns:{q}:queue        ZSET    ready jobs: id -> (255 - priority) * 2**43 + seq; priority first, then arrival, or
+                                the turn of its tenant, which is never above that
     ns:{q}:seq          number  arrivals so far
     ns:{q}:scheduled    ZSET    delayed jobs and retries: id -> due, ms
     ns:{q}:started      ZSET    running jobs: id -> lease deadline, ms
@@ -9,42 +10,100 @@ Every key: the data model.
     ns:{q}:failed       ZSET    the same
     ns:{q}:canceled     ZSET    the same
     ns:{q}:deferred     ZSET    jobs that wait for others
-    ns:{q}:job:<id>     HASH    the job, below
-    ns:{q}:claim:<d>    STRING  a dispatcher's last claim: nonce and ids, so that it can be repeated
-    ns:{q}:conf         HASH    suspended_operator, suspended_file, max_length, task:<name> = "priority expires",
-                                broken = how many bodies were unreadable so far
-    ns:{q}:wake         STRING  there while a dispatcher waits; also the channel on which it is woken
+    ns:{q}:job:<id>     STRING  the job, below; its args, if large: ns:{q}:job:<id>/args
+    ns:{q}:unique:<task>:<values>
+                        STRING  the lock of unique jobs: the id of the job that holds it; see lua/shared/locks.lua
+    ns:{q}:claim:<d>    STRING  the last claim of a dispatcher's lane: nonce and ids, so that it can be repeated
+    ns:{q}:conf         HASH    suspended_operator, suspended_file, max_length, max_running, rate = "<ms> <burst>",
+                                limits = JSON {task: {by, max_running, every, burst}},
+                                fair = "<argument>,…", placing, gaps: see lua/shared/turns.lua and placing.lua,
+                                elsewhere = JSON {task with a limit: the queue that it lives in},
+                                task:<name> = "priority expires unique", policy:<name> = 1,
+                                metrics = 1: claims count, too,
+                                events = "<how many are kept> <0|1: with payload>", told = how many so far,
+                                broken, skipped = how many bodies were unreadable or kept out by a lock so far
+    ns:{q}:rate         STRING  epoch ms: when all that was spent of the rate would be spent at the even rate
+    ns:{q}:rate:<key>   STRING  the same of a limit of a task
+    ns:{q}:places:<key> HASH    of a limit of a task: running jobs that have a place -> token
+    ns:{q}:held         ZSET    jobs that such a limit holds: id -> the score that they had in the row
+    ns:{q}:held:<key>   ZSET    those of one key
+    ns:{q}:again        ZSET    k<key>, x<id> of a held job that expires -> when a claim looks at it again, ms
+    ns:{q}:tenants      ZSET    of a queue with `fair_by`: "<priority>" -> the turn that the row is at;
+                                "<priority> <values>" -> the last turn of that tenant; see lua/shared/turns.lua
+    ns:{q}:wake         STRING  there while a dispatcher waits: 1, or the token under which enqueue may give it a job;
+                                also the channel on which it is woken
     ns:{q}:inbox        LIST    raw JSON jobs pushed by any language
     ns:{q}:broken       LIST    what could not be read: "<ms> <reason>\n<raw>", newest first
-    ns:{q}:ticks        HASH    cron entry -> "<newest tick> <newest tick that has a job here>", of what was decided
+    ns:{q}:events       STREAM  what became of jobs: see lua/shared/events.lua; with q = /daemons what daemons did
+    ns:{q}:ticks        HASH    cron entry -> "<newest tick> <newest tick that has a job here>", of what was decided;
+                                "<cron entry> success" -> epoch ms when a job of the entry finished last
+    ns:{q}:metrics      HASH    counters of what becomes of jobs: at = this minute, m <task> = of this minute,
+                                h <task> = of its hour before it, t <task> = of all time before it
+    ns:{q}:metrics:minutes
+                        STREAM  the same of the last 120 minutes, an entry for each; see lua/shared/tally.lua
+    ns:{q}:metrics:hours
+                        STREAM  the same of the last 720 hours
+    ns:{q}:outbox       HASH    what ends of jobs mean for other queues: target -> highest number of an entry; see
+                                lua/shared/follow.lua
+    ns:{q}:outbox:<target>
+                        LIST    the entries for one queue: "<number> <entry>"
+    ns:{q}:taken        HASH    other queue -> highest number of its entries that was taken here
+    ns:{q}:parents:<id> HASH    of a job that waits for others: how many, and which; see lua/shared/after.lua
+    ns:{q}:children:<id>
+                        LIST    of a job: those that wait for it, "<queue>/<id> <its own name>"
+    ns:{q}:expiring     ZSET    jobs that wait for others -> when they expire, ms
     ns:{q}:leaving      HASH    deferred jobs that are moved to another queue: id -> "<nonce> <kind> <place> <queue>"
     ns:{q}:arriving     HASH    the same of those that come from another queue
+    ns:{q}:flow:<id>    HASH    a run of a flow; flow_records.py has the fields. How its jobs ended: …/ends
+    ns:{q}:flows        ZSET    runs: id -> the time from which it may be dropped, ms
+    ns:{q}:advance      ZSET    runs that can go a step further: id -> when somebody is to do so, ms
     ns:queues           SET     names of queues
     ns:workers          SET     names of workers; also the channel on which they are asked what they do
     ns:worker:<name>    HASH    what a worker says about itself; with a TTL
     ns:catalog          HASH    digest -> "<to be forgotten from, ms>\n<JSON that has it>"
     ns:daemons          HASH    daemon -> "<alive until, ms> <generation> <hash> <digest>",
                                 daemon/worker -> "<alive until, ms> <queue> <queue> …"
+    ns:sinks            HASH    sink -> "<token of who delivers> <until, ms>"; "<sink>/<queue>" -> number of the event
+                                that was delivered last
     ns:cron             HASH    "<cron entry> <name>" -> what is known of it; the names are in ticks.py
     ns:meta             HASH    layout, generation, generation:<hash>, suspended: so is each queue that is new,
                                 asked: how often workers were asked what they do
 
 `{q}`, the queue's name in braces, is the hash tag of Redis Cluster: all that one verb touches is in one slot.
 
-A job's hash holds only what is set:
+A job is one text: the words of its state, then its task, header, args, result and error, each in a line of its own:
+
+    c1795309707123 l4,0 s2234207627673601
+    echo
+
+    [["hello"], {}]
+
+A word is a letter and a value; `l` has the lengths of task and header, `R` and `E` those of result and error. Only what
+is set has a word, in the order of lua/shared/job.lua, which alone reads and writes it. Large args have a key of their
+own, ns:{q}:job:<id>/args; their line is empty, and `l` has their length, too. The fields:
 
     task, args          what to run; args is raw JSON: `[args, kwargs]`, or the whole object that came through the inbox
-    header              raw JSON {key, meta, timeout, log_tag}, of what the producer gave
+    header              raw JSON {key, meta, timeout, log_tag, retry, result_ttl, failure_ttl, description,
+                        traceparent}: what the producer gave
     created_at queued_at started_at ended_at expires_at      epoch ms
     score               its place in the row, kept for a release; written at the claim, or when it is scheduled
     attempts crashes rescues
+    limit               key of the limit that holds it or in which it has a place; `-`: it runs, and counts towards the
+                        max_running of its queue alone
     interrupted         how often it had begun and was given back: by a shutdown, or a neighbour in its child that died
     token               of the attempt that holds it; empty: none
     last_token          of the attempt that was settled last, so that a settle can be repeated
     last_outcome        how that went, in a word
     unknown_since       epoch ms; from then on no host that had it knew its task, or could load it
+    snoozed_since       epoch ms; from then on each attempt said that its time has not come
+    unique              "<ended | started | ms>,<since>,<values>", of a unique job; see lua/shared/locks.lua
+    follow              what follows its end, a letter for each; see lua/shared/follow.lua
+    flow                "<queue> <run> <step> <n> <round> <1: result needed>", of a job that is a step of a flow
     cancel              a cancel was asked; the ms that the canceled job is to be kept
     result error        raw JSON
+    history             JSON of what the attempt that failed last has printed, or an empty line; then a line of JSON
+                        for each of the last 20 attempts that did not finish, the newest first
+    progress            "<share> <epoch ms> <message>", as its last attempt has said
 """
 
 from __future__ import annotations
@@ -56,13 +115,15 @@ _NAME = re.compile(r"[A-Za-z0-9_.:@-]{1,255}")
 #: one priority's part of the score; see lua/shared/score.lua
 BAND = 2**43
 #: the layout that this code reads and writes
-LAYOUT = 1
+LAYOUT = 2
+#: ends the key of a job's arguments where these are large, and stand beside its text; see lua/shared/job.lua
+LARGE_ARGS = b"/args"
 
 
 class Keys:
     """The keys of one namespace."""
 
-    __slots__ = ("_roots", "catalog", "cron", "daemons", "meta", "namespace", "queues", "workers")
+    __slots__ = ("_roots", "catalog", "cron", "daemons", "meta", "namespace", "queues", "sinks", "workers")
 
     def __init__(self, namespace: str) -> None:
         self.namespace = _checked(namespace, "namespace")
@@ -72,6 +133,7 @@ class Keys:
         self.cron = f"{namespace}:cron"
         self.daemons = f"{namespace}:daemons"
         self.meta = f"{namespace}:meta"
+        self.sinks = f"{namespace}:sinks"
         self._roots: dict[str, bytes] = {}
 
     def root(self, queue: str) -> bytes:

@@ -7,13 +7,46 @@ raises.
 
 from __future__ import annotations
 
+import hashlib
 import json
-from typing import Any
+import re
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Any, NamedTuple
 
-from fusiond.broker.call import Call, decoded, number, plain, raw, scripted
+from fusiond.broker.call import Call, Word, decoded, number, plain, raw, scripted, texts
 from fusiond.broker.keys import BAND, VerbGroup, is_name
-from fusiond.broker.records import Counts, JobOutcome
-from fusiond.job import JobRecord, JobStatus
+from fusiond.broker.records import Counts, JobOutcome, TaskLimit
+from fusiond.job import JobProgress, JobRecord, JobStatus, PastAttempt
+
+
+class JobPage(NamedTuple):
+    """Some jobs of one status."""
+
+    jobs: list[JobRecord]
+    #: where the next page begins; empty: there is none
+    following: str
+
+
+class BrokenBody(NamedTuple):
+    """What could not be read, and was put aside."""
+
+    #: epoch ms
+    at: int
+    reason: str
+    raw: bytes
+    #: as Redis has it
+    entry: bytes
+
+    @property
+    def digest(self) -> str:
+        """What names it on the command line."""
+        return hashlib.sha256(self.entry).hexdigest()[:12]
+
+    @property
+    def was_pushed(self) -> bool:
+        """Whether it came through the inbox, and can go there again; otherwise it is what was left of a stored job."""
+        return not re.match(r"job \S+ (is no job|has no body)$", self.reason)
 
 
 class QueryVerbs(VerbGroup):
@@ -36,6 +69,49 @@ class QueryVerbs(VerbGroup):
 
         return scripted("jobs", self.keys.root(queue), (status, start, count), parse)
 
+    def newest(
+        self, queue: str, status: JobStatus, *, start: str = "", count: int = 100, task: str = "", text: str = ""
+    ) -> Call[JobPage]:
+        """
+        A page of the jobs of one status, the newest first.
+
+        Args:
+            queue: the queue.
+            status: the status.
+            start: as the page before has told; empty: at the newest.
+            count: jobs of the page.
+            task: jobs of other tasks are left out, as far as Redis can tell.
+            text: likewise those that hold this text nowhere, in whatever case.
+        """
+
+        def parse(reply: Any) -> JobPage:
+            parts = iter(reply[1:])
+            jobs = [_record(queue, decoded(id), status, *rest) for id, *rest in zip(parts, parts, parts, strict=True)]  # noqa: A001
+            return JobPage(jobs, decoded(reply[0]))
+
+        words: list[Word] = [status, start, count]
+        if task or text:
+            words += [task, text.lower().encode()]
+        return scripted("newest", self.keys.root(queue), words, parse)
+
+    def samples(self, queue: str, status: JobStatus, number: int) -> list[Call[JobPage]]:
+        """
+        Single jobs at even distances among `number` of an ended status.
+
+        `newest` gives those first that are kept longest. If jobs are kept for different times, these are not the ones
+        that ended last: `are_by_end` tells it from the samples.
+        """
+        places = {*range(0, number, max(1, number // _SAMPLES)), number - 1}
+        return [self.newest(queue, status, start=str(place), count=1) for place in sorted(places)]
+
+    def broken(self, queue: str, start: int = 0, *, count: int = 10) -> Call[list[BrokenBody]]:
+        """Bodies that could not be read, the newest first."""
+
+        def parse(reply: Any) -> list[BrokenBody]:
+            return [body for body in map(_broken, texts(reply)) if body]
+
+        return plain(parse, "LRANGE", self.keys.of(queue, "broken"), start, start + count - 1)
+
     def status(self, queue: str, id: str) -> Call[JobStatus | None]:  # noqa: A002
         """The status of a job; None: there is none, or it was dropped after its ttl."""
         return scripted("status", self.keys.root(queue), (id,), lambda reply: reply and JobStatus(reply.decode()))
@@ -43,6 +119,16 @@ class QueryVerbs(VerbGroup):
     def outcome(self, queue: str, id: str) -> Call[JobOutcome | None]:  # noqa: A002
         """The job's status and, if it has ended, its result or error; little, since producers ask again and again."""
         return scripted("outcome", self.keys.root(queue), (id,), _outcome)
+
+    def parents(self, queue: str, id: str) -> Call[tuple[int, list[str]]]:  # noqa: A002
+        """How many more jobs must end well before this one runs, and the names of those that have not ended."""
+
+        def parse(flat: list[bytes]) -> tuple[int, list[str]]:
+            known = dict(zip(map(decoded, flat[::2]), map(decoded, flat[1::2]), strict=True))
+            left = [name.removeprefix("p ") for name in known if name.startswith("p ")]
+            return int(known.get("need", 0)) - int(known.get("got", 0)), sorted(left)
+
+        return plain(parse, "HGETALL", self.keys.of(queue, "parents", id))
 
     def counts(self, queue: str) -> Call[Counts]:
         """How many jobs the queue holds, by status."""
@@ -55,7 +141,25 @@ class QueryVerbs(VerbGroup):
         )
 
 
-#: numbers in a job's hash
+def are_by_end(samples: Iterable[JobPage]) -> bool:
+    """Whether the jobs of an ended status stand in the order of their ends, as far as the samples tell."""
+    ends = [job.ended_at for page in samples for job in page.jobs if job.ended_at is not None]
+    return all(later - end < _SAME for end, later in pairwise(ends))
+
+
+#: jobs that are looked at to see how a set is ordered, and ms that are no difference of two ends
+_SAMPLES = 16
+_SAME = 100
+
+
+def _broken(entry: bytes) -> BrokenBody | None:
+    """What `lua/shared/broken.lua` has put aside; None where it is something else."""
+    head, _, raw = entry.partition(b"\n")
+    at, _, reason = decoded(head).partition(" ")
+    return BrokenBody(int(at), reason, raw, entry) if at.isdigit() and len(at) < 16 else None
+
+
+#: numbers among a job's fields
 _NUMBERS = (
     "created_at", "started_at", "ended_at", "expires_at", "attempts", "crashes", "rescues", "interrupted", "score",
 )  # fmt: skip
@@ -67,11 +171,13 @@ def _record(queue: str, id: str, status: str, place: bytes, flat: list[bytes]) -
     numbers = {name: _whole(fields[name]) for name in _NUMBERS if name in fields}
     broken = [name for name in ("task", "args") if name not in fields]
     broken += [name for name, number in numbers.items() if number is None] + ["header"] * (header is None)
-    known = {name: number for name, number in numbers.items() if number is not None}
+    known: dict[str, Any] = {name: number for name, number in numbers.items() if number is not None}
     score = known.pop("score", None)
-    if status == JobStatus.QUEUED:
+    if status in (JobStatus.QUEUED, JobStatus.HELD):
         score = _whole(place)
     header = header or {}
+    run_queue, run, step = (decoded(fields.get("flow", b"")).split(" ") + [""] * 3)[:3]
+    rule, _, rest = decoded(fields.get("unique", b"")).partition(",")
     return JobRecord(
         queue=queue,
         id=id,
@@ -82,13 +188,73 @@ def _record(queue: str, id: str, status: str, place: bytes, flat: list[bytes]) -
         due_at=_whole(place) if status == JobStatus.SCHEDULED else None,
         **known,
         last_outcome=decoded(fields.get("last_outcome", b"")),
+        limit=limit if (limit := decoded(fields.get("limit", b""))) != "-" else "",
+        tenant=decoded(fields.get("tenant", b"")),
         result=fields.get("result"),
         error=fields.get("error"),
         key=str(header.get("key", "")),
         log_tag=str(header.get("log_tag", "")),
+        description=str(header.get("description", "")),
+        retry=str(header.get("retry", "")),
+        result_ttl=_seconds(header.get("result_ttl")),
+        failure_ttl=_seconds(header.get("failure_ttl")),
+        lock=rule and f"{decoded(fields.get('task', b''))}:{rest.partition(',')[2]}",
+        lock_rule=rule,
         meta=json.dumps(header["meta"]).encode() if "meta" in header else None,
+        **_history(fields.get("history", b"")),
+        progress=_progress(decoded(fields.get("progress", b""))),
+        run=run and f"{run_queue}/{run}",
+        step=step,
         broken=" ".join(broken),
     )
+
+
+def _history(raw: bytes) -> dict[str, Any]:
+    """The past attempts of a job, and what the last one that failed has printed; what cannot be read is left out."""
+    first, *lines = decoded(raw).split("\n")
+    past = [attempt for line in reversed(lines) if (attempt := _past(_object(line)))]
+    said = _object(first)
+    text, attempt = said.get("text"), said.get("attempt")
+    known = isinstance(text, str) and isinstance(attempt, int)
+    return {"history": tuple(past)} | ({"printed": text, "printed_attempt": attempt} if known else {})
+
+
+def _past(said: dict[str, Any]) -> PastAttempt | None:
+    texts = {name: str(said.get(name, "")) for name in ("outcome", "host", "error", "worker")}
+    numbers = [said.get(name) for name in ("attempt", "claimed", "settled", "began", "ended")]
+    known = all(each is None or (isinstance(each, int) and abs(each) < 2**53) for each in numbers)
+    if not texts["outcome"] or not known:
+        return None
+    attempt, claimed, settled, began, ended = numbers
+    return PastAttempt(
+        attempt=attempt or 0,
+        began_at=None if began is None else (claimed or 0) + began,
+        ended_at=settled if ended is None else (claimed or 0) + ended,
+        counted=bool(attempt and "undone" not in said),
+        crash="crash" in said,
+        interrupted="interrupted" in said,
+        **texts,
+    )
+
+
+def _object(line: str) -> dict[str, Any]:
+    """The JSON object; an empty one where it is none."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _progress(text: str) -> JobProgress | None:
+    """What `report.lua` has stored; None where it is something else."""
+    share, _, rest = text.partition(" ")
+    at, _, message = rest.partition(" ")
+    try:
+        found = JobProgress(float(share), message, int(at))
+    except ValueError:
+        return None
+    return found if 0 <= found.share <= 1 and 0 <= found.at < 2**53 else None
 
 
 def _header(raw: bytes) -> dict[str, Any] | None:
@@ -98,6 +264,10 @@ def _header(raw: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
+
+
+def _seconds(said: object) -> float | None:
+    return float(said) if isinstance(said, (int, float)) and 0 <= said < 1e9 else None
 
 
 def _whole(raw: bytes) -> int | None:
@@ -119,6 +289,14 @@ def _outcome(reply: Any) -> JobOutcome | None:
 def _counts(reply: list[Any]) -> Counts:
     oldest, by_operator, by_file, most = reply[9:13]
     lengths, lost = map(number, reply[:9]), number(reply[13])
-    oldest_wait_ms, max_length = (None if each is None else number(each) for each in (oldest, most))
-    values: list[Any] = [*lengths, oldest_wait_ms, bool(by_operator), bool(by_file), max_length, lost]
+    oldest_wait_ms, max_length, max_running = (
+        None if each is None else number(each) for each in (oldest, most, reply[14])
+    )
+    every_ms, burst = map(float, reply[15].split()) if reply[15] else (0.0, 0.0)
+    values: list[Any] = [*lengths, oldest_wait_ms, bool(by_operator), bool(by_file), max_length, lost, max_running]
+    values += (1000 / every_ms, int(burst)) if every_ms else (None, None)
+    limits = json.loads(reply[18] or b"{}")
+    values += map(number, reply[16:18])
+    values.append({task: TaskLimit.from_dict(limit) for task, limit in limits.items()})
+    values += (tuple(filter(None, decoded(reply[19] or b"").split(","))), bool(reply[20]))
     return Counts(*values)

@@ -8,17 +8,27 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from collections.abc import Set as AbstractSet
+from fusiond.callbacks import split
+from fusiond.job import JobStatus
 
-    from fusiond.job import JobStatus
+Kind = Literal["finished", "failed", "retry", "snoozed", "released", "unknown", "unloaded", "canceled"]
 
-Stored = Literal["stored", "same", "conflict", "full"]
-Kind = Literal["finished", "failed", "retry", "released", "unknown", "unloaded", "canceled"]
+
+class Existing(NamedTuple):
+    """A unique job was not stored, since another one holds its lock."""
+
+    #: of that job
+    id: str
+    #: it is an error
+    refused: bool
+
+
+#: what became of a job that was to be stored; unstored: another job of the call was refused
+Stored = Literal["stored", "same", "conflict", "full", "unstored"] | Existing
 
 _ID = re.compile(r"[A-Za-z0-9_:.-]{1,128}")
 
@@ -46,13 +56,56 @@ class NewJob(NamedTuple):
     log_tag: str | None = None
     #: raw JSON: {"soft": s, "hard": s}
     timeout: bytes | None = None
+    #: raw JSON of what else holds instead of what the task says, and of what describes the job
+    retry: bytes | None = None
+    result_ttl: bytes | None = None
+    failure_ttl: bytes | None = None
+    description: bytes | None = None
+    #: as `fusiond.by.wanted` gives it; None: it is not unique
+    unique: str | None = None
+    #: its callbacks, as `fusiond.callbacks.follow_text` gives them; None: it has none
+    follow: str | None = None
+    #: `<queue of the run> <run> <step> <n> <round> <1: its result is needed>`; None: it is no step of a flow
+    flow: str | None = None
+    #: the jobs that it waits for, as `enqueue_after.lua` has it; None: none
+    after: str | None = None
+    #: the span in which it is enqueued, as W3C has it; None: there is none
+    traceparent: str | None = None
 
     def header(self) -> bytes:
         """Raw JSON of what travels with the job to its child; empty where there is nothing."""
         key, log_tag = (text and json.dumps(text).encode() for text in (self.key, self.log_tag))
         given = {b"key": key, b"meta": self.meta, b"timeout": self.timeout, b"log_tag": log_tag}
+        given |= {b"retry": self.retry, b"result_ttl": self.result_ttl, b"failure_ttl": self.failure_ttl}
+        given[b"description"] = self.description
+        if self.traceparent:
+            given[b"traceparent"] = json.dumps(self.traceparent).encode()
+        if self.follow:
+            given[b"follow"] = split(self.follow)[1].encode()
         parts = [b'"%b":%b' % (name, value) for name, value in given.items() if value]
         return b"{%b}" % b",".join(parts) if parts else b""
+
+
+class Scanned(NamedTuple):
+    """Some keys of a queue."""
+
+    #: where the scan goes on; 0: at its end
+    cursor: int
+    #: of jobs
+    ids: list[bytes]
+    #: names of locks
+    locks: list[bytes]
+
+
+class Lock(NamedTuple):
+    """The lock of a unique job."""
+
+    #: `<task>:<values of the arguments>`
+    name: str
+    #: the job that holds it
+    id: str
+    #: ms; None: it does not expire
+    expires_ms: int | None
 
 
 def check_id(id: str) -> str:  # noqa: A002
@@ -86,6 +139,16 @@ class Renewal(NamedTuple):
     token: str
     #: begun: it has begun · permit: it may begin, and no other attempt of its job; if its lease is lost, the job fails
     note: Literal["", "begun", "permit"] = ""
+
+
+class ProgressReport(NamedTuple):
+    """How far an attempt says that it is."""
+
+    id: bytes | str
+    token: str
+    #: 0 to 1
+    share: float
+    message: str
 
 
 class Chore(NamedTuple):
@@ -125,20 +188,68 @@ class Claim(NamedTuple):
     chores: Sequence[Chore] = ()
 
 
+class CarriedJob(NamedTuple):
+    """A job that a message on the wake channel has brought, under a token that a claim has left in Redis."""
+
+    token: str
+    id: bytes
+    task: bytes
+    header: bytes
+    args: bytes
+
+
 class Outcome(NamedTuple):
     """How an attempt ended."""
 
     id: bytes | str
     token: str
     kind: Kind
-    #: finished, failed, canceled: how long the job is kept; retry, released, unknown, unloaded: the delay
+    #: finished, failed, canceled: how long the job is kept; retry, snoozed, released, unknown, unloaded: the delay
     ms: int = 0
-    #: 1: the child crashed while it ran the job
-    crash: int = 0
+    #: snoozed: "<ms from its first snooze, after which the job fails instead> <ms that it is kept then>"; else 1 if the
+    #: child crashed in it
+    extra: int | str = 0
     #: raw JSON: the result, or the error {code, type, message, traceback}; released: not empty, if it had begun
     payload: bytes = b""
     #: what `last_outcome` will say
     why: str = ""
+    #: for the history of a job that does not finish: parts of a JSON object, each behind a comma, without a line end;
+    #: and what the attempt has printed, as JSON, or nothing
+    about: bytes = b""
+    printed: bytes = b""
+    #: words of its event, each behind a blank, where somebody wants events: see lua/shared/events.lua
+    said: bytes = b""
+
+
+class EventsOf(NamedTuple):
+    """That a dispatcher's outcomes are to leave events."""
+
+    #: as `Events.wanted` gives it
+    wanted: str
+    #: `<host> <group>`
+    by: str
+
+
+class TaskLimit(NamedTuple):
+    """How many jobs of a task may run at once, and begin in a time."""
+
+    #: kwargs.NAME or args.N: the limit counts the jobs with equal values by themselves; empty: all jobs of the task
+    by: tuple[str, ...] = ()
+    max_running: int | None = None
+    #: ms between the begins of two jobs, and how many may begin at once
+    rate: tuple[float, int] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As `conf` has it; only what is set."""
+        every, burst = self.rate or (None, None)
+        said = {"by": list(self.by), "max_running": self.max_running, "every": every, "burst": burst}
+        return {name: value for name, value in said.items() if value is not None}
+
+    @classmethod
+    def from_dict(cls, said: Mapping[str, Any]) -> TaskLimit:
+        """The reverse."""
+        rate = (said["every"], int(said["burst"])) if "every" in said else None
+        return cls(tuple(said["by"] or ()), said.get("max_running"), rate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,11 +274,25 @@ class Counts:
     max_length: int | None
     #: of the started ones, those whose lease has expired
     lost: int
+    #: started ones, at most; None: no limit
+    max_running: int | None = None
+    #: jobs that may begin in a second, on the average, and at once; None: no limit
+    rate: float | None = None
+    burst: int | None = None
+    #: bodies from the inbox that were left out so far, since another job is the same by `unique`
+    skipped: int = 0
+    #: waiting ones that the limit of their task holds
+    held: int = 0
+    limits: Mapping[str, TaskLimit] = field(default_factory=dict)
+    #: the arguments by which its jobs take turns; empty: they do not
+    fair_by: tuple[str, ...] = ()
+    #: the waiting jobs do not take turns yet: they are being placed anew
+    placing: bool = False
 
     @property
     def waiting(self) -> int:
         """Jobs that need a worker group to go on."""
-        return self.queued + self.inbox + self.scheduled + self.deferred + self.lost
+        return self.queued + self.held + self.inbox + self.scheduled + self.deferred + self.lost
 
 
 class JobOutcome(NamedTuple):
@@ -178,78 +303,6 @@ class JobOutcome(NamedTuple):
     result: bytes | None
     #: raw JSON {code, type, message, traceback} of one that failed or was canceled
     error: bytes | None
-
-
-class Worker(NamedTuple):
-    """What a worker last said about itself."""
-
-    #: `<host>.<pid>`
-    name: str
-    fields: dict[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Declared:
-    """What one configuration declares."""
-
-    #: task -> {queue, priority, expires, run, …}
-    tasks: dict[str, dict[str, Any]]
-    priorities: dict[str, int]
-    queues: frozenset[str]
-    #: cron entry -> {digest, task, schedule, …}
-    cron: dict[str, dict[str, Any]]
-    #: kind -> name -> digest of what the file says of it: of tasks, queues, worker groups, …
-    digests: dict[str, dict[str, str]]
-
-
-class CronDeclaration(NamedTuple):
-    """One cron entry as one daemon declares it."""
-
-    entry: str
-    daemon: str
-    #: the daemon has said within its time that it is alive, and that it ticks
-    living: bool
-    generation: int
-    #: equal: the entries are
-    digest: str
-    #: task, schedule, timezone, queue, for people
-    said: Mapping[str, Any]
-
-
-class FileInForce(NamedTuple):
-    """A configuration that living daemons run."""
-
-    #: of its content
-    hash: str
-    generation: int
-    #: the ids of the daemons that run it
-    daemons: tuple[str, ...]
-    #: as `Declared.digests`
-    digests: Mapping[str, Mapping[str, str]]
-
-
-@dataclass(frozen=True, slots=True)
-class Catalogue:
-    """What producers may enqueue; `catalogue.py` says which daemon's declaration counts."""
-
-    #: task -> {queue, priority, expires, run, …}
-    tasks: dict[str, dict[str, Any]]
-    priorities: dict[str, int]
-    queues: frozenset[str]
-    #: task -> the queues from which a living worker group that knows the task claims
-    served: Mapping[str, AbstractSet[str]]
-    #: the queues from which any living worker group claims
-    serving: frozenset[str]
-    #: digest -> what is declared; given to the next reading, which asks only for what is new
-    contents: Mapping[str, Declared]
-
-    def serves(self, task: str, queue: str) -> bool:
-        """Whether a living worker group runs this task's jobs from this queue."""
-        return queue in self.served.get(task, ())
-
-
-#: nothing was read yet
-NO_CATALOGUE = Catalogue({}, {}, frozenset(), {}, frozenset(), {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,3 +317,5 @@ class Swept:
     cursor: int
     #: jobs whose leases have expired; the next claim takes them back
     expired: int
+    #: there are more jobs to be placed anew, as `fair_by` has changed
+    placing: bool = False

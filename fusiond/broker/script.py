@@ -13,6 +13,10 @@ from pathlib import Path
 
 _LUA = Path(__file__).parent / "lua"
 _INCLUDE = "-- include:"
+#: Behind these includes the rest of a script is a function within the script. To make a function, Lua 5.1 searches the
+#: captured variables of the function around it one by one (luaF_findupval), but takes those from further out at once.
+#: A claim makes 80 functions: without this it takes a third longer.
+_LAYERS = ("job", "places")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +36,15 @@ def script(name: str) -> Script:
     text = (_LUA / f"{name}.lua").read_text()
     first = text.partition("\n")[0]
     shared = first.removeprefix(_INCLUDE).split() if first.startswith(_INCLUDE) else []
-    source = "".join((_LUA / "shared" / f"{part}.lua").read_text() for part in shared) + text
+    layers = [part for part in shared if part in _LAYERS]
+    source = "".join(map(_shared, shared)) + text + "\nend)()" * len(layers)
     return Script(name, source.encode(), hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest().encode())
+
+
+def _shared(part: str) -> str:
+    """What stands in a script for one include; a layer that begins here ends behind the script's own text."""
+    text = (_LUA / "shared" / f"{part}.lua").read_text()
+    return text + "return (function()\n" if part in _LAYERS else text
 
 
 def load_all() -> None:

@@ -15,23 +15,19 @@ further tick is decided before that, so ticks reach their queue in their order.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final, NamedTuple
 
 from fusiond.broker.call import Call, Plan, Word, decoded, plain, scripted, text
-from fusiond.broker.keys import VerbGroup, is_name
+from fusiond.broker.event_records import DAEMONS
+from fusiond.broker.event_verbs import EventVerbs
+from fusiond.broker.keys import is_name
+from fusiond.callbacks import split
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-
-#: what is known of an entry, each as the field `<entry> <name>`
-_FIELDS: Final = (
-    "version", "last", "decision", "decided", "first_seen", "timetable", "definition", "generation", "suspended",
-    "last_queue", "last_job", "last_enqueued", "last_status",
-)  # fmt: skip
-
-_NUMBERS: Final = ("last", "first_seen", "generation", "last_enqueued")
+_NUMBERS: Final = ("last", "first_seen", "generation", "last_enqueued", "counted_since")
+#: fields that are there if they are true
+_FLAGS: Final = ("suspended", "last_is_run")
 
 
 class DecidedTicks(NamedTuple):
@@ -51,19 +47,29 @@ class DecidedTicks(NamedTuple):
     ticks: tuple[int, ...]
     #: of each tick: by how much its job is delayed
     delays_ms: tuple[int, ...]
+    #: as `fusiond.by.wanted` gives it; empty: the jobs are not unique
+    unique: str = ""
+    #: their callbacks, as `fusiond.callbacks.follow_text` gives them
+    follow: str = ""
+    #: of a flow: the fields of its runs, and of each tick raw JSON of the inputs; empty: a task is enqueued
+    run: str = ""
+    inputs: tuple[str, ...] = ()
 
     def to_text(self) -> str:
         """What `from_text` reads."""
-        return json.dumps(self._asdict() | {"args": self.args.decode()})
+        # a scheduler of an older version does not know what has a default
+        said = {name: value for name, value in self._asdict().items() if name not in self._field_defaults or value}
+        return json.dumps(said | {"args": self.args.decode()})
 
     @classmethod
-    def from_text(cls, text: bytes) -> DecidedTicks:
+    def from_text(cls, text: str) -> DecidedTicks:
         """Raises ValueError, TypeError, LookupError, AttributeError for what no scheduler has written."""
         found = json.loads(text)
         ticks, delays = (tuple(map(int, found[name])) for name in ("ticks", "delays_ms"))
         if not (is_name(found["queue"]) and ticks and len(ticks) == len(delays)):
             raise ValueError("not decided by a scheduler")
-        return cls(**(found | {"args": found["args"].encode(), "ticks": ticks, "delays_ms": delays}))
+        inputs = tuple(map(str, found.get("inputs", ())))
+        return cls(**(found | {"args": found["args"].encode(), "ticks": ticks, "delays_ms": delays, "inputs": inputs}))
 
 
 class Ticked(NamedTuple):
@@ -77,37 +83,47 @@ class Ticked(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CronState:
-    """What Redis knows of a cron entry."""
+    """What Redis knows of a cron entry; times are epoch ms."""
 
     entry: str
-    #: of the last change; empty: there was none
-    version: str
-    #: the newest tick that was decided on; None: none was
-    last_tick_ms: int | None
-    #: what the last decision was, in a word
-    decision: str
-    #: decided and not yet known to have their jobs
-    decided: DecidedTicks | None
-    #: when a daemon first came with this timetable; None: none has, or no daemon has the entry any more
-    first_seen_ms: int | None
-    timetable: str
-    #: digest of the declaration by which it ticks, and the newest generation that has it so
-    definition: str
-    generation: int
-    #: by an operator
-    suspended: bool
-    #: the queue and the id of the job of the last tick that has one
-    last_queue: str | None
-    last_job: str | None
-    #: and that tick; None: none has
-    last_enqueued_ms: int | None
-    #: how that job ended: a status, or `gone`; empty: it has not, as far as it is known
-    last_status: str
     #: the clock of Redis
-    now_ms: int
+    now: int
+    # What follows is stored, each as the field `<entry> <name>`.
+    #: of the last change; empty: there was none
+    version: str = ""
+    #: the newest tick that was decided on; None: none was
+    last: int | None = None
+    #: what the last decision was, in a word
+    decision: str = ""
+    #: decided and not yet known to have their jobs
+    decided: DecidedTicks | None = None
+    #: when a daemon first came with this timetable; None: none has, or no daemon has the entry any more
+    first_seen: int | None = None
+    timetable: str = ""
+    #: digest of the declaration by which it ticks, and the newest generation that has it so
+    definition: str = ""
+    generation: int = 0
+    #: by an operator
+    suspended: bool = False
+    #: the queue and the id of the job of the last tick that has one
+    last_queue: str | None = None
+    last_job: str | None = None
+    #: and that tick; None: none has
+    last_enqueued: int | None = None
+    #: it is a run of a flow, whatever the entry is now
+    last_is_run: bool = False
+    #: how that job ended: a status, or `gone`; empty: it has not, as far as it is known
+    last_status: str = ""
+    #: the queue in which its jobs finish, empty while the file suspends it; since when that is so, or since it was
+    #: resumed: a time without success is counted from then on
+    counted: str = ""
+    counted_since: int | None = None
 
 
-class TickVerbs(VerbGroup):
+_FIELDS: Final = [field.name for field in fields(CronState)][2:]
+
+
+class TickVerbs(EventVerbs):
     """Verbs of cron entries."""
 
     def cron_state(self, entry: str) -> Call[CronState]:
@@ -137,13 +153,28 @@ class TickVerbs(VerbGroup):
         """
         return self._write(state.entry, state.version, values)
 
+    def cron_success(self, queue: str, entry: str) -> Call[int]:
+        """When a job of the entry finished last in the queue, epoch ms; 0: none has."""
+        return plain(_moment, "HGET", self.keys.of(queue, "ticks"), f"{entry} success")
+
     def tick(self, decided: DecidedTicks) -> Call[Ticked]:
-        """Store the jobs of decided ticks in their queue; a repeat, however late, stores nothing."""
+        """Store the jobs of decided ticks in their queue, or runs; a repeat, however late, stores nothing."""
+        if decided.run:
+            return self._start_runs(decided)
         words: list[Word] = [decided.entry, decided.task, decided.args, decided.priority]
         words += ["" if ms is None else ms for ms in (decided.expires_ms, decided.patience_ms)]
+        words += (decided.unique, *split(decided.follow))
         for tick, delay in zip(decided.ticks, decided.delays_ms, strict=True):
             words += (tick, delay)
         return scripted("tick", self.keys.root(decided.queue), words, _ticked)
+
+    def _start_runs(self, decided: DecidedTicks) -> Call[Ticked]:
+        patience = "" if decided.patience_ms is None else decided.patience_ms
+        fields = json.loads(decided.run)
+        words: list[Word] = [decided.entry, patience, len(fields), *(word for pair in fields.items() for word in pair)]
+        for tick, delay, inputs in zip(decided.ticks, decided.delays_ms, decided.inputs, strict=True):
+            words += (tick, delay, inputs)
+        return scripted("flow_tick", self.keys.root(decided.queue), words, _ticked)
 
     def confirm(self, state: CronState, ticked: Ticked) -> Call[str | None]:
         """Note that the ticks which `state` has as decided have their jobs, or why not."""
@@ -151,7 +182,8 @@ class TickVerbs(VerbGroup):
         if decided is None:
             raise ValueError("nothing was decided")
         if newest < decided.ticks[0]:
-            decision = "full" if "3" in ticked.outcomes else "late"
+            words = {"3": "full", "5": "conflict"}
+            decision = next((word for digit, word in words.items() if digit in ticked.outcomes), "late")
             return self.cron_write(state, decided=None, decision=decision)
         return self.cron_write(
             state,
@@ -160,20 +192,30 @@ class TickVerbs(VerbGroup):
             last_queue=decided.queue,
             last_job=f"cron:{state.entry}:{newest}",
             last_enqueued=newest,
+            last_is_run=1 if decided.run else None,
             last_status=None,
         )
 
-    def suspend_cron(self, entry: str, *, on: bool) -> Plan[None]:
+    def suspend_cron(self, entry: str, *, on: bool, who: str = "") -> Plan[None]:
         """
         Have the entry's ticks pass without a job, or with one again.
 
         What was decided before is enqueued first, so that no job of a tick comes after a suspension has returned.
+        `who`: asks, for the event, which is told where it changes something.
         """
-        yield self._write(entry, "any", {"suspended": 1 if on else None})
+        former = yield self.cron_state(entry)
+        resumed = {"counted_since": former.now} if former.suspended and not on else {}
+        yield self._write(entry, "any", {"suspended": 1 if on else None, **resumed})
         state = yield self.cron_state(entry)
         if state.decided is not None:
             ticked = yield self.tick(state.decided)
             yield self.confirm(state, ticked)
+        if former.suspended != on:
+            yield self.tell(DAEMONS, "cron.suspended" if on else "cron.resumed", who, [("o", entry)])
+
+    def note_cron_run(self, entry: str, name: str, who: str) -> Call[None]:
+        """Somebody has an entry's task or flow run outside its schedule: the job or the run of this name."""
+        return self.tell(DAEMONS, "cron.run", who, [("o", entry), ("m", name)])
 
     def _write(self, entry: str, version: str, values: Mapping[str, Word | None]) -> Call[str | None]:
         dropped: list[Word] = [f"{entry} {name}" for name, value in values.items() if value is None]
@@ -182,6 +224,10 @@ class TickVerbs(VerbGroup):
             if value is not None:
                 words += (f"{entry} {name}", value)
         return scripted("cron_write", self.keys.cron, words, text)
+
+
+def _moment(reply: Any) -> int:
+    return int(reply or 0)
 
 
 def _ticked(reply: Any) -> Ticked:
@@ -194,33 +240,19 @@ def _states(flat: list[bytes]) -> dict[str, CronState]:
         entry, _, name = decoded(field).rpartition(" ")
         found.setdefault(entry, {})[name] = value
     states = {}
-    for entry, fields in found.items():
+    for entry, stored in found.items():
         try:
-            states[entry] = _state(entry, fields, 0)
+            states[entry] = _state(entry, stored, 0)
         except (ValueError, TypeError, LookupError, AttributeError):
             continue  # what no verb has written: who asks for this entry is told
     return states
 
 
-def _state(entry: str, fields: Mapping[str, bytes], now: int) -> CronState:
-    words = {name: value.decode() for name, value in fields.items()}
-    numbers = {name: int(words[name]) for name in _NUMBERS if name in words}
-    if "last_queue" in words and not is_name(words["last_queue"]):
+def _state(entry: str, stored: Mapping[str, bytes], now: int) -> CronState:
+    known: dict[str, Any] = {name: stored[name].decode() for name in _FIELDS if name in stored}
+    known |= {name: int(known[name]) for name in _NUMBERS if name in known}
+    if "last_queue" in known and not is_name(known["last_queue"]):
         raise ValueError("not a queue")
-    return CronState(
-        entry=entry,
-        version=words.get("version", ""),
-        last_tick_ms=numbers.get("last"),
-        decision=words.get("decision", ""),
-        decided=DecidedTicks.from_text(fields["decided"]) if "decided" in fields else None,
-        first_seen_ms=numbers.get("first_seen"),
-        timetable=words.get("timetable", ""),
-        definition=words.get("definition", ""),
-        generation=numbers.get("generation", 0),
-        suspended="suspended" in fields,
-        last_queue=words.get("last_queue"),
-        last_job=words.get("last_job"),
-        last_enqueued_ms=numbers.get("last_enqueued"),
-        last_status=words.get("last_status", ""),
-        now_ms=now,
-    )
+    if "decided" in known:
+        known["decided"] = DecidedTicks.from_text(known["decided"])
+    return CronState(entry, now, **known | {name: name in known for name in _FLAGS})

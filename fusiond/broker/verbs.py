@@ -1,24 +1,48 @@
 """
 The broker: one method per verb, none does I/O; what a method returns, a connection runs.
 
-    jobs.py       enqueue · claim · rescue · renew · settle
-    queries.py    job · jobs · status · outcome · counts · queues
-    operator.py   cancel · requeue · requeue_all · discard · discard_all · suspend · suspend_all · configure · declare
-                  sweep · scan · inspect
-    moving.py     move · finish_moves · finish_arrivals
-    ticks.py      cron_state · cron_states · cron_write · tick · confirm · suspend_cron
-    workers.py    announce · withdraw · ask_workers · worker_names · workers
-    daemons.py    publish_catalogue · stay_alive · end_daemon · serve · catalogue · cron_declarations · files_in_force
+    jobs.py                   enqueue · claim · rescue · renew · settle
+    queries.py                job · jobs · newest · broken · status · outcome · parents · counts · queues
+    counters.py               counters
+    failures.py               failures · failures_of
+    maintenance/operator.py   cancel · requeue · requeue_all · discard · suspend · suspend_all · configure
+                              declare · sweep · scan · inspect · locks · lock_holder · unlock
+                              inspect_locks
+    maintenance/whole_queues.py purge · discard_all · requeue_broken · drop_broken
+    maintenance/moving.py     move · finish_moves · finish_arrivals
+    outbox.py                 deliver · delivery
+    flow_records.py           run_record · run_status · step_ends · end_step · forget_run · runs_to_advance · runs
+                              write_run
+    event_verbs.py            events_behind · events_before · keep_events · tell · hold_sink
+                              sinks
+    ticks.py                  cron_state · cron_states · cron_write · tick · confirm · suspend_cron
+                              note_cron_run
+    hosts/workers.py          announce · withdraw · ask_workers · worker_names · workers
+    hosts/daemons.py          publish_catalogue · stay_alive · end_daemon · serve · catalogue · cron_declarations
+                              files_in_force
 """
 
 from __future__ import annotations
 
-from fusiond.broker.daemons import DaemonVerbs
-from fusiond.broker.moving import MovingVerbs
-from fusiond.broker.operator import OperatorVerbs
-from fusiond.broker.ticks import TickVerbs
-from fusiond.broker.workers import WorkerVerbs
+from fusiond.broker.call import Call
+from fusiond.broker.counters import CounterVerbs
+from fusiond.broker.failures import FailureVerbs
+from fusiond.broker.flow_records import FlowVerbs
+from fusiond.broker.hosts.daemons import DaemonVerbs
+from fusiond.broker.hosts.workers import WorkerVerbs
+from fusiond.broker.maintenance.moving import MovingVerbs
+from fusiond.broker.maintenance.whole_queues import BulkVerbs
+from fusiond.broker.outbox import OutboxVerbs
+from fusiond.broker.ticks import CronState, TickVerbs
+from fusiond.job import JobStatus
 
 
-class Verbs(MovingVerbs, OperatorVerbs, TickVerbs, WorkerVerbs, DaemonVerbs):
+class Verbs(
+    MovingVerbs, BulkVerbs, CounterVerbs, FailureVerbs, OutboxVerbs, FlowVerbs, TickVerbs, WorkerVerbs, DaemonVerbs
+):
     """The verbs in one namespace."""
+
+    def last_status(self, state: CronState) -> Call[JobStatus | None]:
+        """How the job, or the run, of a cron entry's last tick stands; None: it is gone, or there was none."""
+        queue, job = state.last_queue or "", state.last_job or ""
+        return self.run_status(queue, job) if state.last_is_run else self.status(queue, job)

@@ -4,33 +4,34 @@ The command line, `fusiond COMMAND …`.
 1. register   each family of commands adds its parsers; this loads argparse and little else
 2. parse      argparse answers a wrong usage with a sentence and exit status 2
 3. run        the command's handler, which imports what it needs
-4. end        with the exit status that the handler returns; a FusionError is printed on standard error
+4. end        with the exit status that the handler returns, 0 if it returns none; a FusionError is printed on standard
+              error
 
-A family is a module with `register(subparsers)`. A handler is `handler(options: argparse.Namespace) -> int`; it only
-asks other packages and prints their answers.
+A family is a module with `register(subparsers)`. A handler is `handler(options: argparse.Namespace) -> int | None`; it
+only asks other packages and prints their answers.
 """
-
-from __future__ import annotations
 
 import argparse
 import importlib
 import io
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from fusiond.cli.exits import INTERRUPTED, OK, USAGE, status_of
+from fusiond.cli.terminal.text import tell
 from fusiond.errors import FusionError
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 #: in the order of the help
-FAMILIES = ("daemon", "validate", "plan", "status", "enqueue", "job", "queue", "cron", "fsck", "call")
+FAMILIES = (
+    "daemon", "group", "init", "validate", "importing", "plan", "status", "top", "enqueue", "job", "unique", "queue",
+    "broken", "flow", "cron", "events", "fsck", "call", "completion",
+)  # fmt: skip
 
 _EPILOG = """\
 [daemon] talks to this host's daemon over its control socket; [broker] talks to Redis, from any host.
-The file: -c, otherwise $FUSION_CONFIG, ./fusion.yaml, /etc/fusion.yaml.
+The file: -c or --instance, otherwise $FUSION_CONFIG, ./fusion.yaml, /etc/fusion.yaml.
 The broker: --url, otherwise the file of -c, $FUSION_URL, the file that is found.
 Exit status: 0 success · 1 problems, refused, the job failed · 2 usage, unreadable file · 3 daemon or broker out of
 reach · 4 plan --exit-code found changes · 124 the time of --wait is over · 78 `run`: the file cannot be used.
@@ -99,18 +100,16 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")  # a terminal without UTF-8 shows escapes, not a traceback
     try:
         options = parser().parse_args(argv)
-        status = int(options.handler(options))
+        status: int = options.handler(options) or OK
         sys.stdout.flush()
     except SystemExit as leave:  # argparse's: help, version, or a wrong usage
         return leave.code if isinstance(leave.code, int) else USAGE
     except FusionError as error:
-        from fusiond.cli.terminal.text import legible
-
-        print(f"fusiond: {legible(str(error))}", file=sys.stderr)
+        tell(str(error))
         return status_of(error)
     except UnicodeEncodeError as error:
         # Bytes of the command line that are not UTF-8 arrive as lone surrogates.
-        print(f"fusiond: {error.object[:100]!r} is not valid UTF-8", file=sys.stderr)
+        tell(f"{error.object[:100]!r} is not valid UTF-8")
         return USAGE
     except KeyboardInterrupt:
         return INTERRUPTED

@@ -4,15 +4,13 @@ What several commands share: options, types of option values, and the two forms 
 A value that makes no sense is refused while the command line is parsed, before anything is asked or done.
 """
 
-from __future__ import annotations
-
+import contextlib
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
 from fusiond.cli.terminal.text import print_json
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from fusiond.errors import ConfigError
 
 #: what a command line was parsed to
 Options = Namespace
@@ -24,7 +22,7 @@ _MOST: Final = 999_999_999
 N = TypeVar("N", int, float)
 
 
-def command(subparsers: Any, name: str, handler: Callable[[Options], int], **more: Any) -> ArgumentParser:
+def command(subparsers: Any, name: str, handler: Callable[[Options], int | None], **more: Any) -> ArgumentParser:
     """
     Add a command. Its help is the docstring of its handler; the first paragraph is also its line in the list of
     commands.
@@ -45,33 +43,57 @@ def commands_below(subparsers: Any, name: str, summary: str) -> Any:
 
 
 def add_file(parser: ArgumentParser) -> None:
-    """Add -c FILE."""
-    parser.add_argument(
+    """Add -c FILE and --instance NAME, which is short for the instance's file."""
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
         "-c", "--config", metavar="FILE", help="default: $FUSION_CONFIG, ./fusion.yaml, /etc/fusion.yaml"
+    )
+    which.add_argument(
+        "--instance", type=_instance, dest="config", metavar="NAME", help="the same as -c /etc/fusion-NAME.yaml"
     )
 
 
+def _instance(name: str) -> str:
+    from fusiond import paths
+
+    try:
+        return str(paths.instance_file(name))
+    except ConfigError as error:
+        raise ArgumentTypeError(str(error)) from error
+
+
 def add_daemon(parser: ArgumentParser) -> None:
-    """Add -c FILE and --dev."""
+    """Add -c FILE, --instance NAME, --dev and --json."""
+    _add_daemon(parser)
+    add_json(parser)
+
+
+def add_broker(parser: ArgumentParser) -> None:
+    """Add --url, --namespace, -c FILE, --instance NAME, --dev and --json."""
+    group = parser.add_argument_group(
+        "which broker", "the first that is given: --url, -c, $FUSION_URL, the file that is found"
+    )
+    group.add_argument("--url", metavar="URL", help="such as redis://localhost or unix:///run/redis.sock")
+    group.add_argument("--namespace", metavar="NAME", help="the prefix of each key; default: the file's, or fusion")
+    _add_daemon(group)  # type: ignore[arg-type]  # a group takes arguments as a parser does
+    add_json(parser)
+
+
+def _add_daemon(parser: ArgumentParser) -> None:
     add_file(parser)
     parser.add_argument(
         "--dev", action="store_true", help="use the daemon of fusiond dev, if another one runs this file too"
     )
 
 
-def add_broker(parser: ArgumentParser) -> None:
-    """Add --url, --namespace, -c FILE and --dev."""
-    group = parser.add_argument_group(
-        "which broker", "the first that is given: --url, -c, $FUSION_URL, the file that is found"
-    )
-    group.add_argument("--url", metavar="URL", help="such as redis://localhost or unix:///run/redis.sock")
-    group.add_argument("--namespace", metavar="NAME", help="the prefix of each key; default: the file's, or fusion")
-    add_daemon(group)  # type: ignore[arg-type]  # a group takes arguments as a parser does
-
-
 def add_timeout(parser: ArgumentParser) -> None:
     """Add --timeout SECONDS: how long to wait for the daemon's answer."""
     parser.add_argument("--timeout", type=daemon_timeout, default=120.0, metavar="SECONDS", help="default: 120")
+
+
+def add_yes(parser: ArgumentParser) -> None:
+    """Add --yes, which `terminal/confirm.py` reads."""
+    parser.add_argument("--yes", action="store_true", help="do not ask whether to do it")
 
 
 def add_json(parser: ArgumentParser) -> None:
@@ -123,6 +145,20 @@ def moment(text: str) -> float:
         raise ArgumentTypeError(f"{text!r} is no time such as 2030-01-31T02:00+01:00") from error
 
 
+def since(text: str) -> float:
+    """Epoch seconds of a time in ISO 8601, or of a length of time ago, such as `2h`."""
+    import time
+
+    try:
+        return time.time() - duration(text)
+    except ArgumentTypeError:
+        pass
+    try:
+        return moment(text)
+    except ArgumentTypeError:
+        raise ArgumentTypeError(f"{text!r} is neither a time such as 2030-01-31T02:00 nor 2h or the like") from None
+
+
 def _as_job_option(kind: str, given: object) -> float:
     """The value as the producer reads it; argparse adds to the error which option it is about."""
     from fusiond import enqueue_options
@@ -136,10 +172,7 @@ def _as_job_option(kind: str, given: object) -> float:
 
 
 def _number(text: str, kind: Callable[[str], N], problem: str, fits: Callable[[N], bool]) -> N:
-    try:
-        found = kind(text)
-    except ValueError:
-        found = None
-    if found is None or not fits(found):
-        raise ArgumentTypeError(f"{text!r} is {problem}")
-    return found
+    with contextlib.suppress(ValueError):
+        if fits(found := kind(text)):
+            return found
+    raise ArgumentTypeError(f"{text!r} is {problem}")

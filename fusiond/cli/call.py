@@ -37,8 +37,9 @@ def _call(options: arguments.Options) -> NoReturn:
     config = file.config(options.config)
     task = entry("task", config.tasks, options.task)
     args, kwargs = words.arguments(options)
+    group = _group(config, task, options.group)
     request = {"run": task.run, "soft": task.timeout.soft, "args": args, "kwargs": kwargs, "pass_job": task.pass_job}
-    _become(_group(config, task, options.group), request)
+    _become(group, {**request, "on_start": group.on_start})
 
 
 def _group(config: Config, task: Task, name: str | None) -> WorkerGroup:
@@ -58,24 +59,20 @@ def _become(group: WorkerGroup, request: dict[str, Any]) -> NoReturn:
     from dataclasses import replace
     from pathlib import Path
 
-    from fusiond.worker.pool import launch
+    from fusiond.worker.pool.fork_server import launch
     from fusiond.worker.runtime import foreground
 
-    python, where = launch.interpreter(group), f"workers.{group.name}"
+    python, ours = launch.interpreter(group), Path(foreground.__file__).parent
+    argv = [python, "-c", foreground.BOOT, json.dumps(request), str(ours), str(ours.parent.parent)]
+    key = "environment_file"
     try:
         environment = launch.environment(replace(group, user=None), os.environ)
-    except OSError as error:
-        raise FusionError(f"{where}.environment_file: {error.filename}: {error.strerror}") from error
-    environment |= {name: os.environ[name] for name in _TERMINAL if name in os.environ}
-    if group.umask is not None:
-        os.umask(group.umask)
-    try:
+        environment |= {name: os.environ[name] for name in _TERMINAL if name in os.environ}
+        if group.umask is not None:
+            os.umask(group.umask)
+        key = "directory"
         os.chdir(group.directory)
-    except OSError as error:
-        raise FusionError(f"{where}.directory: {group.directory}: {error.strerror}") from error
-    ours = Path(foreground.__file__).parent
-    argv = [python, "-c", foreground.BOOT, json.dumps(request), str(ours), str(ours.parent.parent)]
-    try:
+        key = "python"
         os.execve(python, argv, environment)
     except OSError as error:
-        raise FusionError(f"{where}.python: {python}: {error.strerror}") from error
+        raise FusionError(f"workers.{group.name}.{key}: {error.filename}: {error.strerror}") from error

@@ -1,4 +1,4 @@
-"""`fusiond cron`: the entries, when they tick, and a run beside the schedule."""
+"""`fusiond cron`: the entries, when they tick, and a run outside the schedule."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from fusiond.cli import arguments
-from fusiond.cli.exits import OK
 from fusiond.cli.find import broker, daemon, entry, file
 from fusiond.cli.terminal.colours import paint
 from fusiond.cli.terminal.table import table
 from fusiond.cli.terminal.text import when
 
 if TYPE_CHECKING:
+    from fusiond.broker.call import Plan
     from fusiond.broker.ticks import CronState
+    from fusiond.config.model import Config, CronEntry
+    from fusiond.flows.run_control import RunRef
 
 
 def register(subparsers: Any) -> None:
@@ -28,13 +30,12 @@ def register(subparsers: Any) -> None:
         each.add_argument("name", metavar="NAME")
     explain.add_argument("--next", type=arguments.positive_number, default=10, metavar="N", help="ticks; default: 10")
     arguments.add_file(explain)
+    arguments.add_json(explain)
     for each in (listing, run, suspend, resume):
         arguments.add_broker(each)
-    for each in (listing, explain, run):
-        arguments.add_json(each)
 
 
-def _explain(options: arguments.Options) -> int:
+def _explain(options: arguments.Options) -> None:
     """Show the next ticks of an entry, and what daylight saving does to them."""
     from fusiond.schedule.cron import explain
 
@@ -47,10 +48,9 @@ def _explain(options: arguments.Options) -> int:
         note = f"  {paint(tick.note, 'yellow')}" if tick.note else ""
         lines.append(f"{tick.local:%a %Y-%m-%d %H:%M:%S %Z}  {paint(f'{when(tick.at, now):>8}', 'dim')}{note}")
     arguments.answer(options, document, lambda: "\n".join(lines))
-    return OK
 
 
-def _list(options: arguments.Options) -> int:
+def _list(options: arguments.Options) -> None:
     """[broker] List the file's entries with their last and next ticks."""
     from fusiond.config.units import written
     from fusiond.schedule.cron import next_tick
@@ -63,10 +63,10 @@ def _list(options: arguments.Options) -> int:
     rows: list[dict[str, Any]] = [
         {
             "name": each.name,
-            "task": each.task,
+            "task": each.work,
             "schedule": each.schedule or f"every {written(each.every or 0)}",
             "timezone": each.timezone,
-            "last": state.last_enqueued_ms,
+            "last": state.last_enqueued,
             "last_job": state.last_job and f"{state.last_queue}/{state.last_job}",
             "outcome": outcome,
             "next": None if each.suspended or state.suspended else next_tick(each, int(now)),
@@ -75,7 +75,6 @@ def _list(options: arguments.Options) -> int:
         for each, state, outcome in zip(config.cron.values(), states, outcomes, strict=True)
     ]
     arguments.answer(options, rows, lambda: _listed(rows, now))
-    return OK
 
 
 def _listed(rows: list[dict[str, Any]], now: float) -> str:
@@ -96,38 +95,59 @@ def _outcome(session: broker.Session, state: CronState) -> str | None:
     """The status of the last tick's job; once that job was dropped, its last status that the scheduler stored."""
     if state.last_queue is None or state.last_job is None:
         return None
-    status = session.run(session.verbs.status(state.last_queue, state.last_job))
-    return status or state.last_status or "gone"
+    return session.run(session.verbs.last_status(state)) or state.last_status or "gone"
 
 
-def _run(options: arguments.Options) -> int:
-    """[broker] Enqueue an entry's task now, beside its schedule."""
+def _run(options: arguments.Options) -> None:
+    """[broker] Enqueue an entry's task, or start its flow, now, outside its schedule."""
     from fusiond.cli.enqueue import announce
     from fusiond.enqueue_options import NO_OPTIONS
-    from fusiond.producer import Producer
+    from fusiond.producer.plans import Producer
 
-    found = entry("cron entry", daemon.accepted_config(options).cron, options.name)
+    config = daemon.accepted_config(options)
+    found = entry("cron entry", config.cron, options.name)
     with broker.session(options) as session:
+        if found.flow:
+            run = session.run(_start_run(session, config, found))
+            session.run(session.verbs.note_cron_run(found.name, run.name, session.who))
+            arguments.answer(options, {"run": run.name, "queue": run.queue, "id": run.id}, lambda: run.name)
+            return
         producer = Producer(session.verbs, "memory")
-        announce(session.run(producer.enqueue(NO_OPTIONS, found.task, found.args, dict(found.kwargs))), options)
-    return OK
+        job = session.run(producer.enqueue(NO_OPTIONS, found.task, found.args, dict(found.kwargs)))
+        session.run(session.verbs.note_cron_run(found.name, job.name, session.who))
+        announce(job, options)
 
 
-def _suspend(options: arguments.Options) -> int:
+def _start_run(session: broker.Session, config: Config, found: CronEntry) -> Plan[RunRef]:
+    """A run of the entry's flow, as a tick of this moment would start it."""
+    import json
+
+    from fusiond.flows.run_control import RunControl, RunRef
+    from fusiond.flows.shapes import shape_of
+    from fusiond.job import new_id
+    from fusiond.schedule.decision import inputs_of_tick
+
+    shape = shape_of(config, found.flow)
+    inputs = json.loads(inputs_of_tick(found, int(time.time() * 1000)))
+    return RunControl(session.verbs).start(RunRef(shape.own.queue, new_id()), shape, inputs)
+
+
+def _suspend(options: arguments.Options) -> None:
     """[broker] Skip an entry's ticks until it is resumed, over restarts too."""
-    return _set_suspended(options, on=True)
+    _set_suspended(options, on=True)
 
 
-def _resume(options: arguments.Options) -> int:
-    """[broker] Undo suspend; the skipped ticks are not made up for."""
-    return _set_suspended(options, on=False)
+def _resume(options: arguments.Options) -> None:
+    """[broker] Undo suspend; skipped ticks are not run later."""
+    _set_suspended(options, on=False)
 
 
-def _set_suspended(options: arguments.Options, *, on: bool) -> int:
+def _set_suspended(options: arguments.Options, *, on: bool) -> None:
     from fusiond.cli.queue import outcome
 
     found = entry("cron entry", daemon.accepted_config(options).cron, options.name)
     with broker.session(options) as session:
-        session.run(session.verbs.suspend_cron(found.name, on=on))
-    print(f"{found.name}: {outcome(on=on, suspended=on or found.suspended)}")
-    return OK
+        session.run(session.verbs.suspend_cron(found.name, on=on, who=session.who))
+    suspended = on or found.suspended
+    document = {"name": found.name, "suspended": suspended}
+    arguments.answer(options, document, lambda: f"{found.name}: {outcome(on=on, suspended=suspended)}")

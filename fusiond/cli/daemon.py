@@ -1,8 +1,5 @@
 """`fusiond run`, `dev`, `reload`, `history` and `rollback`: the daemon and its configurations."""
 
-from __future__ import annotations
-
-import sys
 import time
 from typing import Any, Final
 
@@ -11,13 +8,11 @@ from fusiond.cli import arguments
 from fusiond.cli.exits import OK, REFUSED
 from fusiond.cli.find import daemon, file
 from fusiond.cli.terminal.table import table
-from fusiond.cli.terminal.text import legible, one_line, when
+from fusiond.cli.terminal.text import legible, tell, when
 from fusiond.errors import ConfigError, ControlError, ForeignDaemon
 
 #: characters of a hash in the table; --json has all of them
 _HASH: Final = 12
-#: characters of the CHANGES column
-_WIDEST: Final = 100
 #: seconds that the daemon may take to list its generations
 _TIMEOUT: Final = 10.0
 
@@ -25,7 +20,9 @@ _TIMEOUT: Final = 10.0
 def register(subparsers: Any) -> None:
     """Add the commands."""
     run = arguments.command(subparsers, "run", _run)
-    run.add_argument("--only", action="append", metavar="NAME", help="only this group, or `scheduler`; may be repeated")
+    run.add_argument(
+        "--only", action="append", metavar="NAME", help="only this group, `scheduler` or `web`; may be repeated"
+    )
     run.add_argument(
         "--last-good", action="store_true", help="start with the configuration that was accepted last, not the file"
     )
@@ -44,7 +41,6 @@ def register(subparsers: Any) -> None:
         arguments.add_timeout(each)
     for each in (reload, history, rollback):
         arguments.add_daemon(each)
-        arguments.add_json(each)
 
 
 def _run(options: arguments.Options) -> int:
@@ -67,11 +63,10 @@ def _start(options: arguments.Options, **how: Any) -> int:
     from fusiond.supervise import start
 
     try:
-        path = paths.find_config(options.config)
+        return start.run(paths.find_config(options.config), **how)
     except ConfigError as error:
-        print(f"fusiond: {error}", file=sys.stderr)
+        tell(str(error))
         return EX_CONFIG
-    return start.run(path, **how)
 
 
 def _reload(options: arguments.Options) -> int:
@@ -93,7 +88,7 @@ def _answer(options: arguments.Options, outcome: dict[str, Any]) -> int:
     return REFUSED if outcome["result"] == "refused" else OK
 
 
-def _history(options: arguments.Options) -> int:
+def _history(options: arguments.Options) -> None:
     """
     [daemon] List the accepted generations: when, who asked, what changed.
 
@@ -106,25 +101,26 @@ def _history(options: arguments.Options) -> int:
             when(entry["accepted_at"] * 1000, now),
             entry["hash"][:_HASH],
             ", ".join(entry["asked_by"]),
-            one_line((f"back to {entry['restores']}: " if entry["restores"] else "") + entry["changes"], _WIDEST),
+            (f"back to {entry['restores']}: " if entry["restores"] else "") + entry["changes"],
         )
         for entry in reversed(entries)
     )
     headings = ("GENERATION", "ACCEPTED", "HASH", "ASKED BY", "CHANGES")
     arguments.answer(options, entries, lambda: table(headings, rows, right="generation"))
-    return OK
 
 
 def _entries(options: arguments.Options) -> list[dict[str, Any]]:
     """Oldest first: from the daemon; if it does not run, from its state directory."""
+    from dataclasses import asdict
+
     from fusiond.config.accepted.history import entries
 
     try:
         found: list[dict[str, Any]] = daemon.find(options).ask("history", timeout=_TIMEOUT)["entries"]
     except ControlError:
         path = file.path(options.config)
-        state = paths.state_directory(path, file.directories(path).state_directory, development=options.dev)
-        found = [entry.to_dict() for entry in entries(paths.history(state), of=str(path))]
+        state = paths.state_directory(path, file.directory(path, "state_directory"), development=options.dev)
+        found = [asdict(entry) for entry in entries(paths.history(state), of=str(path))]
         if not found:
             raise
     return found

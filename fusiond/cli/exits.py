@@ -1,7 +1,5 @@
 """Exit statuses, the same for every command."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from fusiond import errors

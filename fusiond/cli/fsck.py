@@ -12,7 +12,7 @@ from fusiond.cli.terminal.progress import Progress
 from fusiond.cli.terminal.text import count, one_line, print_json
 
 if TYPE_CHECKING:
-    from fusiond.broker.fsck import Finding
+    from fusiond.broker.maintenance.fsck import Finding
 
 #: outcome → what is printed before the remedy
 _OUTCOMES: Final = {"found": "--repair", "repaired": "repaired"}
@@ -23,7 +23,6 @@ def register(subparsers: Any) -> None:
     parser = arguments.command(subparsers, "fsck", _fsck)
     parser.add_argument("--repair", action="store_true", help="repair what is found, and print what was done")
     arguments.add_broker(parser)
-    arguments.add_json(parser)
 
 
 def _fsck(options: arguments.Options) -> int:
@@ -34,11 +33,14 @@ def _fsck(options: arguments.Options) -> int:
     such damage; manual edits can, or another program on the same keys. The exit status is 1 if something is wrong and
     was not repaired.
     """
-    from fusiond.broker.fsck import Fsck
+    from fusiond.broker.maintenance.fsck import Fsck
+    from fusiond.broker.maintenance.waits import WaitFsck
+    from fusiond.flows.run_fsck import RunFsck
 
     with broker.session(options) as session, Progress("jobs checked") as progress:
         report = _Report(progress, as_json=options.json)
-        fsck = Fsck(session.verbs, report.tell, repair=options.repair, looked=progress.to)
+        who = session.who
+        fsck = Fsck(session.verbs, report.tell, repair=options.repair, looked=progress.to, who=who)
         queues: list[str] = []
         complete = False
         session.run(fsck.reach())
@@ -48,14 +50,34 @@ def _fsck(options: arguments.Options) -> int:
             if options.repair:
                 session.connection.check()
             session.run(fsck.namespace())
+            _tell_repairs(session, report)
             queues = session.queues()
             queues += [name for name in session.run(fsck.strays()) if name not in queues]
+            runs = RunFsck(session.verbs, report.tell, repair=options.repair)
             for queue in queues:
                 session.run(fsck.queue(queue))
+                _tell_repairs(session, report)
+            waits = WaitFsck(session.verbs, queues, report.tell, repair=options.repair, who=who)
+            for queue in queues:
+                session.run(waits.queue(queue))
+            session.run(waits.circles())
+            for queue in queues:
+                session.run(runs.queue(queue))
+                _tell_repairs(session, report)
             complete = True
         finally:
             report.end(fsck.jobs, queues, complete=complete)
     return REFUSED if report.outcomes["found"] else OK
+
+
+def _tell_repairs(session: broker.Session, report: _Report) -> None:
+    """Have each repair of a key told as an event; those of jobs are told by the scripts that make them."""
+    from fusiond.broker.event_records import DAEMONS
+
+    for finding in report.repaired_keys:
+        words = [("o", finding.key or finding.queue), ("m", f"it {finding.problem}; {finding.remedy}")]
+        session.run(session.verbs.tell(finding.queue or DAEMONS, "repaired", session.who, words))
+    report.repaired_keys.clear()
 
 
 class _Report:
@@ -65,10 +87,14 @@ class _Report:
         self._progress, self._as_json = progress, as_json
         self._findings: list[dict[str, Any]] = []
         self.outcomes: Counter[str] = Counter()
+        #: repairs of which no event was told yet
+        self.repaired_keys: list[Finding] = []
 
     def tell(self, finding: Finding) -> None:
         """Print a finding, or keep it for the document."""
         self.outcomes[finding.outcome] += 1
+        if finding.outcome == "repaired" and not finding.job:
+            self.repaired_keys.append(finding)
         if self._as_json:
             self._findings.append(
                 {

@@ -1,15 +1,17 @@
-"""`fusiond queue`, `suspend` and `resume`."""
+"""`fusiond queue list` and `purge`, `suspend` and `resume`."""
 
 from __future__ import annotations
 
-import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from fusiond.cli import arguments
 from fusiond.cli.exits import OK, REFUSED, UsageError
 from fusiond.cli.find import broker
+from fusiond.cli.terminal.confirm import confirm
+from fusiond.cli.terminal.progress import Progress
 from fusiond.cli.terminal.table import table
-from fusiond.cli.terminal.text import legible, span
+from fusiond.cli.terminal.text import count, span, tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -17,21 +19,26 @@ if TYPE_CHECKING:
     from fusiond.broker.records import Counts
     from fusiond.errors import BrokerError
 
-_HEADINGS: Final = ("QUEUE", "QUEUED", "OLDEST", "SCHEDULED", "STARTED", "FINISHED", "FAILED", "CANCELED", "NOTES")
+#: of the table of queues
+HEADINGS: Final = ("QUEUE", "QUEUED", "OLDEST", "SCHEDULED", "STARTED", "FINISHED", "FAILED", "CANCELED", "NOTES")
+#: counts that are among the notes if they are not 0
+_NOTED: Final = ("held", "broken", "skipped", "deferred")
 
 
 def register(subparsers: Any) -> None:
-    """Add `queue list`, `suspend` and `resume`."""
-    commands = arguments.commands_below(subparsers, "queue", "[broker] The queues: list.")
+    """Add `queue list`, `queue purge`, `suspend` and `resume`."""
+    commands = arguments.commands_below(subparsers, "queue", "[broker] List and purge queues.")
     listing = arguments.command(commands, "list", _list)
+    purge = arguments.command(commands, "purge", _purge)
+    purge.add_argument("queues", nargs="+", metavar="QUEUE")
+    arguments.add_yes(purge)
     suspend = arguments.command(subparsers, "suspend", _suspend)
     resume = arguments.command(subparsers, "resume", _resume)
     for each in (suspend, resume):
         each.add_argument("queues", nargs="*", metavar="QUEUE")
         each.add_argument("--all", action="store_true", help="every queue, and those that are added later")
-    for each in (listing, suspend, resume):
+    for each in (listing, purge, suspend, resume):
         arguments.add_broker(each)
-        arguments.add_json(each)
 
 
 def _list(options: arguments.Options) -> int:
@@ -42,32 +49,62 @@ def _list(options: arguments.Options) -> int:
     return complain(unreadable)
 
 
-def _suspend(options: arguments.Options) -> int:
+def _purge(options: arguments.Options) -> None:
+    """
+    [broker] Cancel all jobs of queues that wait.
+
+    Running jobs go on. `fusiond requeue` runs a canceled job again, as long as it is kept.
+    """
+    with broker.session(options) as session:
+        names = session.queues(*options.queues)
+        counts = session.run_all([session.verbs.counts(name) for name in names])
+        waiting = sum(each.waiting - each.lost for each in counts)
+        if waiting:
+            confirm(f"cancel {count(waiting, 'waiting job')} of {', '.join(names)}", options)
+        canceled = {}
+        with Progress("jobs canceled") as progress:
+            for name in names:
+                before = progress.done
+                canceled[name] = session.run(
+                    session.verbs.purge(name, partial(progress.advance, before), who=session.who)
+                )
+                progress.to(before + canceled[name])
+        left = session.run_all([session.verbs.counts(name) for name in names])
+    running = {name: each.started for name, each in zip(names, left, strict=True)}
+    document = [{"queue": name, "canceled": number, "running": running[name]} for name, number in canceled.items()]
+    lines = [f"{name}: {count(number, 'job')} canceled{_go_on(running[name])}" for name, number in canceled.items()]
+    arguments.answer(options, document, lambda: "\n".join(lines))
+
+
+def _go_on(running: int) -> str:
+    return f"; {count(running, 'running job')} {'goes' if running == 1 else 'go'} on" if running else ""
+
+
+def _suspend(options: arguments.Options) -> None:
     """[broker] Let queues accept jobs but start none, until they are resumed."""
-    return _set_suspended(options, on=True)
+    _set_suspended(options, on=True)
 
 
-def _resume(options: arguments.Options) -> int:
+def _resume(options: arguments.Options) -> None:
     """[broker] Undo suspend."""
-    return _set_suspended(options, on=False)
+    _set_suspended(options, on=False)
 
 
-def _set_suspended(options: arguments.Options, *, on: bool) -> int:
+def _set_suspended(options: arguments.Options, *, on: bool) -> None:
     if options.all == bool(options.queues):
         raise UsageError("name queues, or give --all")
     with broker.session(options) as session:
         if options.all:
-            now = session.run(session.verbs.suspend_all(on=on))
+            now = session.run(session.verbs.suspend_all(on=on, who=session.who))
         else:
             names = session.queues(*options.queues)
-            calls = [session.verbs.suspend(name, by="operator", on=on) for name in names]
+            calls = [session.verbs.suspend(name, by="operator", on=on, who=session.who) for name in names]
             now = dict(zip(names, session.run_all(calls), strict=True))
     lines = [f"{name}: {outcome(on=on, suspended=suspended)}" for name, suspended in now.items()]
     if options.all:
         lines.append(f"queues that are added later: {outcome(on=on, suspended=on)}")
     document = [{"queue": name, "suspended": suspended} for name, suspended in now.items()]
     arguments.answer(options, document, lambda: "\n".join(lines))
-    return OK
 
 
 def outcome(*, on: bool, suspended: bool) -> str:
@@ -86,7 +123,7 @@ def complain(unreadable: Iterable[BrokerError]) -> int:
     """Print each error once, about queues that are missing in the answer; returns the exit status."""
     sentences = dict.fromkeys(map(str, unreadable))
     for sentence in sentences:
-        print(f"fusiond: {legible(sentence)}", file=sys.stderr)
+        tell(sentence)
     return REFUSED if sentences else OK
 
 
@@ -94,22 +131,31 @@ def documents(counted: Mapping[str, Counts]) -> list[dict[str, Any]]:
     """The counts as JSON."""
     import dataclasses
 
-    return [{"name": name, **dataclasses.asdict(counts)} for name, counts in counted.items()]
+    return [
+        {
+            "name": name,
+            **dataclasses.asdict(counts),
+            "limits": {task: limit.to_dict() for task, limit in counts.limits.items()},
+        }
+        for name, counts in counted.items()
+    ]
 
 
 def listed(counted: Mapping[str, Counts]) -> str:
     """The counts as a table."""
-    rows = (
-        (
-            name,
-            counts.queued + counts.inbox,
-            "" if counts.oldest_wait_ms is None else span(counts.oldest_wait_ms / 1000),
-            *(getattr(counts, heading.lower()) for heading in _HEADINGS[3:-1]),
-            ", ".join(_notes(counts)),
-        )
-        for name, counts in counted.items()
+    rows = (queue_row(name, counts) for name, counts in counted.items())
+    return table(HEADINGS, rows, right="queued oldest scheduled started finished failed canceled")
+
+
+def queue_row(name: str, counts: Counts) -> tuple[object, ...]:
+    """The cells of one queue, as of HEADINGS."""
+    return (
+        name,
+        counts.queued + counts.inbox,
+        "" if counts.oldest_wait_ms is None else span(counts.oldest_wait_ms / 1000),
+        *(getattr(counts, heading.lower()) for heading in HEADINGS[3:-1]),
+        ", ".join(_notes(counts)),
     )
-    return table(_HEADINGS, rows, right="queued oldest scheduled started finished failed canceled")
 
 
 def _notes(counts: Counts) -> Iterable[str]:
@@ -117,7 +163,26 @@ def _notes(counts: Counts) -> Iterable[str]:
         yield f"suspended by {'the operator' if counts.suspended_by_operator else 'the file'}"
     if counts.max_length is not None:
         yield f"at most {counts.max_length:,}"
-    if counts.broken:
-        yield f"{counts.broken:,} broken"
-    if counts.deferred:
-        yield f"{counts.deferred:,} deferred"
+    if counts.max_running is not None:
+        yield f"at most {counts.max_running:,} run"
+    if counts.rate is not None:
+        yield f"at most {per_time(counts.rate)}{_at_once(counts.burst)}"
+    if counts.fair_by:
+        yield f"turns by {', '.join(counts.fair_by)}{' (jobs are being placed)' if counts.placing else ''}"
+    for task, limit in counts.limits.items():
+        most = [f"{limit.max_running:,} run"] if limit.max_running is not None else []
+        most += [per_time(1000 / limit.rate[0]) + _at_once(limit.rate[1])] if limit.rate else []
+        by = f" by {', '.join(limit.by)}" if limit.by else ""
+        yield f"{task}: at most {' and '.join(most)}{by}"
+    yield from (f"{number:,} {name}" for name in _NOTED if (number := getattr(counts, name)))
+
+
+def _at_once(burst: int | None) -> str:
+    """The burst of a rate, where it is more than one job after the other."""
+    return f" ({burst:,} at once)" if burst and burst > 1 else ""
+
+
+def per_time(rate: float) -> str:
+    """Jobs in a second as a person would write them: 0.5 is `30/m`."""
+    of, unit = next(((of, unit) for of, unit in ((1, "s"), (60, "m"), (3600, "h")) if rate * of >= 0.995), (86400, "d"))
+    return f"{rate * of:,.4g}/{unit}"

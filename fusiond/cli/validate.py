@@ -1,29 +1,32 @@
-"""`fusiond validate`, `explain`, `schema` and `init`: the file, without a daemon and without Redis."""
+"""`fusiond validate`, `explain` and `schema`: the file, without a daemon and without Redis."""
 
 from __future__ import annotations
 
 import os
 import sys
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Final
 
 from fusiond.cli import arguments
-from fusiond.cli.exits import OK, REFUSED, USAGE, UsageError
+from fusiond.cli.exits import OK, REFUSED, USAGE
 from fusiond.cli.find import entry, file
 from fusiond.cli.terminal.colours import paint
 from fusiond.cli.terminal.table import table
 from fusiond.cli.terminal.text import count
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
+    from fusiond.config.accepted.explain import Value
     from fusiond.config.load import Loaded
 
 _STDIN: Final = "-"
-_STARTER: Final = "fusion.yaml"
+#: columns of a value that `explain` shows; a longer one goes on in the next row
+_VALUE_WIDTH: Final = 60
 _FORMATS: Final = ("text", "json", "sarif", "github")
 #: what can be explained → its section of the file
-_SECTIONS: Final = {"task": "tasks", "queue": "queues", "group": "workers", "cron": "cron"}
+_SECTIONS: Final = {"task": "tasks", "queue": "queues", "group": "workers", "flow": "flows", "cron": "cron"}
 
 
 def register(subparsers: Any) -> None:
@@ -40,15 +43,12 @@ def register(subparsers: Any) -> None:
     add("--unit", type=Path, metavar="FILE", help="the systemd unit that will run it; default: this machine's, if any")
 
     explain = arguments.command(subparsers, "explain", _explain)
-    explain.add_argument("what", choices=tuple(_SECTIONS), metavar="task|queue|group|cron")
+    explain.add_argument("what", choices=tuple(_SECTIONS), metavar="task|queue|group|flow|cron")
     explain.add_argument("name", metavar="NAME")
     arguments.add_file(explain)
     arguments.add_json(explain)
 
     arguments.command(subparsers, "schema", _schema)
-    init = arguments.command(subparsers, "init", _init)
-    init.add_argument("file", nargs="?", default=_STARTER, metavar="FILE", help=f"default: {_STARTER}; - prints it")
-    init.add_argument("--force", action="store_true", help="write over a file that exists")
 
 
 def _validate(options: arguments.Options) -> int:
@@ -73,38 +73,39 @@ def _load(name: str, options: arguments.Options) -> Loaded:
 
     data = sys.stdin.buffer.read() if name == "<stdin>" else None
     loaded = load(name, environ=os.environ, data=data, elsewhere=options.elsewhere, unit_file=options.unit)
-    return with_imports(loaded, options.import_timeout) if options.imports else loaded
+    return with_imports(loaded, options.import_timeout, elsewhere=options.elsewhere) if options.imports else loaded
 
 
-def with_imports(loaded: Loaded, timeout: float) -> Loaded:
-    """The same with the problems of importing each task, `timeout` seconds each, unless the file has errors."""
-    if loaded.config is None or loaded.root is None:
+def with_imports(loaded: Loaded, timeout: float, *, elsewhere: bool = False) -> Loaded:
+    """
+    The same with the problems of importing each task, unless the file has errors.
+
+    Args:
+        loaded: the file.
+        timeout: seconds for each task.
+        elsewhere: groups of other hosts are loaded, too.
+    """
+    if loaded.config is None or loaded.tree.root is None:
         return loaded
     from dataclasses import replace
 
     from fusiond.config.lint import task_code
-    from fusiond.worker.pool.import_probes import probe
+    from fusiond.worker.import_probes import probe
 
-    found = set(task_code.check(loaded.root, loaded.config, probe(loaded.config, timeout)))
+    found = set(task_code.check(loaded.tree.root, loaded.config, probe(loaded.config, timeout, elsewhere=elsewhere)))
     config = None if any(problem.is_error for problem in found) else loaded.config
     return replace(loaded, config=config, problems=tuple(sorted({*loaded.problems, *found})))
 
 
 def _print(results: Mapping[str, Loaded], style: str) -> None:
     """Print the problems of all files: as text for each file, otherwise as one document."""
-    from fusiond import __version__
-    from fusiond.config.lint.reports import as_github, as_json, as_sarif
+    from fusiond.config.lint.reports import DOCUMENTS
 
-    problems = [problem for loaded in results.values() for problem in loaded.problems]
-    if style == "json":
-        print(as_json(problems))
-    elif style == "sarif":
-        print(as_sarif(problems, __version__))
-    elif style == "text":
+    if style == "text":
         for name, loaded in results.items():
             print(_report(name, loaded))
-    elif problems:
-        print(as_github(problems, os.environ))
+    elif document := DOCUMENTS[style]([problem for loaded in results.values() for problem in loaded.problems]):
+        print(document)
 
 
 def _report(name: str, loaded: Loaded) -> str:
@@ -126,9 +127,9 @@ def _report(name: str, loaded: Loaded) -> str:
     return "\n".join([*lines, f"{name}: {'; '.join(found)}"])
 
 
-def _explain(options: arguments.Options) -> int:
+def _explain(options: arguments.Options) -> None:
     """
-    Show each effective value of a task, queue, group or cron entry, and which line sets it.
+    Show each effective value of a task, queue, group, flow or cron entry, and which line sets it.
 
     Reads only the file. What may be a secret is shown as ***, text from ${VAR} as it is in the file.
     """
@@ -138,34 +139,21 @@ def _explain(options: arguments.Options) -> int:
     what = "cron entry" if options.what == "cron" else options.what
     entry(what, getattr(config, _SECTIONS[options.what]), options.name)  # raises if there is none
     values = getattr(explain, options.what)(root, config, options.name)
-    keys = ("key", "value", "file", "line", "column")
-    document = [{key: getattr(value, key) for key in keys} | {"said_by": value.said_by or None} for value in values]
-    rows = ((value.key, value.shown, value.where, value.said_by) for value in values)
+    keys = ("key", "value", "file", "line", "column", "said_by")
+    document = [{key: getattr(value, key) for key in keys} for value in values]
+    rows = (row for value in values for row in _rows(value))
     arguments.answer(options, document, lambda: table(("KEY", "VALUE", "WHERE", "SAID BY"), rows))
-    return OK
 
 
-def _schema(_options: arguments.Options) -> int:
+def _rows(value: Value) -> Iterator[tuple[str, str, str, str]]:
+    """One row, and further ones for what of a long value does not fit into the column."""
+    first, *others = wrap(value.shown, _VALUE_WIDTH, break_long_words=False, break_on_hyphens=False) or [""]
+    yield value.key, first, value.where, value.said_by or ""
+    yield from (("", other, "", "") for other in others)
+
+
+def _schema(_options: arguments.Options) -> None:
     """Print the JSON Schema of the file."""
     from fusiond.config.schema import schema_text
 
     print(schema_text(), end="")
-    return OK
-
-
-def _init(options: arguments.Options) -> int:
-    """Write a commented file to start from."""
-    from fusiond.config import starter_text
-
-    if options.file == _STDIN:
-        print(starter_text(), end="")
-        return OK
-    try:
-        with open(options.file, "w" if options.force else "x", encoding="utf-8") as file:  # noqa: PTH123 - "x"
-            file.write(starter_text())
-    except FileExistsError as error:
-        raise UsageError(f"{options.file} exists already; name another file, or write over it with --force") from error
-    except OSError as error:
-        raise UsageError(f"{options.file} cannot be written: {(error.strerror or str(error)).lower()}") from error
-    print(f"{options.file} is written; now: fusiond run -c {options.file}")
-    return OK

@@ -1,40 +1,28 @@
 """
 Nodes → Config, every default resolved.
 
-`layers.py` says which maps say what an entry is. The nearest one that has a key wins, then the model's own default. A
-map or list is taken whole, never merged. `null` means "none", and wins like any value.
+`layers.py` lists the maps that the values of an entry can come from. The nearest map that has a key wins; if none has
+it, the model's default applies. Maps and lists are never merged. `null` means "none", and overrides like any value.
 
 1. read    each key of the model from the nearest map that has it, as its annotation says
-2. finish  what depends on other keys: the number of a priority's name, where `python` starts
+2. finish  the values that depend on other keys: the number of a priority's name, the directory that `python` starts at
 
 Expects nodes in which neither the schema nor the checks of names found an error.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, get_origin
+from typing import Any, get_origin
 
+from fusiond.callbacks import CALLBACKS, WEBHOOK_TASK
 from fusiond.config import kinds
 from fusiond.config.endpoints import split_namespace
-from fusiond.config.fields import keys_of
+from fusiond.config.fields import Form, keys_of
 from fusiond.config.layers import layers
-from fusiond.config.model import PRIORITIES, Broker, Config, Task, WorkerGroup
-
-if TYPE_CHECKING:
-    from fusiond.config.fields import Form
-    from fusiond.config.yaml.nodes import Node
-
-
-@dataclass(frozen=True, slots=True)
-class Directories:
-    """Where a file puts the daemon."""
-
-    state_directory: str | None = None
-    runtime_directory: str | None = None
+from fusiond.config.model import PRIORITIES, Broker, Config, Queue, Task, WorkerGroup
+from fusiond.config.model.tasks import CALLS_URLS
+from fusiond.config.yaml.nodes import Node
 
 
 def build(root: Node) -> Config:
@@ -49,30 +37,51 @@ def build(root: Node) -> Config:
                 named = {"name": name} if hasattr(cls, "name") else {}
                 found[name] = cls(**named, **_finished(cls, said, values["priorities"]))
             values[field.name] = {**field.default, **found}
+    if _calls_urls(root, values):
+        values["queues"].setdefault(CALLBACKS, Queue(CALLBACKS))
+        values["tasks"].setdefault(WEBHOOK_TASK, _webhook_task(root, values["priorities"]))
     return Config(**values)
 
 
-def directories(root: Node) -> Directories:
-    """The two directories of a tree that may be wrong elsewhere; one that is wrong itself counts as not written."""
-    names = [field.name for field in dataclasses.fields(Directories) if root.text(field.name) is not None]
-    return Directories(**{name: _path(node) for name in names if (node := root.get(name)) is not None})
+def _calls_urls(root: Node, values: Mapping[str, Any]) -> bool:
+    """Whether the file says anything about callbacks that call URLs; another one needs neither their queue nor task."""
+    if CALLBACKS in values["queues"] or root.text("webhooks", "secret_file"):
+        return True
+    entries = [*values["tasks"].values(), *values["flows"].values()]
+    said = [callback for entry in entries for callback in entry.callbacks.values()]
+    return any(each.webhook for each in said) or any(CALLBACKS in group.queues for group in values["workers"].values())
+
+
+def _webhook_task(root: Node, priorities: Mapping[str, int]) -> Task:
+    """The task that calls URLs; the `defaults` of its queue may change its policies."""
+    said = _values(Task, root.get("queues", CALLBACKS, "defaults"))
+    said = {key: value for key, value in _finished(Task, said, priorities).items() if not key.startswith("on_")}
+    return dataclasses.replace(CALLS_URLS, **said)
+
+
+def directory(root: Node | None, key: str) -> str | None:
+    """The `state_directory` or `runtime_directory` of a file, even if it has errors elsewhere; None: it has none."""
+    node = root.get(key) if root is not None else None
+    return _path(node) if node is not None and isinstance(node.value, str) else None
 
 
 def _values(cls: type, *maps: Node | None) -> dict[str, Any]:
-    """Each key's value from the nearest map that has it; a key that none has is left to the model."""
+    """The value of each key, from the nearest map that has it; keys that no map has are left out."""
     found: dict[str, Any] = {}
     for field in keys_of(cls):
-        node = next((node for each in maps if each is not None and (node := each.get(field.name)) is not None), None)
-        if node is not None and not field.of_file and field.entries is None:
-            value = _value(field.form, node)
+        node = next((node for each in maps if each is not None and (node := each.get(field.written)) is not None), None)
+        if node is not None and not field.of_file and not (cls is Config and field.entries):
+            value = None if node.value is None and field.default is None else _value(field.form, node)
             found |= value if isinstance(value, kinds.Fields) else {field.name: value}
     return found
 
 
 def _value(form: Form, node: Node) -> Any:
-    """What a node says, read as its key's annotation has it."""
+    """The value of a node, converted as the annotation of its key says."""
     cls, origin, read = form.type, get_origin(form.type), form.kind.read
     if isinstance(cls, type) and dataclasses.is_dataclass(cls):
+        if node.value is None and form.key is not None and form.key.default is None:
+            return None
         return cls(**(_finished(cls, _values(cls, node), {}) if read is None else read(node.data())))
     if form.kind is kinds.AS_WRITTEN:
         return node.expanded
@@ -91,13 +100,13 @@ def _path(node: Node) -> str | None:
 
 
 def _finished(cls: type, values: dict[str, Any], priorities: Mapping[str, int]) -> dict[str, Any]:
-    """The values of an entry, with what depends on other keys."""
+    """The values of an entry, with those set that depend on other keys."""
     if cls is Broker and "url" in values:
         # A URL may have the namespace, too.
         url, namespace = split_namespace(values["url"])
         return {**values, "url": url} | ({"namespace": namespace} if namespace else {})
     if cls is Task:
-        # A name, or a number; where nothing says it, the file's own `moderate`.
+        # A name or a number; without one, the number that the file gives to `moderate`.
         priority = values.pop("priority", "moderate")
         number = priorities.get(priority) if isinstance(priority, str) else priority
         return values if number is None else {**values, "priority": number}

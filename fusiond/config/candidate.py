@@ -1,6 +1,8 @@
 """
-The helper process of a reload: `python -P -m fusiond.config.candidate FILE --out PATH --generation N`; and of a plan,
-which writes nothing: `… FILE --against SNAPSHOT`. With `--dev` the file is read as `fusiond dev` reads it.
+The helper process of a reload, and of a plan, which writes nothing: `python -P -m fusiond.config.candidate REQUEST`.
+
+The request is a JSON object: `file`, `development` (whether it is read as `fusiond dev` reads it); and `out` and
+`generation` for the candidate snapshot, or `against`, the snapshot to compare with.
 
 1. load   the file, as strictly as this machine needs
 2. write  the candidate snapshot, if there is no error; or compare with what runs
@@ -12,76 +14,101 @@ which writes nothing: `… FILE --against SNAPSHOT`. With `--dev` the file is re
 To read a file may take long (a slow disk, a hostile file), and the supervisor's loop must not wait for it.
 """
 
-from __future__ import annotations
-
-import argparse
 import contextlib
 import glob
 import json
 import os
+import pwd
 import sys
-from dataclasses import fields, is_dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, fields, is_dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fusiond.config import environment_files
 from fusiond.config.accepted.plan import at_start, effects
 from fusiond.config.accepted.snapshot import content_hash, read_snapshot, write
-from fusiond.config.build import directories
-from fusiond.config.development import development
+from fusiond.config.build import directory
 from fusiond.config.load import load
+from fusiond.config.model import Broker, Config, Logging
 from fusiond.config.problems import Problem
-from fusiond.config.yaml.nodes import tell_apart
+from fusiond.config.yaml.nodes import Node, tell_apart
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fusiond.config.model import Config
-    from fusiond.config.yaml.nodes import Node
+# Python knows compiled code by the size and the second of its source: a file that is saved twice within a second, with
+# the same size, would run as it was before.
+_NO_BYTECODE = {"PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def main() -> None:
     """Load, write, print."""
-    parser = argparse.ArgumentParser(prog="fusiond.config.candidate")
-    parser.add_argument("file", type=Path)
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--out", type=Path)
-    what.add_argument("--against", type=Path)
-    parser.add_argument("--generation", type=int, default=1)
-    parser.add_argument("--dev", action="store_true")
-    options = parser.parse_args()
-
-    loaded = load(options.file, environ=os.environ, to_run=not options.dev)
-    root, config, problems = loaded.root, loaded.config, [*loaded.problems]
-    if options.dev and config is not None:
+    request = json.loads(sys.argv[1])
+    file, development = Path(request["file"]), request["development"]
+    loaded = load(file, environ=os.environ, to_run=not development)
+    root, config, problems = loaded.tree.root, loaded.config, [*loaded.problems]
+    if development and config is not None:
         # What this machine lacks, such as users of another machine, does not matter to a developer.
-        config = development(config, root=os.geteuid() == 0)
+        config = _development(config, root=os.geteuid() == 0)
     digest, found = "", None
-    if options.against and config is not None:
+    if config is not None and "against" in request:
         digest = content_hash(config)
-        found = effects(read_snapshot(options.against).config, config).to_dict()
+        found = asdict(effects(read_snapshot(request["against"]).config, config))
     elif config is not None:
         try:
-            source = str(options.file.absolute())
-            digest = write(options.out, config, generation=options.generation, source=source).hash
+            source = str(file.absolute())
+            digest = write(Path(request["out"]), config, generation=request["generation"], source=source).hash
         except OSError as error:
             message = f"the snapshot cannot be written: {(error.strerror or str(error)).lower()}"
             remedy = "make room, or make the directory writable"
-            problems.append(Problem(str(options.out), 0, 0, "error", "unwritable", message, remedy))
+            problems.append(Problem(request["out"], 0, 0, "error", "unwritable", message, remedy))
     json.dump(
         {
             "hash": digest,
             "problems": [problem.to_dict() for problem in problems],
-            "files": [*(glob.escape(str(path)) for path in loaded.files), *loaded.globs],
-            "stats": {str(path): tell_apart(stat) for path, stat in loaded.stats.items()},
+            "files": [*(glob.escape(str(path)) for path in loaded.tree.files), *loaded.tree.globs],
+            "stats": {str(path): tell_apart(stat) for path, stat in loaded.tree.stats.items()},
             # The key of the file, whatever else is wrong with the file.
-            "state_directory": directories(root).state_directory if root is not None else None,
+            "state_directory": directory(root, "state_directory"),
             "effects": found,
             "environment_files": _environment_files(config) if config is not None else {},
             "places": _places(root, config) if root is not None and config is not None else {},
         },
         sys.stdout,
     )
+
+
+def _development(config: Config, *, root: bool) -> Config:
+    """
+    Every group with one child, the embedded broker, text logs on standard output; a saved file takes effect by itself.
+
+    Args:
+        config: what the file says.
+        root: whether the daemon may become other users. If not, or if there is no such user, a group runs as the
+            daemon's.
+    """
+    workers = {
+        name: replace(
+            group,
+            processes=min(group.processes, 1),
+            scaling=None,
+            user=group.user if root and _is_user(group.user) else None,
+            environment={**_NO_BYTECODE, **group.environment},
+        )
+        for name, group in config.workers.items()
+    }
+    return replace(
+        config,
+        broker=Broker(namespace=config.broker.namespace),
+        workers=workers,
+        logging=Logging(level=config.logging.level, jobs=config.logging.jobs),
+        watch=True,
+    )
+
+
+def _is_user(name: str | None) -> bool:
+    try:
+        return name is not None and bool(pwd.getpwnam(name))
+    except KeyError:
+        return False
 
 
 def _environment_files(config: Config) -> dict[str, str]:

@@ -5,12 +5,10 @@ The parts of a broker's URL.
     redis+sentinel://host:26379,host:26379/service/0      rediss+sentinel:// with TLS
     redis+cluster://host:6379,host:6379                   rediss+cluster:// with TLS
 
-Each may have the namespace, which is no option of a connection: redis://host:6379/0?namespace=shop
+Each may also give the namespace, which is not an option of a connection: redis://host:6379/0?namespace=shop
 
-The checks of the file and the broker use these functions alike.
+Both the checks of the file and the broker use these functions.
 """
-
-from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final

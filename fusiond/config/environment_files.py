@@ -4,16 +4,11 @@ The files of a group's `environment_file`: NAME=VALUE lines, and a digest that t
 A group reads them when its fork server starts. The daemon does not watch them: an agent may write them each minute.
 """
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import json
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 
 def read(paths: Iterable[str]) -> dict[str, str]:

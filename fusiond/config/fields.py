@@ -1,7 +1,7 @@
 """
-What the annotations of the model say: class → its fields, each with its key and how its values are written.
+The fields of the model's classes, as their annotations describe them: the key of each, and how its values are written.
 
-Read by what treats all keys alike: the build, `explain`, `plan`, some checks, and the tests' generator of the schema.
+For code that treats all keys alike: the build, `explain`, `plan`, some checks, and the generator of the schema.
 """
 
 import dataclasses
@@ -22,9 +22,8 @@ class Form:
     #: without None, and without annotations
     type: Any
     kind: Kind
-    nullable: bool
     key: Key | None
-    #: the field whose key says this one, too; mostly empty
+    #: the field whose key sets this one, too; mostly empty
     part_of: str
 
     @property
@@ -35,19 +34,20 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of a class of the model that a key of the file says."""
+    """A field of a class of the model that a key of the file sets."""
 
+    #: one that is a word of Python ends in `_`, which the key does not have
     name: str
     form: Form
     #: its own, or that of the field that it is a part of
     key: Key
     #: the name of the key in the file
     written: str
-    #: MISSING: the file must say it
+    #: MISSING: the file must have the key
     default: Any
-    #: it is only in the file: the Config does not hold it
+    #: the key is in the file only: the Config has no such field
     of_file: bool
-    #: of a section: the class of the entries that are in it by their names
+    #: of a section that holds entries by name: the class of these entries
     entries: type | None
 
     @property
@@ -60,38 +60,36 @@ class Field:
 def form_of(hint: Any) -> Form:
     """What a type hint says."""
     notes: list[Any] = []
-    nullable = False
     while (origin := typing.get_origin(hint)) in (Annotated, ClassVar, Union, types.UnionType):
         args = typing.get_args(hint)
-        nullable = nullable or types.NoneType in args
         notes += args[1:] if origin is Annotated else ()
         hint = next(arm for arm in args if arm is not types.NoneType)
     kind = next((note for note in notes if isinstance(note, Kind)), Kind())
     key = next((note for note in notes if isinstance(note, Key)), None)
     part_of = next((note for note in notes if isinstance(note, PartOf)), "")
-    return Form(hint, kind, nullable or (key is not None and key.default is None), key, part_of)
+    return Form(hint, kind, key, part_of)
 
 
 @functools.cache
 def fields_of(cls: type) -> tuple[Field, ...]:
-    """The fields of a class of the model that keys say, and the keys that only the file has, in their order."""
+    """The fields of a class of the model that keys set, and the keys that only the file has, in their order."""
     forms = {name: form_of(hint) for name, hint in typing.get_type_hints(cls, include_extras=True).items()}
     held = {each.name: default_of(each) for each in dataclasses.fields(cls)}
     found = []
     for name, form in forms.items():
-        written = form.part_of or name
-        key, default = forms[written].key, held.get(name, getattr(cls, name, dataclasses.MISSING))
+        owner = form.part_of or name
+        key, default = forms[owner].key, held.get(name, getattr(cls, name, dataclasses.MISSING))
         inner = form.items.type if typing.get_origin(form.type) is Mapping else None
         if key is not None:
             entries = inner if isinstance(inner, type) and dataclasses.is_dataclass(inner) else None
-            found.append(Field(name, form, key, written, default, name not in held, entries))
+            found.append(Field(name, form, key, owner.rstrip("_"), default, name not in held, entries))
     return tuple(found)
 
 
 @functools.cache
 def keys_of(cls: type) -> tuple[Field, ...]:
     """The fields that are keys of the file themselves."""
-    return tuple(each for each in fields_of(cls) if each.name == each.written)
+    return tuple(each for each in fields_of(cls) if not each.form.part_of)
 
 
 def default_of(field: dataclasses.Field[Any]) -> Any:
@@ -100,8 +98,8 @@ def default_of(field: dataclasses.Field[Any]) -> Any:
 
 
 def in_place(cls: type, key: str) -> bool:
-    """Whether running programs take a change of a dotted key, such as `logging.level` of a Config."""
+    """Whether running programs take over a change of a dotted key, such as `logging.level` of a Config."""
     name, _, rest = key.partition(".")
-    field = next(each for each in fields_of(cls) if each.name == name)
+    field = next(each for each in fields_of(cls) if name in (each.name, each.written))
     goes_on = bool(rest) and dataclasses.is_dataclass(field.form.type)
     return field.key.in_place or (goes_on and in_place(field.form.type, rest))

@@ -5,8 +5,6 @@ It holds the line that it is about: a program that reports it, such as a daemon 
 How problems are printed: `lint/reports.py`. Standard library only.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import unicodedata
@@ -64,9 +62,6 @@ class Problem:
     def sentence(self) -> str:
         """What is wrong and what to do, on one line that is safe to print."""
         return visible(mask("; ".join(part for part in (self.message, self.remedy) if part)))
-
-    def __str__(self) -> str:
-        return f"{self.place}: {self.severity}: {self.sentence}   [{self.code}]"
 
     def to_dict(self) -> dict[str, Any]:
         """The problem as plain data, its fields by name; the passwords of URLs are masked."""

@@ -1,15 +1,11 @@
 """What this process may use: processors for `processes: auto`, memory to compare with the sum of `max_memory`."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from typing import Final
 
 _CGROUPS: Final = Path("/sys/fs/cgroup")
 _OWN: Final = Path("/proc/self/cgroup")

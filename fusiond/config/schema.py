@@ -5,7 +5,7 @@ Nodes × the JSON Schema → problems, in sentences.
 2. find     the node that each of its errors is about
 3. say      what is wrong and what to write (lint/sentences.py)
 
-The schema is `schemas/fusion.schema.json`. It is made from `config/model.py`, and ships with the package.
+The schema is `schemas/fusion.schema.json`. It is made from `config/model/`, and ships with the package.
 """
 
 from __future__ import annotations
@@ -13,31 +13,24 @@ from __future__ import annotations
 import functools
 import json
 import re
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from fusiond.config.lint.sentences import Error, sentence
 from fusiond.config.lint.suggest import did_you_mean
+from fusiond.shipped import shipped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from jsonschema import Draft202012Validator
 
     from fusiond.config.problems import Problem
-    from fusiond.config.yaml.nodes import Node, Place
-
-_NAME: Final = "fusion.schema.json"
-_PACKAGE: Final = Path(__file__).resolve().parent.parent
+    from fusiond.config.yaml.nodes import Node
 
 
 def schema_text() -> str:
-    """The JSON Schema of the file, as it ships: beside the package in a checkout, inside it in a wheel."""
-    for directory in (_PACKAGE / "schemas", _PACKAGE.parent / "schemas"):
-        path = directory / _NAME
-        if path.is_file():
-            return path.read_text(encoding="utf-8")
-    raise FileNotFoundError(f"{_NAME} is missing from the installation of fusiond; install it again")
+    """The JSON Schema of the file, as it ships."""
+    return shipped("schemas/fusion.schema.json").read_text(encoding="utf-8")
 
 
 def check(root: Node, *, included: bool = False) -> Iterator[Problem]:
@@ -70,7 +63,7 @@ def _for_python(schema: dict[str, Any]) -> dict[str, Any]:
 
 def _problems(root: Node, error: Error) -> Iterator[Problem]:
     """The problems that one error of jsonschema stands for."""
-    node, place = _find(root, error)
+    node, place = root.find(*error.absolute_path)
     path = ".".join(str(part) for part in error.absolute_path)
     if error.validator == "anyOf":
         # The branch that fits the value's type, and fails deeper; the first one where none fits.
@@ -82,7 +75,7 @@ def _problems(root: Node, error: Error) -> Iterator[Problem]:
         known = error.schema["properties"]
         for key, place_of_key in node.keys.items():
             if key not in known:
-                remedy = did_you_mean(key, known) or f"known are {', '.join(known)}"
+                remedy = _remedy_of_key(key, known)
                 message = f"{path}: unknown key {key!r}" if path else f"unknown key {key!r}"
                 yield place_of_key.error("unknown-key", message, remedy)
     elif error.validator != "oneOf" or isinstance(error.instance, dict):  # else its type is a problem already
@@ -90,15 +83,8 @@ def _problems(root: Node, error: Error) -> Iterator[Problem]:
         yield (node.keys[error.instance] if of_key else place).error(*sentence(path, node, error, of_key=of_key))
 
 
-def _find(root: Node, error: Error) -> tuple[Node, Place]:
-    """The node of an error, and where to point: at the key of a map or list, at a scalar itself."""
-    node, place = root, root.place
-    for part in error.absolute_path:
-        parent = node
-        if isinstance(parent.value, dict):
-            node = parent.value[str(part)]
-            place = parent.keys[str(part)] if isinstance(node.value, dict | list) else node.place
-        else:
-            node = parent.items()[int(part)]
-            place = node.place
-    return node, place
+def _remedy_of_key(key: str, known: Mapping[str, Any]) -> str:
+    """What to write in place of an unknown key: first what it means, if it is a word of another job runner."""
+    from fusiond.config.lint.other_runners import remedy_of
+
+    return remedy_of(key) or did_you_mean(key, known) or f"known are {', '.join(known)}"

@@ -6,16 +6,20 @@ Which values are secrets. `***` is shown in place of each.
 3. by its source   a `${VAR}`: the reference is shown as it is written, or the value if it can only be a number, a
                    duration or a switch
 
+A secret in plain text is reported, and hidden in the lines that problems quote: no log of a report contains it.
+
 One list of words answers two questions. To hide a value, a word anywhere in its name is enough: too much hidden costs a
-look into the file. To report a secret in clear, the name must end in a word: nobody reads a linter that is often wrong.
+look into the file. To report a secret in plain text, the name must end in a word: nobody reads a linter that is often
+wrong.
 """
 
-from __future__ import annotations
-
 import re
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from fusiond.config.problems import mask
+from fusiond.config.layers import all_maps, cron_arguments
+from fusiond.config.problems import Problem, mask
+from fusiond.config.yaml.nodes import Node, Place
 
 HIDDEN: Final = "***"
 _WORDS: Final = (
@@ -31,7 +35,7 @@ _FORM: Final = re.compile(
     r"|\bglpat-[A-Za-z0-9_-]{16,}|\bsk_live_[A-Za-z0-9]{10,}|\bxox[abprs]-[A-Za-z0-9-]{10,}"
 )
 
-# Narrower than the pattern of `mask`: `http://h:80/@me` is no secret in clear.
+# Narrower than the pattern of `mask`: `http://h:80/@me` is no secret in plain text.
 _WITH_PASSWORD: Final = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
 
 
@@ -41,7 +45,7 @@ def is_secret(name: str) -> bool:
 
 
 def names_secret(name: str) -> bool:
-    """Whether a value of this name is hardly anything else than a secret: TOKEN is, TOKEN_TTL is not."""
+    """Whether a value of this name is almost certainly a secret: that of TOKEN is, that of TOKEN_TTL is not."""
     return _ENDS.search(name) is not None
 
 
@@ -63,3 +67,144 @@ def hidden(name: str, value: Any) -> Any:
     if not isinstance(value, str):
         return value
     return HIDDEN if _FORM.search(value) else mask(value)
+
+
+# -- secrets in plain text --------------------------------------------------------------------------------------------
+
+
+def check(root: Node) -> Iterator[Problem]:
+    """Each secret of one file; hides it. Must run before anything else quotes the file."""
+    found = [(key, node) for key, node in _candidates(root) if _in_clear(key, node)]
+    _hide([node for _, node in found])
+    for key, node in found:
+        message = f"the file has a secret in plain text{f', as {key}' if key else ''}"
+        variable = re.sub(r"[^A-Za-z0-9_]", "_", key).upper() or "SECRET"
+        yield node.place.warning("secret-in-clear", message, f'use environment_file, or "${{{variable}}}"')
+
+
+def _candidates(root: Node) -> Iterator[tuple[str, Node]]:
+    """Each value that could be a secret, with the key that it is under."""
+    for settings in all_maps(root, "workers"):
+        yield from settings.entries("environment")
+    yield from cron_arguments(root)
+
+
+def _in_clear(key: str, node: Node) -> bool:
+    """Whether the value is a secret itself, and neither a reference to one nor the path of its file."""
+    text = node.raw
+    if "${" in text or not text or isinstance(node.value, bool) or node.value is None:
+        return False
+    return looks_secret(text) or (names_secret(key) and not text.startswith(("/", "~", ".")))
+
+
+def _hide(nodes: list[Node]) -> None:
+    """Replace secrets: in source lines by a star for each character, which keeps carets right; in messages by three."""
+    lines: dict[int, list[Place]] = {}
+    for node in nodes:
+        node.raw = HIDDEN
+        lines.setdefault(node.place.line, []).append(node.place)
+    for number, places in lines.items():
+        quoted = places[0].source.lines
+        line = list(quoted[number - 1])  # once for each line: a hostile one may hold a thousand secrets
+        for place in places:
+            start, end = place.column - 1, place.column - 1 + place.width
+            line[start:end] = "*" * len(line[start:end])
+        quoted[number - 1] = "".join(line)
+
+
+# -- a file as it is written ------------------------------------------------------------------------------------------
+
+#: of which all values are hidden, whatever their names
+_ENVIRONMENT: Final = "environment"
+#: a line that begins with a key
+_KEY_LINE: Final = re.compile(
+    r"""(?P<head>(?P<before>[\s{\[,#-]*["']?)(?P<key>[A-Za-z0-9_.-]+)["']?\s*:)(?:\s+|$)(?P<rest>.*)$"""
+)
+#: in a line, a key and its value, unless that is a map; a quote that is not closed takes the rest of the line
+_PAIR: Final = re.compile(
+    r"""((?:^|[{,\s])["']?([A-Za-z0-9_.-]+)["']?\s*:\s+)"""
+    r"""("(?:[^"\\]|\\.)*"|'[^']*'|["'].*|\[[^\]]*\]?|[^{\s,}\]][^,}\]]*)"""
+)
+#: the begin of the map `environment` behind something else in a line
+_IN_LINE: Final = re.compile(rf"[{{,\s][\"']?{_ENVIRONMENT}[\"']?\s*:\s")
+
+
+def censored(lines: Sequence[str]) -> list[str]:
+    """
+    The lines of a file, which need not be YAML, with `***` for what may be a secret.
+
+    That is all of `environment`, each text and list under a name such as api_key, and what has the form of a secret;
+    the path of a file with one is shown. A map is not hidden as a whole: a task may be called `reset_password`.
+    """
+    below, following = "", []
+    for line in reversed(lines):
+        following.append(below)
+        below = line if line.strip() else below
+    censor = _Censor()
+    return [censor.line(line, below) for line, below in zip(lines, reversed(following), strict=True)]
+
+
+class _Censor:
+    """Goes through the lines of a file."""
+
+    def __init__(self) -> None:
+        #: what is beneath a key at this column is hidden; None: nothing is
+        self._column: int | None = None
+        #: of `environment`, the column of its names, which are shown; 0: not known yet; None: of no environment
+        self._names: int | None = None
+        self._in_armor = False
+
+    def line(self, line: str, below: str) -> str:
+        """A line as it may be shown. `below`: the next one that has a text, which tells whether a map is beneath."""
+        if self._in_armor or "-----BEGIN" in line:
+            self._in_armor = "-----END" not in line
+            return _starred(line)
+        if self._column is not None and _is_beneath(line, self._column):
+            return self._beneath(line)
+        self._column, found = None, _KEY_LINE.match(line)
+        if found and _hides(found["key"]) and not _has_map(found, below):
+            self._column = len(found["before"].rstrip("\"'"))
+            self._names = 0 if found["key"] == _ENVIRONMENT else None
+            return f"{found['head']} {HIDDEN}" if found["rest"] else line
+        if environment := _IN_LINE.search(line):
+            # What a value has in quotes could look like the end of the map: nothing behind its begin is shown.
+            self._column, self._names = _indent(line), None
+            line = f"{line[: environment.end()]}{HIDDEN}"
+        return mask(_FORM.sub(HIDDEN, _PAIR.sub(_pair, line)))
+
+    def _beneath(self, line: str) -> str:
+        if self._names == 0 and line.strip():
+            self._names = _indent(line)
+        found = _KEY_LINE.match(line)
+        if found and self._names == _indent(line):
+            return f"{found['head']} {HIDDEN}" if found["rest"] else line
+        return _starred(line)
+
+
+def _hides(key: str) -> bool:
+    return key == _ENVIRONMENT or (is_secret(key) and not key.endswith("_file"))
+
+
+def _has_map(found: re.Match[str], below: str) -> bool:
+    """Whether the key of a line has a map, whose own keys tell what is hidden; never that of `environment`."""
+    if found["key"] == _ENVIRONMENT:
+        return False
+    return found["rest"].startswith("{") or (not found["rest"] and _KEY_LINE.match(below) is not None)
+
+
+def _is_beneath(line: str, column: int) -> bool:
+    """Whether a line belongs to the key at that column."""
+    text = line.lstrip()
+    return not text or _indent(line) > column or (_indent(line) == column and text.startswith("-"))
+
+
+def _pair(found: re.Match[str]) -> str:
+    return f"{found[1]}{HIDDEN}" if _hides(found[2]) else found[0]
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def _starred(line: str) -> str:
+    return f"{line[: _indent(line)]}{HIDDEN}" if line.strip() else line

@@ -4,8 +4,6 @@ Durations and sizes as people write them: `90s`, `1h30m`, `512MiB`.
 Standard library only; producers use it, too (`delay="10m"`). The schema of the file has these patterns.
 """
 
-from __future__ import annotations
-
 import re
 
 # Largest unit first, each at most once. The digits are bounded so that every duration fits into Redis' integers as ms.

@@ -1,1 +1,1 @@
-"""What runs by the clock: cron ticks, the catalogue, sweeps. Knows Redis, never task code."""
+"""The scheduler: cron ticks, the catalogue, sweeps. Talks to Redis, never loads task code."""

@@ -16,19 +16,26 @@ from fusiond.config.accepted.snapshot import read_snapshot
 from fusiond.program import Link, run_program
 from fusiond.schedule.scheduler import run
 
+# Made before the program is forked: otherwise each program would have half a megabyte copied for it.
+_PARSER = argparse.ArgumentParser(prog="fusiond.schedule")
+_PARSER.add_argument("--snapshot", type=Path, required=True)
+_PARSER.add_argument("--runtime", type=Path, required=True)
+_PARSER.add_argument("--publish-only", action="store_true")
+
 
 def main(link: Link) -> int:
     """Run the scheduler; returns the exit status. Raises FusionError."""
-    parser = argparse.ArgumentParser(prog="fusiond.schedule")
-    parser.add_argument("--snapshot", type=Path, required=True)
-    parser.add_argument("--runtime", type=Path, required=True)
-    parser.add_argument("--publish-only", action="store_true")
-    arguments = parser.parse_args()
+    arguments = _PARSER.parse_args()
     snapshot = read_snapshot(arguments.snapshot)
     logs.setup(snapshot.config.logging, link.name or "scheduler", link.tail)
     asyncio.run(run(snapshot, link, arguments.runtime, ticks=not arguments.publish_only))
     return 0
 
 
+def entry_point() -> int:
+    """The program; returns the exit status."""
+    return run_program(main)
+
+
 if __name__ == "__main__":
-    sys.exit(run_program(main))
+    sys.exit(entry_point())

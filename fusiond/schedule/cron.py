@@ -1,7 +1,7 @@
 """
 When a cron entry ticks: (entry, moment) → next tick.
 
-1. the text is walked as wall-clock time, in which there is no daylight saving: croniter knows the fields, not the zone
+1. croniter walks the text in wall-clock time: it knows the fields, but neither zone nor daylight saving
 2. each wall-clock time becomes an instant, by one of two rules:
    - the schedule names hours (`30 2 * * *`): each of its times runs exactly once. One that the clocks skip runs at the
      moment after the gap, one that comes twice runs the first time
@@ -9,26 +9,23 @@ When a cron entry ticks: (entry, moment) → next tick.
      for an hour that does not exist, and an hour that comes twice is served twice
 3. `every:` has no zone at all: its ticks are the multiples of the interval since the epoch
 
-Instants are epoch ms. Pure: time is an argument, and what is returned depends on nothing else.
+Instants are epoch ms. Pure: time is an argument, and a result depends on the arguments only.
 """
 
 from __future__ import annotations
 
 import functools
 from bisect import bisect_left
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice, takewhile
-from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from croniter import croniter
 from croniter.croniter import CroniterBadDateError
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fusiond.config.model import CronEntry
+from fusiond.config.model import CronEntry
 
 _DAY = 86_400
 _SECOND = timedelta(seconds=1)
@@ -72,7 +69,7 @@ def latest_tick(entry: CronEntry, after: int, until: int) -> int | None:
     first = next_tick(entry, after)
     if first is not None and is_last(first):
         return first  # nearly always
-    # The last tick is the earliest moment that no due tick follows: halving finds it among a month of minutes.
+    # The last tick is the earliest moment that no due tick follows: bisection finds it among a month of minutes.
     return range(after, until + 1)[bisect_left(range(after, until + 1), True, key=is_last)]
 
 
@@ -132,11 +129,11 @@ def _offset(zone: ZoneInfo, at: int) -> timedelta:
 
 
 def _first_instant(zone: ZoneInfo, wall: datetime) -> int:
-    """When clocks first show this time; when they skip it: the first moment after the gap."""
+    """The moment when clocks first show this time; if they skip it, the first moment after the gap."""
     at = int(wall.replace(tzinfo=zone).timestamp())
     if _wall(zone, at) == wall:
         return at
-    # In a gap, fold=0 reckons with the offset before it, and so lands after it; fold=1 the other way round (PEP 495).
+    # In a gap, fold=0 uses the offset before it and so gives a moment after it; fold=1 the reverse (PEP 495).
     span = range(int(wall.replace(tzinfo=zone, fold=1).timestamp()), at + 1)
     return span[bisect_left(span, True, key=lambda moment: _wall(zone, moment) > wall)]
 
@@ -146,7 +143,7 @@ def _next_by_wall_clock(matcher: croniter, zone: ZoneInfo, after: int) -> int:
     while True:
         wall = _next_wall(matcher, wall)
         at = _first_instant(zone, wall)
-        if at > after:  # not so while the clocks show an hour for the second time
+        if at > after:  # false while the clocks show an hour for the second time
             return at
 
 
@@ -159,7 +156,7 @@ def _next_by_interval(matcher: croniter, zone: ZoneInfo, after: int) -> int:
         change = _first_change(zone, start, at)
         if change is None:
             return at
-        start, after = change, change - 1  # search on by the new offset; the moment of the change itself may match
+        start, after = change, change - 1  # go on with the new offset; the moment of the change itself may match
 
 
 def _naive(at: int) -> datetime:

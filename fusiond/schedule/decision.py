@@ -1,5 +1,5 @@
 """
-Decide what becomes of the due ticks of a cron entry. Pure: an entry and what Redis knows of it go in.
+Decide what becomes of the due ticks of a cron entry. Pure: the input is the entry and its state in Redis.
 
 1. decide      which ticks get a job, and which are given up
 2. overlap     whether the last tick's job must have ended first
@@ -10,19 +10,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Final, NamedTuple
+from datetime import datetime
+from typing import Final, NamedTuple
+from zoneinfo import ZoneInfo
 
-from fusiond.broker.ticks import DecidedTicks
+from fusiond.broker.ticks import CronState, DecidedTicks
+from fusiond.by import wanted
+from fusiond.config.model import CronEntry, Task
+from fusiond.flows.runs import new_fields
+from fusiond.flows.shapes import Shape
 from fusiond.schedule import cron
 
-if TYPE_CHECKING:
-    from fusiond.broker.ticks import CronState
-    from fusiond.config.model import CronEntry, Task
-
-#: ms: a tick noticed within so long is on time, where the entry has no starting_deadline of its own. A daemon that
-#: restarts, or a Redis that fails over, must not cost a nightly job its night
+#: ms: a tick that is noticed within this time is on time, unless the entry has a starting_deadline. So a restart of
+#: the daemon or a failover of Redis does not skip a nightly job
 ON_TIME = 60_000
-#: ms after the last enqueue from which on its job is asked how it ended: more than a round takes, and less than the
+#: ms after the last enqueue until the scheduler looks how its job ended: more than a round takes, and less than the
 #: minute for which the job is kept after its end
 ASK_FOR_THE_END: Final = 20_000
 #: ticks of one entry that are decided at once
@@ -44,8 +46,8 @@ class Decision(NamedTuple):
 
 def decide(entry: CronEntry, state: CronState) -> Decision | None:
     """What becomes of the ticks that are due by the clock of Redis; None: none is due."""
-    now = state.now_ms
-    run, missed = due(entry, state.last_tick_ms, state.first_seen_ms or now, now)
+    now = state.now
+    run, missed = due(entry, state.last, state.first_seen or now, now)
     last = run[-1] if run else missed
     if last is None:
         return None
@@ -64,7 +66,7 @@ def due(
     Args:
         entry: its timetable and its rules.
         last_tick: the newest tick that was decided, enqueued or not; None: none was.
-        first_seen: when this entry first appeared with this timetable: nothing up to then is due.
+        first_seen: when this entry first appeared with this timetable: no earlier tick is due.
         now: by the clock of Redis.
         limit: at most so many ticks at once; what is left of `missed: all` is due again at once.
 
@@ -77,7 +79,9 @@ def due(
         return (), None
     late_by = patience(entry)
     early = since if late_by is None else max(since, now - late_by - 1)
-    late = cron.ticks(entry, early, now, limit) if entry.missed == "all" else [newest]
+    # Each tick would cancel the job of the one before.
+    has_all = entry.missed == "all" and entry.overlap != "replace"
+    late = cron.ticks(entry, early, now, limit) if has_all else [newest]
     run = tuple(tick for tick in late if tick > early)
     return run, cron.latest_tick(entry, since, run[0] - 1) if run else newest
 
@@ -90,18 +94,21 @@ def patience(entry: CronEntry) -> int | None:
 
 
 def may_overlap(entry: CronEntry, state: CronState, decision: Decision) -> bool:
-    """Whether a job is decided on that must not be enqueued before the last tick's job has ended."""
-    return bool(decision.ticks and entry.overlap == "skip" and state.last_job)
+    """Whether the last tick's job must have ended before the decided job is enqueued."""
+    return bool(decision.ticks and entry.overlap != "allow" and state.last_job)
 
 
 def may_have_ended(state: CronState) -> bool:
     """Whether the last tick's job has had time to end, and its end is not noted yet."""
-    asked_from = (state.last_enqueued_ms or 0) + ASK_FOR_THE_END
-    return bool(state.last_job) and not state.last_status and state.now_ms > asked_from
+    asked_from = (state.last_enqueued or 0) + ASK_FOR_THE_END
+    return bool(state.last_job) and not state.last_status and state.now > asked_from
 
 
-def decided_ticks(entry: CronEntry, task: Task, ticks: tuple[int, ...]) -> DecidedTicks:
-    """The ticks with the job that each of them gets."""
+def decided_ticks(
+    entry: CronEntry, task: Task, ticks: tuple[int, ...], shape: Shape | None = None, follow: str = ""
+) -> DecidedTicks:
+    """The ticks with the job, or the run of a flow of this shape, that each of them gets; `follow`: its callbacks."""
+    unique = wanted(task.unique.to_text(), entry.args, entry.kwargs) if task.unique else ""
     return DecidedTicks(
         entry=entry.name,
         queue=task.queue,
@@ -112,7 +119,19 @@ def decided_ticks(entry: CronEntry, task: Task, ticks: tuple[int, ...]) -> Decid
         patience_ms=patience(entry),
         ticks=ticks,
         delays_ms=tuple(jitter(entry, tick) for tick in ticks),
+        unique=unique,
+        follow=follow,
+        run=json.dumps(new_fields(shape)) if shape else "",
+        inputs=tuple(inputs_of_tick(entry, tick) for tick in ticks) if shape else (),
     )
+
+
+def inputs_of_tick(entry: CronEntry, tick: int) -> str:
+    """The inputs of the run of a tick, as JSON."""
+    local = datetime.fromtimestamp(tick / 1000, ZoneInfo(entry.timezone))
+    values = {"tick.date": local.date().isoformat(), "tick.time": local.isoformat()}
+    given = {name: values[reference] for name, reference in entry.inputs.items()}
+    return json.dumps({**entry.kwargs, **given}, ensure_ascii=False, separators=(",", ":"))
 
 
 def jitter(entry: CronEntry, tick: int) -> int:

@@ -1,8 +1,8 @@
 """
 Drift: living files that declare one cron entry differently. Pure.
 
-1. declare   what a daemon publishes of each of its entries: what people compare, and a digest of everything
-2. outrank   of several living declarations of one name the newest generation ticks
+1. declare   what a daemon publishes about each entry: the values that people compare, and a digest of everything
+2. outrank   among the living declarations of one name, the newest generation ticks
 3. report    the names that are declared differently, for `fusiond status` and the log
 """
 
@@ -10,19 +10,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from fusiond.broker.hosts.host_records import CronDeclaration, FileInForce
 from fusiond.config.fields import default_of
+from fusiond.config.model import Config, CronEntry, Task
 from fusiond.config.units import written
+from fusiond.flows.shapes import Shape
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from fusiond.broker.records import CronDeclaration, FileInForce
-    from fusiond.config.model import Config, CronEntry, Task
-
-#: what is compared in words where two declarations differ
+#: fields that a sentence compares if two declarations differ
 _SHOWN = ("task", "schedule", "timezone", "queue")
 #: names in one sentence
 _MOST = 10
@@ -60,23 +58,26 @@ class Drift:
 
 
 def timetable(entry: CronEntry) -> str:
-    """What says when the entry ticks; where it changes, ticks from before the change are not due."""
+    """When the entry ticks, as text. If it changes, ticks from before the change are not due."""
     return f"every {written(entry.every)}" if entry.every is not None else f"{entry.schedule} {entry.timezone}"
 
 
-def digest(entry: CronEntry, task: Task) -> str:
+def digest(entry: CronEntry, task: Task, shape: Shape | None = None) -> str:
     """Equal for entries that enqueue the same job at the same times by the same rules."""
-    return _digest([_said(entry), task.queue, task.priority, task.expires])[:20]
+    unique = [_said(task.unique)] if task.unique else []  # as older versions have it, where there is none
+    flow = [shape.to_json()] if shape else []
+    return _digest([_said(entry), task.queue, task.priority, task.expires, *unique, *flow])[:20]
 
 
-def declaration(entry: CronEntry, task: Task) -> dict[str, object]:
+def declaration(entry: CronEntry, task: Task, shape: Shape | None = None) -> dict[str, object]:
     """What the daemon publishes of an entry."""
     return {
-        "task": entry.task,
+        "task": entry.work,
         "schedule": entry.schedule or f"every {written(entry.every or 0)}",
         "timezone": entry.timezone,
         "queue": task.queue,
-        "digest": digest(entry, task),
+        "alert_if_no_success": None if entry.suspended else entry.alert_if_no_success,
+        "digest": digest(entry, task, shape),
     }
 
 
@@ -98,7 +99,7 @@ def outranking(
 
 
 def drifts(declarations: Iterable[CronDeclaration]) -> list[Drift]:
-    """The names that living files declare differently; of equal declarations the newest is named."""
+    """The names that living files declare differently; of equal declarations only the newest is named."""
     names: dict[str, dict[str, CronDeclaration]] = {}
     for each in sorted(filter(lambda each: each.living, declarations), key=_rank):
         names.setdefault(each.entry, {})[each.digest] = each
@@ -110,7 +111,7 @@ def drifts(declarations: Iterable[CronDeclaration]) -> list[Drift]:
 
 
 def digests(config: Config) -> dict[str, dict[str, str]]:
-    """Kind → name → a digest that is equal where two files say the same of it; of variables only the names count."""
+    """Kind → name → a digest that is equal if two files declare the same; of variables only the names count."""
     groups = {
         name: [_said(replace(group, environment={})), sorted(group.environment)]
         for name, group in config.workers.items()
@@ -119,9 +120,11 @@ def digests(config: Config) -> dict[str, dict[str, str]]:
         "tasks": config.tasks,
         "queues": config.queues,
         "cron entries": config.cron,
+        "flows": config.flows,
         "worker groups": groups,
         "retry policies": config.retry_policies,
         "priorities": config.priorities,
+        "sinks": config.events.sinks if config.events else {},
     }
     return {kind: {name: _digest(_said(said))[:8] for name, said in each.items()} for kind, each in kinds.items()}
 
@@ -131,10 +134,12 @@ def _digest(content: Any) -> str:
 
 
 def _said(value: Any) -> Any:
-    """Plain data without what has its default: daemons whose versions know different keys agree on it."""
+    """Plain data without default values, so that daemons whose versions know different keys agree on it."""
     if is_dataclass(value):
         pairs = [(field.name, getattr(value, field.name), default_of(field)) for field in fields(value)]
         return {name: _said(each) for name, each, default in pairs if each != default}
+    if isinstance(value, Mapping):
+        return {name: _said(each) for name, each in value.items()}
     return value
 
 
@@ -153,7 +158,7 @@ def _differing(each: Sequence[Mapping[str, str]]) -> list[str]:
 
 def files_in_words(files: Sequence[FileInForce]) -> str:
     """Several configurations of one namespace, the newest first, and what they declare differently."""
-    each = ", ".join(f"published generation {file.generation} by {_daemons(len(file.daemons))}" for file in files)
+    each = ", ".join(f"published generation {file.generation} by {_daemons(file)}" for file in files)
     parts = [
         f"{kind} {', '.join(names[:_MOST])}{f' and {len(names) - _MOST} more' if len(names) > _MOST else ''}"
         for kind, names in differences(files).items()
@@ -166,8 +171,11 @@ def files_in_words(files: Sequence[FileInForce]) -> str:
     return f"living daemons of this namespace run {len(files)} different files: {each}{what}{unknown}"
 
 
-def _daemons(number: int) -> str:
-    return "1 daemon" if number == 1 else f"{number} daemons"
+def _daemons(file: FileInForce) -> str:
+    """`2 daemons (on web1, web2)`; without the hosts as long as none of their groups claims."""
+    number = len(file.daemons)
+    hosts = [*file.hosts[:_MOST], *(["…"] if len(file.hosts) > _MOST else [])]
+    return ("1 daemon" if number == 1 else f"{number} daemons") + (f" (on {', '.join(hosts)})" if hosts else "")
 
 
 def in_words(declaration: CronDeclaration) -> str:

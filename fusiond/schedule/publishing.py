@@ -5,42 +5,46 @@ Publish what one daemon's file declares, and keep it in Redis.
 2. declare    the catalogue: tasks and queues, so that producers need nothing but the URL, and cron entries. It is
               declared again each minute, since Redis may have lost it
 3. renew      the daemon's sign of life
-4. end        tell that the daemon has ended: from then on the catalogue of another daemon counts
+4. end        say that the daemon has ended; from then on the catalogues of other daemons count
 
-What Redis refuses, at maxmemory for example, is logged; what it has from before stays in force.
+If Redis refuses a write, for example at maxmemory, the refusal is logged, what Redis has stays in force, and the write
+is tried again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import logging
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from random import Random
+from typing import Any
 
-from fusiond.broker.daemons import ALIVE_AGAIN
+from fusiond.broker.call import Call, Plan
+from fusiond.broker.event_records import DAEMONS
+from fusiond.broker.hosts.daemons import ALIVE_AGAIN, Published
+from fusiond.broker.maintenance.operator import TaskDefaults
+from fusiond.broker.records import TaskLimit
+from fusiond.broker.redis.connection import AsyncConnection
+from fusiond.broker.verbs import Verbs
+from fusiond.config.accepted.snapshot import Snapshot
+from fusiond.config.model import Config
+from fusiond.config.model.limits import RateLimit
 from fusiond.errors import BrokerError, BrokerUnavailable
+from fusiond.flows.following import follow_of
+from fusiond.flows.shapes import shape_of, shape_of_entry
 from fusiond.schedule import drift
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from random import Random
-
-    from fusiond.broker.call import Call, Plan
-    from fusiond.broker.daemons import Published
-    from fusiond.broker.redis.connection import AsyncConnection
-    from fusiond.broker.verbs import Verbs
-    from fusiond.config.accepted.snapshot import Snapshot
-    from fusiond.config.model import Config
 
 log = logging.getLogger(__name__)
 
 #: seconds after which the catalogue is published again, ± a quarter
 PUBLISH = 60.0
-#: seconds for the last message; where it does not arrive, the sign of life expires
+#: seconds for the last message; if it does not arrive, the sign of life expires
 _LAST_MESSAGE = 2.0
-#: what producers are told of a task
-_TASK_FIELDS = ("queue", "priority", "expires", "run", "log_tag", "description")
+#: the fields of a task that producers get
+_TASK_FIELDS = ("queue", "priority", "expires", "run", "log_tag", "description", "limit_by")
 
 
 class Publisher:
@@ -52,7 +56,7 @@ class Publisher:
         """`daemon`: its id; `ticks`: whether it ticks the cron entries of its file."""
         self._broker, self._connection, self._snapshot, self._daemon = broker, connection, snapshot, daemon
         self._rand, self._ticks = rand, ticks
-        #: what Redis was told last
+        #: what was published last
         self.published: Published | None = None
         self._configured = False
         #: monotonic seconds
@@ -78,7 +82,7 @@ class Publisher:
         return time.monotonic() >= self._publish_at and await self._publish()
 
     async def end(self) -> None:
-        """Tell that the daemon has ended."""
+        """Say that the daemon has ended."""
         if self.published:
             try:
                 async with asyncio.timeout(_LAST_MESSAGE):
@@ -87,7 +91,7 @@ class Publisher:
                 log.debug("this daemon's end did not reach Redis: %s", error)
 
     async def _renew(self) -> None:
-        """Tell that the daemon is alive; publish everything again where Redis no longer has what was published."""
+        """Say that the daemon is alive; publish everything again if Redis no longer has it."""
         self._renew_at = time.monotonic() + ALIVE_AGAIN
         known = True
         if self.published:
@@ -95,33 +99,38 @@ class Publisher:
                 known = await self._connection.run(self._broker.stay_alive(self._daemon, self.published))
         if not known:
             log.warning(
-                "Redis no longer has what this daemon published; it is published again. Where this is said again and"
-                " again, two daemons have the same id: remove daemon-id from a state directory that was copied"
+                "Redis no longer has what this daemon published; it is published again. If this line is repeated, two"
+                " daemons have the same id: remove the file daemon-id from the state directory that is a copy"
             )
             self.start_over()
 
     async def _publish(self) -> bool:
-        """Publish the file; false if a newer one has come meanwhile, which the next round publishes."""
-        snapshot = self._snapshot
-        if not self._configured:
+        """Publish the configuration; false if a newer one has come meanwhile, which the next round publishes."""
+        snapshot, is_configured, again = self._snapshot, self._configured, ALIVE_AGAIN
+        if not is_configured:
             await self._connection.check()
-            await self._configure(snapshot.config)
-        again = ALIVE_AGAIN
+            is_configured = await self._configure(snapshot.config)
         with refusals_logged("the catalogue did not reach Redis"):
             await self._declare(snapshot)
-            again = PUBLISH * self._rand.uniform(0.75, 1.25)
+            if is_configured:
+                again = PUBLISH * self._rand.uniform(0.75, 1.25)
         if snapshot is not self._snapshot:
             return False
-        self._configured, self._publish_at = True, time.monotonic() + again
+        self._configured, self._publish_at = is_configured, time.monotonic() + again
         return True
 
-    async def _configure(self, config: Config) -> None:
+    async def _configure(self, config: Config) -> bool:
+        """Write the list of queues and their settings; false if Redis has refused any of it."""
+        is_written = False
         with refusals_logged("the list of queues did not reach Redis"):
             await self._connection.run(self._broker.declare(config.queues))
-        for reply in await self._connection.run_many(queue_settings(self._broker, config)):
+            is_written = True
+        for reply in await self._connection.run_many(list(_queue_settings(self._broker, config))):
             with refusals_logged("a queue's settings did not reach Redis"):
                 if isinstance(reply, BrokerError):
+                    is_written = False
                     raise reply
+        return is_written
 
     async def _declare(self, snapshot: Snapshot) -> None:
         """Publish the catalogue. Raises BrokerError."""
@@ -137,7 +146,7 @@ class Publisher:
 
 @contextlib.contextmanager
 def refusals_logged(what: str) -> Iterator[None]:
-    """Log what Redis refuses, and go on; an absent Redis is left to the caller. Raises BrokerUnavailable."""
+    """Log that Redis refused something, and go on. Raises BrokerUnavailable if Redis is away."""
     try:
         yield
     except BrokerUnavailable:
@@ -166,25 +175,59 @@ def catalogue(
         snapshot.hash,
         {
             name: {field: value for field in _TASK_FIELDS if (value := getattr(task, field)) is not None}
+            | ({"unique": task.unique.to_text()} if task.unique else {})
+            | ({"follow": follow} if (follow := follow_of(config, task)) else {})
             for name, task in config.tasks.items()
         },
         priorities=config.priorities,
         queues=config.queues,
-        cron={name: drift.declaration(entry, config.tasks[entry.task]) for name, entry in entries.items()},
+        cron={
+            name: drift.declaration(entry, config.work_of(entry), shape_of_entry(config, entry))
+            for name, entry in entries.items()
+        },
         digests=drift.digests(config),
+        flows={name: dataclasses.asdict(shape_of(config, name)) for name in config.flows},
         before=before,
     )
 
 
-def queue_settings(broker: Verbs, config: Config) -> list[Call[Any]]:
+def _queue_settings(broker: Verbs, config: Config) -> Iterator[Call[Any]]:
     """Write each queue's settings; the queues are declared before."""
-    calls: list[Call[Any]] = []
+    # in each queue: a call may send a job of any task there
+    failure_ttls = {task.name: round(task.failure_ttl * 1000) for task in config.tasks.values()}
+    wanted = config.events.wanted() if config.events else ""
+    yield broker.keep_events(DAEMONS, wanted)
     for name, queue in config.queues.items():
-        tasks = {
-            task.name: (task.priority, None if task.expires is None else round(task.expires * 1000))
-            for task in config.tasks.values()
-            if task.queue == name
-        }
-        calls.append(broker.configure(name, max_length=queue.max_length, tasks=tasks))
-        calls.append(broker.suspend(name, by="file", on=queue.suspended))
-    return calls
+        tasks = [task for task in config.tasks.values() if task.queue == name]
+        yield broker.configure(
+            name,
+            tasks={
+                task.name: TaskDefaults(
+                    task.priority,
+                    None if task.expires is None else round(task.expires * 1000),
+                    task.unique.to_text() if task.unique else "",
+                    follow_of(config, task),
+                )
+                for task in tasks
+            },
+            max_length=queue.max_length,
+            max_running=queue.max_running,
+            rate=_rate(queue.rate_limit),
+            fair_by=queue.fair_by,
+            metrics=config.counts_jobs,
+            elsewhere={task.name: task.queue for task in config.tasks.values() if task.limit and task.queue != name},
+            limits={
+                task.name: TaskLimit(task.limit.by, task.limit.max_running, _rate(task.limit.rate_limit))
+                for task in tasks
+                if task.limit
+            },
+        )
+        yield broker.declare_policies(name, config.retry_policies)
+        if failure_ttls:
+            yield broker.declare_failure_ttls(name, failure_ttls)
+        yield broker.keep_events(name, wanted)
+        yield broker.suspend(name, by="file", on=queue.suspended)
+
+
+def _rate(limit: RateLimit | None) -> tuple[float, int] | None:
+    return (limit.every_ms, limit.burst) if limit else None

@@ -5,8 +5,8 @@ The scheduler's program: one in each daemon, none of them a leader.
 2. tick     the cron entries (ticking.py)
 3. sweep    the queues (sweeping.py)
 4. wait     with one timer for what comes first; nothing is polled
-5. obey     apply: publish the new snapshot. SIGTERM, SIGINT and the death of the supervisor end it at once: what was
-            not decided is still due for the next scheduler
+5. obey     apply: publish the new snapshot. SIGTERM, SIGINT and the death of the supervisor end it at once: ticks
+            that were not decided are still due for the next scheduler
 
 While Redis is away it tries again without end, and then publishes everything anew. A daemon whose scheduler runs on
 another host (`--only`) has a publisher in its place, which does 1, 4 and 5.
@@ -19,25 +19,23 @@ import logging
 import random
 import signal
 import time
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from fusiond import hook, logs
 from fusiond.broker import script
-from fusiond.broker.outage import Outage, pause, trouble
 from fusiond.broker.redis.connection import connect_async
+from fusiond.broker.redis.outage import Outage, retrying, trouble
 from fusiond.broker.verbs import Verbs
 from fusiond.config.accepted.snapshot import Snapshot, read_snapshot
 from fusiond.errors import BrokerError, BrokerUnfit, ConfigError
 from fusiond.identity import daemon_id
-from fusiond.program import on_failed_callback, wait_until_set
+from fusiond.program import Link, on_failed_callback, wait_until_set
+from fusiond.schedule.daemon_events import DaemonEvents
+from fusiond.schedule.flow_keeping import FlowKeeper
 from fusiond.schedule.publishing import Publisher, refusals_logged
 from fusiond.schedule.sweeping import Sweeper
 from fusiond.schedule.ticking import Ticker
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from fusiond.program import Link
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +58,7 @@ async def run(snapshot: Snapshot, link: Link, runtime: Path, *, ticks: bool = Tr
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, end)
     try:
-        # `wait` tells the end of what it waits for from an end of our own.
+        # Unlike `await serving`, this tells a cancel of `serving` from a cancel of our own.
         await asyncio.wait([serving])
         if not serving.cancelled():
             serving.result()
@@ -80,11 +78,14 @@ class Scheduler:
         self._broker, self._connection = broker, connection
         self._outage = Outage(connect_async(settings, runtime), broker.keys)
         self.publisher = Publisher(broker, connection, snapshot, daemon, rand, ticks=ticks)
-        self._ticker = Ticker(broker, connection, daemon)
+        self._events = DaemonEvents(broker, connection, daemon, snapshot.path.parent)
+        self._events.is_on = snapshot.config.events is not None
+        self._ticker = Ticker(broker, connection, daemon, self._events.note)
         self._ticker.set_config(snapshot.config)
         self._sweeper = Sweeper(broker, connection, snapshot.config, rand)
+        self._flows = FlowKeeper(broker, connection, snapshot.config)
         self._changed = asyncio.Event()
-        #: commands that wait until what they changed is published
+        #: commands whose snapshot is not published yet
         self._unanswered: list[dict[str, Any]] = []
         self._ready = False
 
@@ -100,12 +101,12 @@ class Scheduler:
                     raise
                 if not failures:
                     lost_at = time.monotonic()
-                    log.error("%s - trying again for as long as it takes", error)  # noqa: TRY400 - one sentence
+                    log.error("%s", retrying(error))  # noqa: TRY400 - one sentence
                 failures += 1
                 self.publisher.start_over()
                 self._ticker.look_at_all()
                 self._answer()
-                await self._outage.wait(pause(failures), self._changed)
+                await self._outage.wait(failures, self._changed)
             else:
                 if failures:
                     log.info("Redis is back after %.0f s", time.monotonic() - lost_at)
@@ -118,16 +119,20 @@ class Scheduler:
         await self._connection.close()
 
     async def trouble(self) -> str:
-        """Why it cannot tick just now; "" where it can."""
+        """Why it cannot tick now; "" if it can."""
         return await trouble(self._connection, self._broker.keys)
 
     def on_command(self, command: dict[str, Any]) -> None:
-        """Do what the supervisor says; of its commands only `apply` concerns the scheduler."""
+        """Handle a command of the supervisor."""
         if command.get("do") == "apply":
             self._apply(command)
+        elif command.get("do") == "tell":
+            if command.get("event"):
+                self._events.note(command["event"], command["message"], who=command["who"])
+            self._changed.set()
 
     def _apply(self, command: dict[str, Any]) -> None:
-        """Follow a new snapshot; it is answered once producers can see it, or Redis is away."""
+        """Take over a new snapshot; the answer follows once producers can see it, or Redis is away."""
         try:
             snapshot = read_snapshot(command["snapshot"])
         except ConfigError as error:
@@ -136,6 +141,8 @@ class Scheduler:
         self.publisher.set_snapshot(snapshot)
         self._ticker.set_config(snapshot.config)
         self._sweeper.config = snapshot.config
+        self._flows.set_config(snapshot.config)
+        self._events.is_on = snapshot.config.events is not None
         logs.set_level(snapshot.config.logging.level)
         self._unanswered.append(command)
         self._changed.set()
@@ -149,13 +156,16 @@ class Scheduler:
         """Do what is due. Raises BrokerUnavailable or BrokerUnfit."""
         if await self.publisher.run_once():
             await self._on_published()
+        await self._events.run_once()
         if self._ticks:
             await self._ticker.run_once()
             with refusals_logged("a sweep failed"):
                 await self._sweeper.run_once()
+            await self._flows.run_once()
+            await self._events.run_once()
 
     async def _on_published(self) -> None:
-        # First: a command that comes from now on waits for its own snapshot.
+        # First, since a command that comes later waits for its own snapshot.
         self._answer()
         if not self._ready:
             self._ready = True
@@ -163,9 +173,11 @@ class Scheduler:
         if self.publisher.published:
             self._ticker.generation = self.publisher.published.generation
         if self._ticks:
-            with refusals_logged("cron entries that are in no file were not looked after"):
+            with refusals_logged("cron entries that are in no file were not tidied up"):
                 await self._ticker.tidy()
 
     def _until_next(self) -> float:
         publish = self.publisher.until_next()
-        return min(publish, self._ticker.until_next(), self._sweeper.until_next()) if self._ticks else publish
+        if not self._ticks:
+            return publish
+        return min(publish, self._ticker.until_next(), self._sweeper.until_next(), self._flows.until_next())

@@ -1,10 +1,11 @@
 """
-Sweep: the housekeeping that no verb does on the way of a job.
+Sweep: the housekeeping that no other operation does.
 
 1. list     the queues about once a minute, each daemon at a moment of its own
-2. move on  the jobs whose move to another queue was interrupted
-3. rescue   the jobs whose lease had expired before the last sweep: a dispatcher that claims from the queue would have
-4. sweep    each queue in a bounded number of steps, one round trip each; the next sweep goes on from there
+2. move on  the jobs whose move to another queue was interrupted, and what the queue's outbox has for others
+3. rescue   the jobs whose lease had expired before the last sweep: no dispatcher claims from their queue
+4. sweep    each queue in a bounded number of steps, one round trip each; the next sweep goes on from there. Only
+            jobs that are to be placed anew, since `fair_by` has changed, are not left to it
 
 Each daemon sweeps: a step that another daemon has done finds nothing to do.
 """
@@ -15,16 +16,13 @@ import logging
 import math
 import time
 from collections import deque
-from typing import TYPE_CHECKING
+from random import Random
 
 from fusiond.broker import chores
-
-if TYPE_CHECKING:
-    from random import Random
-
-    from fusiond.broker.redis.connection import AsyncConnection
-    from fusiond.broker.verbs import Verbs
-    from fusiond.config.model import Config
+from fusiond.broker.redis.connection import AsyncConnection
+from fusiond.broker.verbs import Verbs
+from fusiond.config.model import Config
+from fusiond.flows.run_control import carry
 
 log = logging.getLogger(__name__)
 
@@ -32,14 +30,14 @@ log = logging.getLogger(__name__)
 PERIOD = 60.0
 #: steps in one queue in one sweep; a step looks at some 500 keys
 STEPS = 10
-#: ended jobs that one step drops, of each registry
+#: ended jobs that one step drops from each set
 LIMIT = 500
 #: expired leases that one claim takes back (claim.lua)
 RESCUED = 100
 
 
 class Sweeper:
-    """Where the sweep of each queue stands."""
+    """The progress of the sweep of each queue."""
 
     def __init__(self, broker: Verbs, connection: AsyncConnection, config: Config, rand: Random) -> None:
         """`config`: says which lines about jobs are logged."""
@@ -56,7 +54,7 @@ class Sweeper:
         return 0.0 if self._todo else max(0.0, self._next - time.monotonic())
 
     async def run_once(self) -> None:
-        """Do one step, if it is time. Raises BrokerError; the other queues are still to be swept then."""
+        """Do one step, if it is time. Raises BrokerError; the next calls sweep the other queues."""
         if self._todo:
             await self._step(*self._todo.popleft())
         elif time.monotonic() >= self._next:
@@ -69,15 +67,16 @@ class Sweeper:
         cursor = self._cursors.get(queue, 0)
         swept = await self._connection.run(self._broker.sweep(queue, cursor=cursor, limit=LIMIT))
         if swept.mended:
-            log.warning("queue '%s': jobs that were in no list, and are in one again: %d", queue, swept.mended)
+            log.warning("queue '%s': jobs that were in no set and are in one again: %d", queue, swept.mended)
         if steps == STEPS:
             await self._rescue(queue, swept.expired)
+            await self._connection.run(carry(self._broker, queue, advance=True))
         self._cursors[queue] = swept.cursor
-        if steps > 1 and (swept.cursor or swept.trimmed >= LIMIT):
-            self._todo.append((queue, steps - 1))
+        if swept.placing or (steps > 1 and (swept.cursor or swept.trimmed >= LIMIT)):
+            self._todo.append((queue, max(1, steps - 1)))
 
     async def _rescue(self, queue: str, expired: int) -> None:
-        """Not at the first sight: a host that has just woken up renews its own leases first."""
+        """Rescue at the second sweep that sees expired leases, since a host that has woken up may renew its own."""
         if not expired:
             self._expired.discard(queue)
         elif queue not in self._expired:
@@ -86,7 +85,7 @@ class Sweeper:
             for _ in range(min(STEPS, math.ceil(expired / RESCUED))):
                 claim = await self._connection.run(self._broker.rescue(queue))
                 await chores.tell(self._broker, self._connection, self.config, [(queue, claim.chores)])
-            log.warning("queue '%s': leases that had expired, and whose jobs no worker has rescued: %d", queue, expired)
+            log.warning("queue '%s': expired leases whose jobs no worker had rescued: %d", queue, expired)
 
     async def _finish_moves(self, queue: str) -> None:
         moved, taken = await self._connection.run(self._broker.finish_moves(queue))
@@ -94,4 +93,8 @@ class Sweeper:
         if moved or arrived:
             log.warning("queue '%s': jobs whose move to another queue was completed: %d", queue, moved + arrived)
         if taken:
-            log.warning("queue '%s': jobs that stay, as the other queue has jobs with their ids: %d", queue, len(taken))
+            log.warning(
+                "queue '%s': jobs that were not moved, since the other queue has jobs with their ids: %d",
+                queue,
+                len(taken),
+            )

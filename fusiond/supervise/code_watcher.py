@@ -1,29 +1,25 @@
 """
 Notice that code was saved, for `fusiond dev`.
 
-1. watch      the directories of the groups and those below, without those that hold no code of the user's
+1. watch      the directory of each group, and the directories below it that may hold code of the user
 2. compare    a fingerprint of their *.py files; only another fingerprint is a change
-3. name       the groups of that directory
+3. name       the groups that have the changed directory
 """
 
 from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from fusiond.config.model import WorkerGroup
 from fusiond.supervise.watch import Fingerprint, Targets, Watcher, fingerprint, targets
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from fusiond.config.model import WorkerGroup
 
 #: who asks for a reload when code was saved
 CODE_WATCHER = "the code's change"
-#: names of directories that are left out, beside those that begin with a dot and virtual environments
-_PASSED_OVER = frozenset({"__pycache__", "node_modules", "site-packages"})
+#: names of directories without code of the user; hidden directories and virtual environments are skipped too
+_SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages"})
 #: the most directories of one group that are watched: to look at more would block the loop
 MOST = 4000
 log = logging.getLogger(__name__)
@@ -61,7 +57,13 @@ def _find(roots: tuple[str, ...]) -> Targets:
     """What to watch for the code below these directories."""
     above = targets(roots)
     below = {directory for root in roots for directory, _ in _walk(root)}
-    return Targets(above.directories | below, lambda path: above.concerns(path) or path in below or _may_be_code(path))
+
+    def concerns(path: str) -> bool:
+        # The directories above are watched as well, and what else is in them is no code of these groups.
+        parent = os.path.dirname(path)  # noqa: PTH120 - a text
+        return above.concerns(path) or path in below or (parent in below and _may_be_code(path))
+
+    return Targets(above.directories | below, concerns)
 
 
 def _may_be_code(path: str) -> bool:
@@ -86,5 +88,5 @@ def _walk(root: str) -> Iterator[tuple[str, list[str]]]:
         if left < 0:
             log.warning("%s has more than %d directories: changes to code in the others are not noticed", root, MOST)
             return
-        below[:] = [name for name in below if not (name.startswith(".") or name in _PASSED_OVER)]
+        below[:] = [name for name in below if not (name.startswith(".") or name in _SKIPPED)]
         yield directory, names

@@ -11,17 +11,13 @@ import http.client
 import json
 import socket
 import xmlrpc.client
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 from xml.parsers.expat import ExpatError
 
 from fusiond.errors import ControlError
-from fusiond.pointers import peer_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from fusiond.pointers import Peer
+from fusiond.pointers import Peer, peer_of
 
 #: seconds; a reload waits for programs to import their tasks
 TIMEOUT = 120.0

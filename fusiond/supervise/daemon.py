@@ -16,10 +16,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import resource
 import signal
 import time
-from typing import TYPE_CHECKING
 
 from supervisor.medusa import asyncore_25 as asyncore
 from supervisor.options import ProcessGroupConfig
@@ -27,24 +25,20 @@ from supervisor.states import ProcessStates as State
 from supervisor.states import SupervisorStates
 from supervisor.supervisord import Supervisor
 
+from fusiond.config.accepted.snapshot import Snapshot
 from fusiond.supervise.code_watcher import CODE_WATCHER, CodeWatcher
 from fusiond.supervise.liveness import Liveness
+from fusiond.supervise.notify import Notify
 from fusiond.supervise.process_table import ProcessTable
 from fusiond.supervise.reload.outcome import Request
 from fusiond.supervise.reload.reloads import Reloads
 from fusiond.supervise.supervisord.daemon_options import LONGEST_SLEEP, DaemonOptions
 from fusiond.supervise.supervisord.rpc import FusionNamespace, supervisor_namespace
-from fusiond.supervise.wanted_programs import PUBLISHER, REDIS, SCHEDULER, WORKER, RunOptions
+from fusiond.supervise.wanted_programs import PUBLISHER, REDIS, SCHEDULER, SINK, WEB, WORKER, RunOptions
 from fusiond.supervise.watch import Watcher, targets
-
-if TYPE_CHECKING:
-    from fusiond.config.accepted.snapshot import Snapshot
-    from fusiond.supervise.notify import Notify
 
 #: seconds after which systemd is told READY although a program is not: Redis may be away, which must not fail the start
 START_PATIENCE = 20.0
-#: open files wanted: a link and a few sockets for each program; the programs inherit the limit
-OPEN_FILES = 8192
 log = logging.getLogger(__name__)
 
 
@@ -64,7 +58,7 @@ class Daemon(Supervisor):  # type: ignore[misc] # supervisor has no types
         self.watcher = Watcher(targets, options.waker.wake)
         self.code_watcher = CodeWatcher(options.waker.wake) if run.development else None
         options.process_group_configs = [
-            ProcessGroupConfig(options, name, 999, []) for name in (REDIS, SCHEDULER, PUBLISHER, WORKER)
+            ProcessGroupConfig(options, name, 999, []) for name in (REDIS, SCHEDULER, PUBLISHER, WEB, SINK, WORKER)
         ]
         options.idle_for = self._idle_for
         fusion = FusionNamespace(self.processes, self.reloads, self.liveness, self.started, lambda: self.ending)
@@ -77,7 +71,6 @@ class Daemon(Supervisor):  # type: ignore[misc] # supervisor has no types
 
     def main(self) -> None:
         """Run until the daemon is asked to end and every program has ended."""
-        _raise_open_files()
         self.options.make_logger()
         self.watcher.watch(self.reloads.last_read.files)
         try:
@@ -170,10 +163,3 @@ class Daemon(Supervisor):  # type: ignore[misc] # supervisor has no types
             waits.append(self.reloads.due(now))
             waits.append(LONGEST_SLEEP if self._status else max(0.0, self.started + START_PATIENCE - now))
         return min(waits)
-
-
-def _raise_open_files() -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -13,15 +13,12 @@ import json
 import os
 import socket
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 from fusiond import paths
-from fusiond.config.accepted.snapshot import write_atomically
 from fusiond.errors import FusionError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+from fusiond.files import write_atomically
 
 
 def make_private(directory: Path, *, open_to_others: bool = False) -> None:
@@ -58,9 +55,23 @@ def make_private(directory: Path, *, open_to_others: bool = False) -> None:
 
 
 @contextlib.contextmanager
+def writing_to(state: Path) -> Iterator[None]:
+    """Raises FusionError for an OSError in the block: a full or failing disk is no mistake in the code."""
+    try:
+        yield
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise FusionError(
+            f"{state} cannot be written: {reason}; make room there, or set state_directory to another place"
+        ) from error
+
+
+@contextlib.contextmanager
 def locked(state: Path) -> Iterator[None]:
     """Lock the state directory during the block; the kernel unlocks it if the daemon is killed. Raises FusionError."""
-    with paths.lock_file(state).open("a+") as file:
+    with writing_to(state):
+        file = paths.lock_file(state).open("a+")
+    with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -71,9 +82,10 @@ def locked(state: Path) -> Iterator[None]:
                 f"{state} is in use by another daemon (pid {holder}{runs and f', which runs {runs}'});"
                 " stop it, or set state_directory to another place"
             ) from None
-        file.truncate(0)
-        file.write(f"{os.getpid()}\n")
-        file.flush()
+        with writing_to(state):
+            file.truncate(0)
+            file.write(f"{os.getpid()}\n")
+            file.flush()
         yield
 
 
@@ -107,7 +119,26 @@ def _owner(state: Path) -> str:
         return ""
 
 
-def remove_old_socket(control: Path) -> None:
+def make_runtime(runtime: Path, *, control_open: bool, redis_open: bool) -> None:
+    """
+    Make the directory for sockets, without the control socket of a daemon that was killed.
+
+    Args:
+        runtime: the directory.
+        control_open: whether other users may use the control socket.
+        redis_open: the same for the socket of the embedded server.
+
+    Raises:
+        FusionError: it cannot be made, or another daemon listens there.
+    """
+    if runtime.is_relative_to(base := paths.user_runtime()):
+        make_private(base, open_to_others=True)
+    make_private(runtime, open_to_others=control_open or redis_open)
+    make_private(paths.redis_socket(runtime).parent, open_to_others=redis_open)
+    _remove_old_socket(paths.control_socket(runtime))
+
+
+def _remove_old_socket(control: Path) -> None:
     """Remove the control socket of a daemon that was killed. Raises FusionError if a daemon listens on it."""
     longest = paths.LONGEST_CONTROL
     if len(os.fsencode(control)) > longest:

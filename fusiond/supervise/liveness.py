@@ -5,8 +5,7 @@ Notice programs that hang, and end them.
             at once, and then says whether it can serve
 2. judge    a program that leaves a question unanswered for SILENT seconds is killed; the supervisor starts it again
 3. sweep    the processes below it end with it; those that still live after SWEEP seconds are killed too
-4. forgive  if this loop itself stood still, as after a suspend or SIGSTOP, each program is asked again before any is
-            judged
+4. repeat   if this loop itself stood still, as after a suspend or SIGSTOP, ask each program again before judging any
 """
 
 from __future__ import annotations
@@ -14,20 +13,17 @@ from __future__ import annotations
 import logging
 import math
 import time
-from typing import TYPE_CHECKING
 
 from supervisor.states import ProcessStates as State
 
 from fusiond.supervise import tree
+from fusiond.supervise.process_table import ProcessTable
+from fusiond.supervise.supervisord.process import Process
 from fusiond.supervise.wanted_programs import REDIS
-
-if TYPE_CHECKING:
-    from fusiond.supervise.process_table import ProcessTable
-    from fusiond.supervise.supervisord.process import Process
 
 #: seconds between two questions
 ASK = 5.0
-#: seconds of silence after which a program is killed: a lease, `fusiond.worker.dispatcher.leases.LEASE`
+#: seconds of silence after which a program is killed: a lease, `fusiond.worker.dispatcher.claims.leases.LEASE`
 SILENT = 15.0
 #: the same for a program that has not answered since its start: it may still load its modules from a slow disk
 SILENT_AT_START = 60.0

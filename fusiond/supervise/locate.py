@@ -13,16 +13,14 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from fusiond import paths, pointers
 from fusiond.errors import ControlError, ForeignDaemon
 from fusiond.supervise.control import TIMEOUT, ask
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 #: seconds that a daemon may take to say which file it runs
 PATIENCE: Final = 5.0

@@ -12,10 +12,7 @@ import os
 import socket
 import time
 from collections import deque
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import MutableMapping
+from collections.abc import MutableMapping
 
 #: seconds until a full queue is tried again
 AGAIN = 0.1

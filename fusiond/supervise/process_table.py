@@ -4,7 +4,7 @@ Make the processes match the accepted configuration: at every tick, from what is
 1. add      a process for each wanted program that has none
 2. retire   a process that is not wanted: it drains, without a deadline, and goes when its last job ends
 3. gate     nothing starts before redis is ready
-4. tell     each process what it has not been told: apply, leave, go
+4. tell     each process what it has not been told: apply, leave, go, and whether it may claim
 
 Nothing here remembers a difference between two configurations, so a file that changes and changes back during a drain
 cannot lose a group. The processes on trial for a candidate are there but not wanted: they are left alone until `accept`
@@ -14,19 +14,31 @@ or `end_trials`.
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from supervisor.states import ProcessStates as State
 
+from fusiond.config.accepted.snapshot import Snapshot
+from fusiond.supervise.supervisord.daemon_options import DaemonOptions
 from fusiond.supervise.supervisord.process import Process
 from fusiond.supervise.supervisord.program_config import ProgramConfig
-from fusiond.supervise.wanted_programs import REDIS, Program, RunOptions, part_of, wanted_programs
+from fusiond.supervise.wanted_programs import (
+    PUBLISHER,
+    REDIS,
+    SCHEDULER,
+    WEB,
+    Program,
+    RunOptions,
+    is_sink,
+    part_of,
+    wanted_programs,
+)
+from fusiond.untold import UntoldEvents
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from fusiond.config.accepted.snapshot import Snapshot
-    from fusiond.supervise.supervisord.daemon_options import DaemonOptions
+log = logging.getLogger(__name__)
 
 
 class ProcessTable:
@@ -42,6 +54,9 @@ class ProcessTable:
         self, options: DaemonOptions, groups: Callable[[], Mapping[str, Any]], accepted: Snapshot, run: RunOptions
     ) -> None:
         self._options, self._groups, self.run = options, groups, run
+        self._untold = UntoldEvents(run.state)
+        #: who has told the groups of this host to claim nothing, and since when, in epoch seconds; None: they claim
+        self.drained: dict[str, Any] | None = None
         self.accept(accepted, {part_of(name): accepted.generation for name in accepted.config.workers})
 
     def accept(self, snapshot: Snapshot, generations: dict[str, int]) -> None:
@@ -72,8 +87,25 @@ class ProcessTable:
         redis_ready = all(process.ready for process in self if process.program.part == REDIS)
         for process in self:
             process.may_start = redis_ready or process.program.part == REDIS
+            if process.pid and process.program.slots:
+                # As soon as it is started: it must not claim before it knows.
+                process.tell_claims(on=self.drained is None)
             if process.ready and not process.trial and not process.draining and process.program.part != REDIS:
                 self._tell_one(process)
+
+    def drain(self, who: str, *, on: bool) -> None:
+        """Have the groups of this host claim nothing, or undo that."""
+        if on == (self.drained is not None):
+            pass
+        elif on:
+            log.info("the worker groups of this host claim nothing from now on, asked by %s", who)
+            self.drained = {"by": who, "since": time.time()}
+            self.tell_event("drain.begun", "the worker groups of this host claim nothing", who)
+        else:
+            log.info("the worker groups of this host claim again, asked by %s", who)
+            self.drained = None
+            self.tell_event("drain.ended", "the worker groups of this host claim again", who)
+        self.reconcile()
 
     def add(self, program: Program, *, trial: bool = False) -> Process:
         """A process for the program; supervisor's loop starts it."""
@@ -106,15 +138,26 @@ class ProcessTable:
         """The wanted process of the part, if there is one."""
         return next((p for p in self if p.program.part == part and p.program.name in self.wanted), None)
 
+    def tell_event(self, event: str, message: str, who: str) -> None:
+        """Have the program that publishes tell an event, whenever it runs: this process does not know Redis."""
+        if self.accepted.config.events is None:
+            return
+        noted = {"event": event, "message": message[:1000], "who": who}
+        is_kept = self._untold.put(noted)
+        program = self.serving(SCHEDULER) or self.serving(PUBLISHER)
+        if program is not None:
+            program.say(do="tell", **({} if is_kept else noted))
+
     def settled(self) -> bool:
         """Whether each wanted program is ready, cannot be, or was stopped by an operator."""
         present = self._by_name()
         return all(name in present and (present[name].ready or present[name].ended) for name in self.wanted)
 
     def unready(self) -> dict[str, str]:
-        """The wanted programs that do not serve now, and why."""
+        """The wanted programs that do not serve now, and why; without dashboard and sinks, as jobs run without them."""
         present = self._by_name()
-        why = {name: present[name].why_not_serving() if name in present else "not started" for name in self.wanted}
+        names = [name for name, program in self.wanted.items() if program.part != WEB and not is_sink(program)]
+        why = {name: present[name].why_not_serving() if name in present else "not started" for name in names}
         return {name: reason for name, reason in why.items() if reason}
 
     def with_other_environment(self, digests: Mapping[str, str]) -> frozenset[str]:
@@ -135,9 +178,15 @@ class ProcessTable:
         return [process for process in ready if process.applied < self.accepted.generation]
 
     def describe(self) -> str:
-        """One line: how many of the wanted programs are ready, and why the others are not."""
-        absent = [f"{name} {why}" for name, why in self.unready().items()]
-        return "; ".join([f"{len(self.wanted) - len(absent)} of {len(self.wanted)} programs ready", *absent])
+        """One line: how many of the wanted programs are ready, and why the others are not; groups of other hosts."""
+        unready = self.unready()
+        absent = [f"{name} {why}" for name, why in unready.items()]
+        absent += [f"{name} is for other hosts" for name in self.of_other_hosts()]
+        return "; ".join([f"{len(self.wanted) - len(unready)} of {len(self.wanted)} programs ready", *absent])
+
+    def of_other_hosts(self) -> list[str]:
+        """The worker groups whose `hosts` leave this host out."""
+        return [name for name, group in self.accepted.config.workers.items() if not self.run.is_host_of(group)]
 
     def _by_name(self) -> dict[str, Process]:
         return {process.program.name: process for process in self}
@@ -169,4 +218,4 @@ class ProcessTable:
     def _slots_of_predecessors(self, part: str) -> int:
         """Jobs that draining processes of the part still run; of one that has not said, all that it may run."""
         draining = [p for p in self if p.draining and p.pid and not p.held and p.program.part == part]
-        return sum(p.program.slots if p.busy is None else p.busy for p in draining)
+        return sum(p.program.slots if p.left_slots is None else p.left_slots for p in draining)

@@ -15,11 +15,11 @@ import shutil
 from pathlib import Path
 
 from fusiond import redis_server
-from fusiond.errors import FusionError
+from fusiond.errors import ConfigError
 from fusiond.redis_server import OLDEST, Server
 
 
-class NoServer(FusionError):  # noqa: N818 - it says what is wrong
+class NoServer(ConfigError):  # noqa: N818 - it says what is wrong
     """There is no server, or none that can read the data. To try again does not help."""
 
 

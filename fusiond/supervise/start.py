@@ -1,12 +1,13 @@
 """
 From the path of a file to a running daemon.
 
-1. read       and validate the file in a helper process; problems are printed, and errors end the start with status 78
-2. directories that only this user can write, for state and for sockets
-3. lock       the state directory, one daemon each; if it was another file's, take it over or refuse
-4. accept     the configuration, as a reload would: with a new number if its content is new. A rollback stands for as
-              long as the file says what was rolled back
-5. run        the loop; a pointer leads commands to the daemon meanwhile
+1. fork     the program server, while this process has one thread
+2. read     and check the file in a helper process; problems are printed, and errors end the start with status 78
+3. lock     the state directory for this daemon; if another file's daemon used it before, take it over or refuse
+4. accept   the configuration, as a reload would: with a new number if its content is new. After a rollback, the file is
+            not applied again until it changes
+5. prepare  the directory for sockets, the log, the server of an embedded broker
+6. run      the loop; meanwhile a pointer leads commands to the daemon
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ import contextlib
 import dataclasses
 import grp
 import logging
+import resource
 import shlex
-import subprocess
+import socket
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from fusiond import hook, logs, paths, pointers
 from fusiond.config.accepted import history
@@ -30,23 +32,23 @@ from fusiond.config.accepted.plan import compare
 from fusiond.config.accepted.snapshot import Snapshot, read_snapshot
 from fusiond.config.endpoints import with_namespace
 from fusiond.config.lint.reports import as_text
+from fusiond.config.model import Config
 from fusiond.errors import ConfigError, FusionError
 from fusiond.identity import daemon_id
 from fusiond.program import EX_CONFIG
 from fusiond.supervise import directories
 from fusiond.supervise.daemon import Daemon
 from fusiond.supervise.notify import Notify
+from fusiond.supervise.program_server import ProgramServer
+from fusiond.supervise.reload.outcome import Refused
 from fusiond.supervise.reload.reading import LastRead, Result, read_now, watched_files
-from fusiond.supervise.server import NoServer, choose_server
+from fusiond.supervise.server import choose_server
 from fusiond.supervise.supervisord.daemon_options import DaemonOptions
-from fusiond.supervise.wanted_programs import SCHEDULER, RunOptions
+from fusiond.supervise.wanted_programs import LOADED, SCHEDULER, SINK, WEB, RunOptions, loaded_for, sinks_of
 from fusiond.supervise.watch import fingerprint_as_read
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from fusiond.config.model import Config
-
+#: open files wanted: a link and a few sockets for each program; the programs inherit the limit
+OPEN_FILES = 8192
 log = logging.getLogger(__name__)
 
 
@@ -56,7 +58,7 @@ def run(config_path: Path, *, only: Sequence[str] = (), last_good: bool = False,
 
     Args:
         config_path: the YAML file.
-        only: names of groups, or `scheduler`; empty: all.
+        only: names of groups, `scheduler`, `web` or `sink:<name>`; empty: all.
         last_good: start from the configuration that was accepted last, whatever the file says now.
         development: whether it is `fusiond dev`: small, with a broker of its own, and it loads code as it is saved.
 
@@ -64,8 +66,11 @@ def run(config_path: Path, *, only: Sequence[str] = (), last_good: bool = False,
         the exit status: 0, or 78 if the file cannot be used.
 
     Raises:
+        ConfigError: the file, or the configuration that was accepted last, cannot be used here.
         FusionError: the daemon cannot start here; says what to do.
     """
+    _raise_open_files()
+    programs = ProgramServer(LOADED)
     try:
         hook.run("supervisor")
     except (OSError, ValueError) as error:
@@ -77,33 +82,39 @@ def run(config_path: Path, *, only: Sequence[str] = (), last_good: bool = False,
         print(as_text(read.problems), file=sys.stderr)
     if not (config or last_good):
         return EX_CONFIG
-    key = config.state_directory if config else read.state_directory
-    state = paths.state_directory(source, key, development=development)
+    state = paths.state_directory(source, read.state_directory, development=development)
     directories.make_private(state)
-    with directories.locked(state), contextlib.ExitStack() as during:
-        directories.take_over(state, source, given=paths.is_given_state(source, key))
-        daemon_id(state)
-        if last_good or config is None:
-            accepted = _last_good(state, source, read.hash)
-        else:
-            accepted = _accept(state, source, config, read.hash)
-        try:
-            daemon = _daemon(accepted, state, frozenset(only), notify, development=development)
-        except NoServer as error:
-            print(f"fusiond: {error}", file=sys.stderr)
-            return EX_CONFIG
+    with directories.locked(state):
+        with directories.writing_to(state):
+            directories.take_over(state, source, given=paths.is_given_state(source, read.state_directory))
+            daemon_id(state)
+            if last_good or config is None:
+                accepted = _last_good(state, source, read.hash)
+            else:
+                accepted = _accept(state, source, config, read.hash)
+        options, run_options = _prepare(accepted, state, frozenset(only), development=development)
+        options.program_server = programs
+        programs.load(loaded_for(accepted.config))
         _record(state, accepted, "fusiond run --last-good" if last_good else "fusiond run")
+        daemon = Daemon(options, accepted, run_options, notify)
         files = watched_files(source, read.files)
         daemon.reloads.last_read = LastRead(files, fingerprint_as_read(files, read.stats), read.hash)
-        pointer = pointers.Pointer(str(source), str(daemon.processes.run.runtime), str(state), development)
+        _serve(daemon)
+    logs.stop()
+    return 0
+
+
+def _serve(daemon: Daemon) -> None:
+    """Run the loop; meanwhile a pointer leads commands to the daemon."""
+    run = daemon.processes.run
+    pointer = pointers.Pointer(daemon.processes.accepted.source, str(run.runtime), str(run.state), run.development)
+    with contextlib.ExitStack() as during:
         try:
             during.enter_context(pointers.left(pointer))
         except OSError as error:
             # They look where the file and its path say.
             log.warning("commands may not find this daemon while its file is wrong: no pointer can be left: %s", error)
         daemon.main()
-    logs.stop()
-    return 0
 
 
 def _read(source: Path, *, development: bool) -> tuple[Config | None, Result]:
@@ -111,14 +122,9 @@ def _read(source: Path, *, development: bool) -> tuple[Config | None, Result]:
     with tempfile.TemporaryDirectory(prefix="fusiond-") as directory:
         out = Path(directory) / "candidate.json"
         try:
-            result = read_now(source, ["--out", str(out), "--generation", "1"], development=development)
-        except subprocess.TimeoutExpired as error:
-            sentence = (
-                f"{source} was not read within {error.timeout:.0f} s; the machine is too busy, start the daemon again"
-            )
-            raise FusionError(sentence) from None
-        except OSError as error:
-            raise FusionError(f"{source} could not be validated: {error}") from error
+            result = read_now(source, {"out": str(out), "generation": 1}, development=development)
+        except (Refused, OSError) as error:
+            raise FusionError(str(error)) from None
         return read_snapshot(out).config if result.hash else None, result
 
 
@@ -179,19 +185,24 @@ def _record(state: Path, accepted: Snapshot, who: str) -> None:
         log.warning("the history could not be written: %s", error)
 
 
-def _daemon(accepted: Snapshot, state: Path, only: frozenset[str], notify: Notify, *, development: bool) -> Daemon:
+def _prepare(
+    accepted: Snapshot, state: Path, only: frozenset[str], *, development: bool
+) -> tuple[DaemonOptions, RunOptions]:
+    """Make the directories for sockets, begin the log, choose the server. Raises FusionError."""
     config, source = accepted.config, Path(accepted.source)
-    if unknown := sorted(only - {SCHEDULER, *config.workers}):
-        raise FusionError(f"--only {unknown[0]}: no such group; there are {', '.join([SCHEDULER, *config.workers])}")
+    known = [
+        SCHEDULER,
+        *([WEB] if config.web else []),
+        *(f"{SINK}:{name}" for name in sinks_of(config)),
+        *config.workers,
+    ]
+    if unknown := sorted(only - {*known}):
+        raise FusionError(f"--only {unknown[0]}: no such group; there are {', '.join(known)}")
     runtime = paths.runtime_directory(source, config.runtime_directory, development=development)
-    control = paths.control_socket(runtime)
-    group = group_id(config.control.group)
-    redis_open = bool(config.broker.socket_group)
-    if runtime.is_relative_to(base := paths.user_runtime()):
-        directories.make_private(base, open_to_others=True)
-    directories.make_private(runtime, open_to_others=group >= 0 or redis_open)
-    directories.make_private(paths.redis_socket(runtime).parent, open_to_others=redis_open)
-    directories.remove_old_socket(control)
+    options = DaemonOptions(paths.control_socket(runtime), group_id(config.control.group))
+    directories.make_runtime(
+        runtime, control_open=options.control_group >= 0, redis_open=bool(config.broker.socket_group)
+    )
     try:
         logs.setup(config.logging, "fusiond")
     except OSError as error:
@@ -208,8 +219,15 @@ def _daemon(accepted: Snapshot, state: Path, only: frozenset[str], notify: Notif
     if development:
         url = with_namespace(f"unix://{paths.redis_socket(runtime)}", config.broker.namespace)
         log.info("for producers in other terminals: export FUSION_URL=%s", shlex.quote(url))
-    run = RunOptions(state, runtime, server.path if server else "", only, development)
-    return Daemon(DaemonOptions(control, group), accepted, run, notify)
+    host = socket.gethostname()
+    return options, RunOptions(state, runtime, server.path if server else "", only, development, host)
+
+
+def _raise_open_files() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def group_id(name: str | None) -> int:

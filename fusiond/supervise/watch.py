@@ -1,12 +1,14 @@
 """
-Notice that the file changed.
+Notice that files were changed, for example saved by an editor.
 
-1. watch      the directories of the file, of its real path, and of each include: editors rename over a file, and a
-              Kubernetes ConfigMap swaps a symlink in a directory above
-2. filter     only a change to a path that leads to a file, or in a directory that a glob searches, wakes the loop
-3. compare    the loop compares a fingerprint of all files; only another fingerprint is a change
+1. targets      what to watch for a set of paths and globs: each directory in which one of them, a directory above it,
+                or a symlink on the way to it can be replaced. Editors rename a new file over the old one, and a
+                Kubernetes ConfigMap replaces a symlink
+2. Watcher      a thread that waits for such a change and then wakes the supervisor's loop
+3. fingerprint  what the loop compares: the files have changed if and only if their fingerprint has
 
-A thread waits for watchfiles, which waits for inotify. While that fails, the files are compared each second.
+The watcher may wake the loop when nothing has changed, but it must not miss a change. So it also wakes the loop after
+each start of a watch, and at least every RECHECK seconds. While the kernel cannot report changes, that is each second.
 """
 
 from __future__ import annotations
@@ -16,41 +18,37 @@ import glob
 import logging
 import threading
 import time
-from os.path import dirname, isdir, islink, normpath, realpath
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from os.path import dirname, isdir, normpath, realpath
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from fusiond.config.yaml.nodes import tell_apart
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-#: ms: a burst of changes has ended when nothing came for STEP, or after DEBOUNCE
+#: ms: changes are reported together once none has come for STEP, or DEBOUNCE after the first
 DEBOUNCE, STEP = 100, 50
-#: seconds after which a new watch is sure to see all changes; polling compares times in whole seconds
-SETTLED = 1.0
-#: seconds until the directories are watched anew and the files compared, whatever happens
-AGAIN = 10.0
-#: seconds that the end of the daemon waits for the thread, which may hang in a network file system
-PATIENCE = 2.0
-#: the most symlinks that are followed, as in the kernel
-LINKS = 40
+#: seconds after which a new watch reports every change; it is more than one since polling compares whole seconds
+SETTLE = 1.0
+#: seconds between two starts of a watch
+RECHECK = 10.0
+#: seconds to wait at the end of the daemon for the thread, which may hang in a network file system
+STOP_TIMEOUT = 2.0
 #: who asks for a reload when a file was saved
 FILE_WATCHER = "the file's change"
 log = logging.getLogger(__name__)
 
-#: for each file its path and what tells one content from another
+#: for each file its path, its real path and its stat
 Fingerprint = tuple[tuple[object, ...], ...]
 
 
 def fingerprint(files: Iterable[str]) -> Fingerprint:
-    """Differs if one of the files, or of the matches of a glob, changed, came, went, or was swapped by a symlink."""
+    """What the files and the matches of the globs are now; differs after any change to them."""
     return tuple(_mark(path) for path in _expand(files))
 
 
 def fingerprint_as_read(files: Iterable[str], stats: Mapping[str, Sequence[int]]) -> Fingerprint:
     """
-    The fingerprint of files that were read before, without those that have changed, come or gone since.
+    The fingerprint of files that were read before, without those that were changed, created or removed since.
 
     Args:
         files: paths and globs.
@@ -69,6 +67,7 @@ def newest(files: Iterable[str]) -> float:
 
 
 def _expand(files: Iterable[str]) -> Iterator[str]:
+    """Each path, and each match of a glob."""
     for path in files:
         yield from sorted(glob.glob(path)) if glob.has_magic(path) else [path]
 
@@ -81,64 +80,52 @@ def _mark(path: str) -> tuple[object, ...]:
 
 
 class Targets(NamedTuple):
-    """What to watch for some files."""
+    """What to watch."""
 
-    #: real paths of directories that exist
+    #: directories that exist
     directories: frozenset[str]
-    #: whether a change to this path, in one of the directories, may be a change to the files
+    #: whether a change to this path, which is in one of the directories, may be a change to the files
     concerns: Callable[[str], bool]
 
 
 def targets(files: Iterable[str]) -> Targets:
-    """What to watch for files and globs. For a path that does not exist yet: the nearest directory above that does."""
+    """What to watch for paths and globs, whether the files exist or not."""
     files = tuple(files)
-    searched = {directory for pattern in files if glob.has_magic(pattern) for directory in _searched(Path(pattern))}
-    names = {_existing(directory) for directory in searched if not isdir(directory)}
-    for name in _expand(files):
-        # Each may be swapped: file -> ..data/file, ..data -> ..2026_01; current/file, current -> releases/42
-        names.update(map(_existing, (Path(name), Path(realpath(name)), *_links(Path(name)))))
-    globbed = {realpath(directory) for directory in searched if isdir(directory)}
-    directories = globbed.union(map(dirname, names))
-
-    def concerns(path: str) -> bool:
-        return path in names or path in directories or dirname(path) in globbed
-
-    return Targets(frozenset(directories), concerns)
+    searched = {directory for pattern in files if glob.has_magic(pattern) for directory in _searched(pattern)}
+    names = {name for path in (*_expand(files), *searched) for name in _way(path)}
+    globbed = {realpath(directory) for directory in searched}
+    directories = frozenset(filter(isdir, globbed.union(map(dirname, names))))
+    return Targets(directories, lambda path: path in names or dirname(path) in globbed)
 
 
-def _existing(path: Path) -> str:
-    """The path, or the topmost missing directory above it, below the real path of its parent."""
-    # Path.is_dir() raises where a parent cannot be searched, or the name is too long.
-    while not isdir(path.parent):
-        path = path.parent
-    return str(Path(realpath(path.parent), path.name))
-
-
-def _searched(pattern: Path) -> Iterator[Path]:
-    """The directories in which a new match may appear."""
-    for parent in map(str, pattern.parents):
+def _searched(pattern: str) -> Iterator[str]:
+    """The directories in which a new match of the glob may appear."""
+    for parent in map(str, Path(pattern).parents):
         if not glob.has_magic(parent):
-            yield Path(parent)
+            yield parent
             return
-        yield from map(Path, glob.glob(parent))
+        yield from glob.glob(parent)
 
 
-def _links(path: Path) -> list[Path]:
-    """Each symlink that leads to the file."""
-    found: list[Path] = []
-    steps = [path, *path.parents]
-    for step in steps:  # which grows
-        if islink(step) and step not in found and len(found) < LINKS:
-            found.append(step)
-            with contextlib.suppress(OSError):  # swapped just now
-                to = Path(normpath(step.parent / step.readlink()))
-                steps += [to, *to.parents]
-    return found
+def _way(path: str) -> set[str]:
+    """The path, the directories above it, and the same for the target of each symlink among them."""
+    names: set[str] = set()
+    left = [Path(path)]
+    while left:
+        step = left.pop()
+        # As the watch reports it: below the real path of its directory.
+        name = Path(realpath(step.parent), step.name)
+        if str(name) not in names:
+            names.add(str(name))
+            left.append(step.parent)
+            with contextlib.suppress(OSError):  # it is not a symlink, or does not exist
+                left.append(Path(normpath(name.parent / name.readlink())))
+    return names
 
 
 class Watcher:
     """
-    Wakes the loop when something happened to the files.
+    Wakes the loop when the files may have changed.
 
     Args:
         find: files → what to watch for them.
@@ -148,38 +135,36 @@ class Watcher:
     def __init__(self, find: Callable[[tuple[str, ...]], Targets], wake: Callable[[], None]) -> None:
         self._find, self._wake = find, wake
         self._files: tuple[str, ...] = ()
-        #: set by the thread: something may have happened
+        #: set by the thread, cleared by the loop: the files may have changed
         self._fired = threading.Event()
-        #: set for the thread: there are other files, or the daemon ends
-        self._disturbed = threading.Event()
+        #: set by the loop, cleared by the thread: there are other files to watch, or the daemon ends
+        self._interrupted = threading.Event()
         self._stopped = self._warned = False
-        self._thread: threading.Thread | None = None
+        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
 
     def watch(self, files: tuple[str, ...]) -> None:
         """Watch these files from now on; cheap if they are the same as before."""
         if files == self._files:
             return
         self._files = files
-        # There is no event for what changed before the first watch.
-        self._fire()
-        self._disturbed.set()
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
+        self._fire()  # they may have changed before they were watched
+        self._interrupted.set()
+        if self._thread.ident is None:
             self._thread.start()
 
     def fired(self) -> bool:
-        """Whether something may have happened since the last call."""
+        """Whether the files may have changed since the last call."""
         # Cleared before the caller looks at the files: a later change fires again.
         fired = self._fired.is_set()
         self._fired.clear()
         return fired
 
     def stop(self) -> None:
-        """Watch nothing any more."""
+        """End the thread."""
         self._stopped = True
-        self._disturbed.set()
-        if self._thread is not None:
-            self._thread.join(PATIENCE)
+        self._interrupted.set()
+        if self._thread.ident is not None:
+            self._thread.join(STOP_TIMEOUT)
 
     def _fire(self) -> None:
         self._fired.set()
@@ -191,19 +176,19 @@ class Watcher:
         # watchfiles logs each burst of changes at INFO.
         logging.getLogger("watchfiles").setLevel(logging.WARNING)
         while not self._stopped:
-            self._disturbed.clear()
+            self._interrupted.clear()
             try:
-                self._wait(self._find(self._files))
+                self._watch_once(self._find(self._files))
             except Exception as error:  # noqa: BLE001 - without this thread no change would be noticed
                 self._report(error)
-                self._disturbed.wait(SETTLED)
+                self._interrupted.wait(SETTLE)
                 self._fire()
 
     def _report(self, error: Exception) -> None:
-        """Warn, once, if the kernel cannot report changes; not if a directory has just gone, or a name is no UTF-8."""
+        """Warn once if the kernel cannot report changes; other errors pass, such as a directory that was removed."""
         passing = isinstance(error, (FileNotFoundError, UnicodeError)) or "decode path" in str(error)
         if passing or self._warned:
-            log.debug("the watch is begun anew: %s", error)
+            log.debug("the watch is started again: %s", error)
             return
         self._warned = True
         log.warning(
@@ -212,23 +197,23 @@ class Watcher:
             error,
         )
 
-    def _wait(self, found: Targets) -> None:
-        """Wait until something happened, or until it is time to look for the directories again."""
+    def _watch_once(self, found: Targets) -> None:
+        """Wait for one change, at most RECHECK seconds."""
         import watchfiles  # here: the start of the daemon does not wait for it
 
         began, settled = time.monotonic(), False
+        # Without a change, this yields an empty set each SETTLE seconds.
         for changes in watchfiles.watch(
-            *sorted(found.directories), watch_filter=None, debounce=DEBOUNCE, step=STEP, stop_event=self._disturbed,
-            recursive=False, raise_interrupt=False, rust_timeout=int(SETTLED * 1000), yield_on_timeout=True,
-            ignore_permission_denied=True,
+            *sorted(found.directories), watch_filter=None, debounce=DEBOUNCE, step=STEP,
+            stop_event=self._interrupted, recursive=False, raise_interrupt=False, rust_timeout=int(SETTLE * 1000),
+            yield_on_timeout=True, ignore_permission_denied=True,
         ):  # fmt: skip
             if any(found.concerns(path) for _, path in changes):
                 self._fire()
                 return
             passed = time.monotonic() - began
-            if not settled and passed >= SETTLED:
-                # There is no event for what changed between the last look at the files and the begin of the watch.
+            if not settled and passed >= SETTLE:
                 settled = True
-                self._fire()
-            if passed >= AGAIN:
+                self._fire()  # the files may have changed before the watch began
+            if passed >= RECHECK:
                 return

@@ -5,8 +5,8 @@ Ready-made tasks: what a file can run before anyone has written code.
     fusiond.tasks.command    run a program, without a shell
     fusiond.tasks.webhook    call a URL, signed
 
-Standard library only, and little of it: the fork server of a group loads this, and its children are the cheaper the
-less it holds. What only one of them needs, it imports when it runs.
+Standard library only, and little of it: the fork server of a group loads this package, and the less memory it uses,
+the faster it forks. A task imports what only it needs when it runs.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Run a program as a job.
 2. copy   its output to the job's log as it comes, keeping the end of it
 3. judge  its exit status
 
-A process that it leaves behind holds up nothing: the job ends with the program, and the fork server clears up.
+A process that the program leaves behind does not delay the job, which ends with the program; the fork server kills it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import subprocess
     from collections.abc import Mapping, Sequence
 
-#: bytes of each of the two outputs that the result holds, the end of it
+#: bytes at the end of each of the two outputs that the result holds
 KEPT = 32 * 1024
 _CHUNK = 64 * 1024
 
@@ -68,7 +68,8 @@ def command(
     """
     import subprocess
 
-    _check(argv)
+    if isinstance(argv, str) or not argv or not all(isinstance(word, str) for word in argv):
+        raise TypeError(f"argv is {argv!r}: use a list of strings, [program, argument, …]; no shell splits it")
     process = subprocess.Popen(
         argv,
         stdin=subprocess.DEVNULL if input is None else subprocess.PIPE,
@@ -87,11 +88,6 @@ def command(
     if process.returncode:
         raise CommandFailed(argv[0], process.returncode, stderr)
     return {"exit_status": 0, "stdout": stdout, "stderr": stderr}
-
-
-def _check(argv: Sequence[str]) -> None:
-    if isinstance(argv, str) or not argv or not all(isinstance(word, str) for word in argv):
-        raise TypeError(f"argv is {argv!r}: use a list of strings, [program, argument, …]; no shell splits it")
 
 
 class _Output:
@@ -130,7 +126,7 @@ class _Input:
         os.set_blocking(pipe.fileno(), False)
 
     def feed(self) -> bool:
-        """Write what goes in; False: that was all, or nobody reads it, and the pipe is closed."""
+        """Write as much as fits; False: that was all, or nobody reads it, and the pipe is closed."""
         try:
             self._left = self._left[os.write(self.pipe.fileno(), self._left[:_CHUNK]) :]
         except BlockingIOError:
@@ -149,7 +145,7 @@ def _copy_until_exit(process: subprocess.Popen[bytes], text: str | None, timeout
 
     pipes = (process.stdout, sys.stdout), (process.stderr, sys.stderr)
     outputs = [_Output(pipe, log) for pipe, log in pipes if pipe]
-    # Its end is an event of its own: a process that it left behind may keep the pipes open.
+    # The pipes do not show the program's end: a process that it left behind may keep them open.
     pidfd = os.pidfd_open(process.pid)
     try:
         with selectors.DefaultSelector() as selector:
@@ -168,7 +164,7 @@ def _copy_until_exit(process: subprocess.Popen[bytes], text: str | None, timeout
 
 
 def _pump(selector: selectors.BaseSelector, timeout: float | None) -> None:
-    """Call what is registered with each pipe that is ready, until the pidfd, with which nothing is, is ready too."""
+    """Call the handler of each pipe that is ready, until the pidfd, which has no handler, is ready too."""
     import time
 
     deadline = None if timeout is None else time.monotonic() + timeout

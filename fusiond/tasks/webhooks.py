@@ -5,10 +5,12 @@ Call a URL as a job.
 2. resolve  it, once; addresses that are not public are refused. Only these addresses are connected to: a name that
             resolves to something else a moment later gains nothing
 3. sign     time, id and body with HMAC-SHA256, in the headers of standardwebhooks.com
-4. send     with no redirect, no proxy, and a bound on what is read
+4. send     without redirects and proxies; only the head of the response is read
 5. judge    2xx is a success; 408, 425, 429, 5xx and a connection that fails may be tried again; all else is final
 
 Anyone who may enqueue a job chooses its arguments. FUSION_WEBHOOK_HOSTS in the group's `environment:` limits the hosts.
+The jobs of callbacks run here, too: the daemon gives their group the secret of `webhooks`, and the hosts that the file
+names in `on_success` and `on_failure`, which are allowed, and may be private.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 KEPT = 64 * 1024
 #: environment variable: a comma-separated list of host patterns, set by the operator; no other host is called
 HOSTS = "FUSION_WEBHOOK_HOSTS"
+#: the same, set by the daemon: hosts of callbacks in the file, and the secret of callbacks
+CALLBACK_HOSTS, SECRET = "FUSION_WEBHOOK_CALLBACKS", "FUSION_WEBHOOK_SECRET"
 _PORTS = {"http": 80, "https": 443}
 #: characters with a meaning in a path, and the one that begins an escape
 _AS_IT_IS = "/%:@!$&'()*+,;=~"
@@ -32,7 +36,14 @@ _OURS = frozenset({"host", "content-length", "transfer-encoding", "connection"})
 
 
 class WebhookUnavailable(ConnectionError):  # noqa: N818 - as one says it
-    """The host was not reached, or answered that it cannot serve now: the standard policy tries again."""
+    """
+    The host was not reached, or answered that it cannot serve now: the standard policy tries again.
+
+    Attributes:
+        retry_after: seconds after which the host wants to be asked again, from its header Retry-After; or None.
+    """
+
+    retry_after: float | None = None
 
 
 class WebhookRefused(Exception):  # noqa: N818
@@ -47,14 +58,6 @@ class _Target(NamedTuple):
     port: int
     #: path and query
     path: str
-
-
-class _Request(NamedTuple):
-    """What is sent."""
-
-    method: str
-    content: bytes
-    headers: dict[str, str]
 
 
 def webhook(
@@ -80,11 +83,13 @@ def webhook(
         headers: in addition.
         timeout: seconds for each step: connection, request, response.
         secret_file: signs with the content of this file; `whsec_…` is base64, as standardwebhooks.com has it.
-        secret_env: signs with this environment variable.
-        allow_private: also call addresses that are not public: private, loopback, link-local. It counts only where
-            FUSION_WEBHOOK_HOSTS names the host: a job cannot allow itself what its operator has not.
+        secret_env: signs with this environment variable. Without either, the secret of `webhooks` signs, if the file
+            has one, and the group serves the queue `callbacks`.
+        allow_private: also call addresses that are not public: private, loopback, link-local. It counts only if
+            FUSION_WEBHOOK_HOSTS or a callback of the file names the host: a job cannot allow itself what its operator
+            has not.
         allow_hosts: patterns such as `*.example.com`; the host must match one.
-        job: given by `pass_job: job`; its id goes along, so that the receiver knows a repetition.
+        job: given by `pass_job: job`; its id is sent, so that the receiver recognizes a repeat.
 
     Returns:
         {"status": 200, "body": text, its first 64 KiB}.
@@ -99,9 +104,9 @@ def webhook(
     _check_host(target.host, allow_hosts)
     content = b"" if body is None else json.dumps(body, ensure_ascii=False).encode()
     sent = _headers(headers or {}, content) | _identity(job, content, _secret(secret_file, secret_env))
-    request = _Request(method.upper(), content, sent)
-    addresses = _resolve(target, allow_private=allow_private and HOSTS in os.environ)
-    return _judged(target, *_exchange(target, addresses, request, timeout))
+    may_be_private = HOSTS in os.environ or _is_named(target.host)
+    addresses = _resolve(target, allow_private=allow_private and may_be_private)
+    return _judged(target, *_exchange(target, addresses, method.upper(), content, sent, timeout=timeout))
 
 
 # --- the request
@@ -125,10 +130,15 @@ def _target(url: str) -> _Target:
     return _Target(parts.scheme, host, port or _PORTS[parts.scheme], path)
 
 
+def _is_named(host: str) -> bool:
+    """Whether a callback of the file names the host."""
+    return host in os.environ.get(CALLBACK_HOSTS, "").split(",")
+
+
 def _check_host(host: str, allow_hosts: Sequence[str] | None) -> None:
     from fnmatch import fnmatchcase
 
-    by_operator = os.environ.get(HOSTS)
+    by_operator = None if _is_named(host) else os.environ.get(HOSTS)
     lists = {
         f"the group's {HOSTS}": None if by_operator is None else [word.strip() for word in by_operator.split(",")],
         "allow_hosts": allow_hosts,
@@ -151,7 +161,9 @@ def _secret(secret_file: str | None, secret_env: str | None) -> bytes | None:
     from pathlib import Path
 
     if secret_file is None and secret_env is None:
-        return None
+        if not os.environ.get(SECRET):
+            return None
+        secret_env = SECRET
     text = Path(secret_file).read_text().strip() if secret_file is not None else os.environ.get(secret_env or "", "")
     if not text:
         where = secret_file if secret_file is not None else f"${secret_env}"
@@ -215,8 +227,10 @@ def is_public(address: str) -> bool:
     return all(each.is_global and not each.is_multicast for each in [ip, *filter(None, inside)])
 
 
-def _exchange(target: _Target, addresses: list[str], request: _Request, timeout: float) -> tuple[int, bytes]:
-    """The status and the head of the body."""
+def _exchange(
+    target: _Target, addresses: list[str], method: str, content: bytes, headers: dict[str, str], *, timeout: float
+) -> tuple[int, bytes, str]:
+    """The status, the head of the body, and the header Retry-After or ""."""
     import http.client
     import ssl
 
@@ -225,30 +239,28 @@ def _exchange(target: _Target, addresses: list[str], request: _Request, timeout:
     connection.default_port = _PORTS[target.scheme]  # decides whether the Host header names the port
     try:
         connection.sock = _connect(target, addresses, timeout)
-        connection.request(request.method, target.path, request.content or None, request.headers)
+        connection.request(method, target.path, content or None, headers)
         response = connection.getresponse()
-        return response.status, response.read(KEPT)
+        return response.status, response.read(KEPT), response.getheader("Retry-After", "")
     except ssl.SSLCertVerificationError as error:
         raise WebhookRefused(f"the certificate of {target.host} is not trusted: {error.verify_message}") from error
+    except (http.client.InvalidURL, ValueError) as error:  # a path, header or method that HTTP does not allow
+        raise WebhookRefused(f"not a request: {error}") from error
     except (OSError, http.client.HTTPException) as error:
-        if isinstance(error, http.client.InvalidURL):
-            raise WebhookRefused(f"not a request: {error}") from error
         reason = str(error) or type(error).__name__
         raise WebhookUnavailable(f"{target.host}:{target.port} did not answer: {reason}") from error
-    except ValueError as error:  # a header or method that HTTP does not allow
-        raise WebhookRefused(f"not a request: {error}") from error
     finally:
         connection.close()
 
 
 def _connect(target: _Target, addresses: list[str], timeout: float) -> socket.socket:
     """A connection to the first address that takes it."""
+    connected = _first_open(addresses, target.port, timeout)
     if target.scheme == "http":
-        return _first_open(addresses, target.port, timeout)
+        return connected
     import ssl
 
-    context = ssl.create_default_context()
-    return context.wrap_socket(_first_open(addresses, target.port, timeout), server_hostname=target.host)
+    return ssl.create_default_context().wrap_socket(connected, server_hostname=target.host)
 
 
 def _first_open(addresses: list[str], port: int, timeout: float) -> socket.socket:
@@ -263,13 +275,16 @@ def _first_open(addresses: list[str], port: int, timeout: float) -> socket.socke
     raise failure
 
 
-def _judged(target: _Target, status: int, body: bytes) -> dict[str, Any]:
+def _judged(target: _Target, status: int, body: bytes, retry_after: str) -> dict[str, Any]:
     text = body.decode(errors="replace")
     if 200 <= status < 300:
         return {"status": status, "body": text}
     sentence = f"{target.host} answered {status}: {' '.join(text[:200].split())}"
     if status >= 500 or status in _WORTH_A_RETRY:
-        raise WebhookUnavailable(sentence)
+        unavailable = WebhookUnavailable(sentence)
+        # The other form, a date, depends on the clock of the host.
+        unavailable.retry_after = float(retry_after) if retry_after.isdecimal() else None
+        raise unavailable
     if 300 <= status < 400:
         raise WebhookRefused(f"{target.host} answered {status}; redirects are not followed")
     raise WebhookRefused(sentence)

@@ -11,26 +11,23 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from fusiond import logs
-from fusiond.config.accepted.snapshot import read_snapshot
+from fusiond.config.accepted.snapshot import Snapshot, read_snapshot
 from fusiond.program import Link, run_program
-from fusiond.worker.pool.launch import launch
+from fusiond.worker.pool.fork_server.launch import Launched, launch
 
-if TYPE_CHECKING:
-    from fusiond.config.accepted.snapshot import Snapshot
-    from fusiond.worker.pool.launch import Launched
+# Made before the program is forked: otherwise each program would have half a megabyte copied for it.
+_PARSER = argparse.ArgumentParser(prog="fusiond.worker")
+_PARSER.add_argument("--snapshot", type=Path, required=True)
+_PARSER.add_argument("--runtime", type=Path, required=True)
+_PARSER.add_argument("--group", required=True)
+_PARSER.add_argument("--held", action="store_true")
 
 
 def main(link: Link) -> int:
     """Run the group; returns the exit status. Raises FusionError."""
-    parser = argparse.ArgumentParser(prog="fusiond.worker")
-    parser.add_argument("--snapshot", type=Path, required=True)
-    parser.add_argument("--runtime", type=Path, required=True)
-    parser.add_argument("--group", required=True)
-    parser.add_argument("--held", action="store_true")
-    arguments = parser.parse_args()
+    arguments = _PARSER.parse_args()
     snapshot = read_snapshot(arguments.snapshot)
     logs.setup(snapshot.config.logging, link.name or f"worker:{arguments.group}", link.tail)
     launched = _launch(snapshot, arguments.group)
@@ -51,5 +48,10 @@ def _launch(snapshot: Snapshot, group: str) -> Launched | None:
         return None
 
 
+def entry_point() -> int:
+    """The program; returns the exit status."""
+    return run_program(main)
+
+
 if __name__ == "__main__":
-    sys.exit(run_program(main))
+    sys.exit(entry_point())

@@ -5,9 +5,10 @@ import threading
 import pytest
 
 from fusiond.broker.call import as_is, plain
-from fusiond.broker.fsck import Fsck
+from fusiond.broker.maintenance.fsck import Fsck
 from fusiond.broker.records import NewJob, Outcome
 from fusiond.job import JobStatus, new_id, new_token
+from tests.support.job_text import change_job, read_job
 from tests.support.queue_state import broken, findings
 
 HOUR = 3_600_000
@@ -159,7 +160,7 @@ def test_a_failed_job_that_comes_back_can_be_requeued(place):
     place.redis("ZREM", place.set("failed"), job)
     mended(place, "wrong-set")
     until = int(place.redis("ZSCORE", place.set("failed"), job))
-    assert until > place.run(place.verbs.cron_state("e")).now_ms + 29 * 24 * HOUR
+    assert until > place.run(place.verbs.cron_state("e")).now + 29 * 24 * HOUR
     assert place.run(place.verbs.requeue("q", [job])) == [1]
 
 
@@ -222,7 +223,7 @@ def test_a_job_in_all_sets_is_mended(place, was, becomes):
 
 
 @pytest.mark.parametrize("status", STATUSES)
-def test_a_member_without_a_hash_goes(place, status):
+def test_a_member_without_a_text_goes(place, status):
     """Its id is kept under broken, and the others run."""
     gone, other = place.job(status), place.job()
     place.redis("UNLINK", place.key("job", gone))
@@ -233,18 +234,15 @@ def test_a_member_without_a_hash_goes(place, status):
     assert place.drain() == [other]
 
 
-@pytest.mark.parametrize("lacks", ["task", "args", "hash"])
+@pytest.mark.parametrize("lacks", ["task", "args", "state"])
 @pytest.mark.parametrize("status", ["queued", "started", "finished", None])
 def test_a_key_that_is_no_job_is_kept_raw(place, status, lacks):
     """Whether a set holds it or none; what it held is under broken."""
     job, other = place.job(status or "queued"), place.job()
-    if lacks == "hash":
-        place.redis("SET", place.key("job", job), "junk")
-    else:
-        place.redis("HDEL", place.key("job", job), lacks)
+    raw = {"task": b"c1 l0,0\n\n\n[]", "args": b"c1 l4,0\necho\n", "state": b"junk"}[lacks]
+    place.redis("SET", place.key("job", job), raw)
     if status is None:
         place.redis("ZREM", place.key("queue"), job)
-    raw = b"junk" if lacks == "hash" else place.redis("DUMP", place.key("job", job))
     mended(place, "no-job")
     (body,) = place.run(broken(place.verbs, "q"))
     assert (body.reason, body.raw) == (f"job {job} is no job", raw)
@@ -258,32 +256,31 @@ def test_an_id_that_is_no_text_is_mended_too(place):
     assert place.redis("ZCARD", place.key("queue")) == 0
 
 
-# A hash that does not agree
+# A state that does not agree
 
 
 @pytest.mark.parametrize(
-    ("status", "words", "names", "runs"),
+    ("status", "changes", "names", "runs"),
     [
-        ("queued", ("HSET", "token", "x"), "token", True),
-        ("queued", ("HSET", "ended_at", "1"), "ended_at", True),
-        ("scheduled", ("HDEL", "score"), "score", True),
-        ("scheduled", ("HSET", "score", "1e99"), "score", True),
-        ("scheduled", ("HSET", "token", "x"), "token", True),
-        ("started", ("HDEL", "score"), "score", True),
-        ("started", ("HSET", "token", ""), "token", True),
-        ("started", ("HDEL", "token", "score"), "token, score", True),
-        ("started", ("HSET", "ended_at", "1"), "ended_at", True),
-        ("failed", ("HDEL", "score"), "score", False),
-        ("failed", ("HDEL", "ended_at"), "ended_at", False),
-        ("finished", ("HSET", "token", "x"), "token", False),
-        ("canceled", ("HDEL", "ended_at", "score"), "ended_at, score", False),
+        ("queued", {"token": "x"}, "token", True),
+        ("queued", {"ended_at": 1}, "ended_at", True),
+        ("scheduled", {"score": None}, "score", True),
+        ("scheduled", {"score": "1e99"}, "score", True),
+        ("scheduled", {"token": "x"}, "token", True),
+        ("started", {"score": None}, "score", True),
+        ("started", {"token": None}, "token", True),
+        ("started", {"token": None, "score": None}, "token, score", True),
+        ("started", {"ended_at": 1}, "ended_at", True),
+        ("failed", {"score": None}, "score", False),
+        ("failed", {"ended_at": None}, "ended_at", False),
+        ("finished", {"token": "x"}, "token", False),
+        ("canceled", {"ended_at": None, "score": None}, "ended_at, score", False),
     ],
 )
-def test_a_hash_that_does_not_agree(place, status, words, names, runs):
-    """The set that holds a job is its status, and the hash is made to agree; what waited or ran, runs."""
+def test_a_state_that_does_not_agree(place, status, changes, names, runs):
+    """The set that holds a job is its status, and the rest is made to agree; what waited or ran, runs."""
     job, other = place.job(status), place.job()
-    command, *fields = words
-    place.redis(command, place.key("job", job), *fields)
+    change_job(place.run, place.key("job", job), **changes)
     (finding,) = place.run(findings(place.verbs, "q"))
     assert finding.problem == f"is {status}, which does not agree with its {names}"
     mended(place, "fields")
@@ -299,7 +296,7 @@ def test_a_hash_that_does_not_agree(place, status, words, names, runs):
 def test_an_attempt_in_the_wrong_set_is_fenced(place):
     """Who runs a job that is queued again hears that its lease is lost, and cannot settle it."""
     job = place.job("started")
-    token = place.redis("HGET", place.key("job", job), "token").decode()
+    token = read_job(place.run, place.key("job", job))["token"].decode()
     place.redis("ZREM", place.key("started"), job)
     place.redis("ZADD", place.key("queue"), 1, job)
     mended(place, "fields")
@@ -319,7 +316,7 @@ def test_a_key_of_another_type_is_set_aside(place, name):
     place.redis("SADD", place.key(name), "junk")
     kinds = place.found()
     assert kinds[0] == "wrong-type"
-    assert kinds[1:] == ["wrong-set"] * (name in (*STATUSES, "queue") and name != "deferred")
+    assert kinds[1:] == ["wrong-set"] * (name in (*STATUSES, "queue") and name not in ("deferred", "held"))
     repaired = place.repair()
     assert repaired[0] == ("wrong-type", "repaired")
     assert {outcome for _, outcome in repaired} == {"repaired"}

@@ -28,6 +28,10 @@ def bodies():
             )
         if rule["type"] in ("string", "number"):
             yield {"task": "t", name: 7 if rule["type"] == "string" else "7"}
+        if rule["type"] in ("string", "number"):
+            yield from ({"task": "t", name: wrong} for wrong in (True, [], {"a": 1}))
+    for name in ("after", "join", "on_parent_failure", "timeout", "unique", "limit", "on_success", "on_failure"):
+        yield {"task": "t", name: ["p/a"]}
     yield {"args": []}
     yield []
     yield {"task": "t", "id": "a b"}

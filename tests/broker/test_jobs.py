@@ -5,12 +5,14 @@ import time
 
 import pytest
 
-from fusiond.broker.records import NewJob, Outcome
+from fusiond.broker.jobs import carried_job
+from fusiond.broker.records import NewJob, Outcome, TaskLimit
 from fusiond.errors import BrokerError, BrokerFull
 from fusiond.job import JobStatus, new_id, new_token
+from tests.support.job_text import change_job, read_job, shift
 from tests.support.queue_state import broken, findings
 
-HOUR = 3_600_000
+HOUR, DAY = 3_600_000, 86_400_000
 ARGS = b"[[1],{}]"
 
 
@@ -32,9 +34,11 @@ def enqueue(run, broker):
 def claim(run, broker):
     """(token, Claim) of one claim."""
 
-    def claim(want=1, *, lease_ms=HOUR, max_rescues=2, token=None, dispatcher="d"):
+    def claim(want=1, *, lease_ms=HOUR, max_rescues=2, token=None, dispatcher="d", parking=""):
         token = token or new_token()
-        call = broker.claim("q", want, dispatcher=dispatcher, nonce=token, lease_ms=lease_ms, max_rescues=max_rescues)
+        call = broker.claim(
+            "q", want, dispatcher=dispatcher, nonce=token, lease_ms=lease_ms, max_rescues=max_rescues, parking=parking
+        )
         return token, run(call)
 
     return claim
@@ -166,14 +170,15 @@ def test_order_holds_for_thousands(run, broker, claim):
 # The state machine of job.py, row by row
 
 
-def test_scheduled_becomes_queued_when_its_time_has_come(enqueue, claim, status):
+def test_scheduled_becomes_queued_when_its_time_has_come(enqueue, claim, status, redis):
     """SCHEDULED -> QUEUED: the claim itself does it, at the job's priority, behind those that are there."""
-    late = enqueue(delay_ms=1000, priority=3)
+    late = enqueue(delay_ms=20_000, priority=3)
     assert status(late) == "scheduled"
     there, low = enqueue(priority=3), enqueue(priority=1)
     _, got = claim(0)
-    assert 0 < got.next_due_ms <= 1000
-    time.sleep(got.next_due_ms / 1000 + 0.002)
+    assert 0 < got.next_due_ms <= 20_000
+    # as if the time that it has told were over
+    redis("ZINCRBY", "test:{q}:scheduled", -got.next_due_ms, late)
     assert ids(claim(9)[1]) == [there, late, low]
 
 
@@ -200,7 +205,7 @@ def test_a_job_that_was_given_back_expires(enqueue, claim, settle, redis, run, b
     job_id = enqueue(expires_ms=HOUR)
     token, _ = claim()
     assert settle(job_id, token, "released") == 1
-    redis("HSET", f"test:{{q}}:job:{job_id}", "expires_at", 1)
+    change_job(run, f"test:{{q}}:job:{job_id}", expires_at=1)
     assert ids(claim()[1]) == []
     assert json.loads(run(broker.job("q", job_id)).error)["code"] == "EXPIRED"
 
@@ -221,7 +226,7 @@ def test_a_rescued_job_that_is_not_known_to_have_begun_expires(enqueue, claim, r
     for _ in range(2):
         assert ids(claim()[1]) == [job_id]
         lease_over(redis, job_id)
-    redis("HSET", f"test:{{q}}:job:{job_id}", "expires_at", 1)
+    change_job(run, f"test:{{q}}:job:{job_id}", expires_at=1)
     assert ids(claim()[1]) == []
     assert json.loads(run(broker.job("q", job_id)).error)["code"] == "EXPIRED"
 
@@ -297,7 +302,7 @@ def test_a_permit_is_that_of_one_attempt(enqueue, claim, settle, redis, run, bro
     lease_over(redis, job_id)
     assert ids(claim()[1]) == []
     assert run(broker.requeue("q", [job_id])) == [1]
-    assert redis("HGET", f"test:{{q}}:job:{job_id}", "permit") is None
+    assert "permit" not in read_job(run, f"test:{{q}}:job:{job_id}")
     assert ids(claim()[1]) == [job_id]
 
 
@@ -308,7 +313,7 @@ def test_only_who_holds_the_job_gets_a_permit(enqueue, claim, redis, run, broker
     lease_over(redis, job_id)
     new, _ = claim()
     assert run(broker.renew("q", [(job_id, old, "permit")], HOUR)) == [0]
-    assert redis("HGET", f"test:{{q}}:job:{job_id}", "permit") is None
+    assert "permit" not in read_job(run, f"test:{{q}}:job:{job_id}")
     run(broker.cancel("q", job_id))
     assert run(broker.renew("q", [(job_id, new, "permit")], HOUR)) == [2]
 
@@ -318,7 +323,7 @@ def test_fsck_does_not_undo_a_permit(enqueue, claim, redis, run, broker):
     job_id = enqueue()
     token, _ = claim()
     run(broker.renew("q", [(job_id, token, "permit")], HOUR))
-    redis("HSET", f"test:{{q}}:job:{job_id}", "token", "")
+    change_job(run, f"test:{{q}}:job:{job_id}", token=None)
     run(broker.inspect("q", "keys", [job_id.encode()], repair=True))
     time.sleep(0.002)
     assert ids(claim()[1]) == []
@@ -329,7 +334,7 @@ def test_the_grace_of_an_unknown_task_begins_with_its_first_claim(enqueue, claim
     """However old the job is; and anew, once a host has known the task. Then it fails with what the host said."""
     job_id = enqueue()
     key = f"test:{{q}}:job:{job_id}"
-    redis("HSET", key, "created_at", 1)
+    change_job(run, key, created_at=1)
 
     def attempt(kind, ms=0, payload=b'{"code":"TASK_NOT_FOUND"}', replies=(1, 2)):
         redis("ZADD", "test:{q}:scheduled", "XX", 1, job_id)
@@ -339,12 +344,12 @@ def test_the_grace_of_an_unknown_task_begins_with_its_first_claim(enqueue, claim
         return status(job_id)
 
     def an_hour_later():
-        redis("HINCRBY", key, "unknown_since", -HOUR)
+        shift(run, key, "unknown_since", -HOUR)
 
     assert attempt("unknown", HOUR) == "scheduled"
     an_hour_later()
     assert attempt("released", payload=b"") == "queued"
-    assert redis("HGET", key, "unknown_since") is None
+    assert "unknown_since" not in read_job(run, key)
     assert attempt("unknown", HOUR) == attempt("unknown", HOUR) == "scheduled"
     an_hour_later()
     assert attempt("unknown", HOUR, replies=(3, 3)) == "failed"
@@ -353,11 +358,11 @@ def test_the_grace_of_an_unknown_task_begins_with_its_first_claim(enqueue, claim
     assert attempt("unknown", HOUR) == "scheduled"
 
 
-def test_a_job_that_has_begun_does_not_expire(enqueue, claim, settle, redis):
+def test_a_job_that_has_begun_does_not_expire(enqueue, claim, settle, run):
     """Expiry is about the first beginning: a retry is run however late it is."""
     job_id = enqueue(expires_ms=HOUR)
     token, _ = claim()
-    redis("HSET", f"test:{{q}}:job:{job_id}", "expires_at", 1)
+    change_job(run, f"test:{{q}}:job:{job_id}", expires_at=1)
     settle(job_id, token, "retry", 0)
     assert ids(claim()[1]) == [job_id]
 
@@ -434,14 +439,15 @@ def test_rescues_have_an_end(enqueue, claim, redis, run, broker):
     assert (record.status, record.rescues, json.loads(record.error)["code"]) == ("failed", 3, "LEASE_LOST")
 
 
-def test_a_lease_expires_by_itself(enqueue, claim):
+def test_a_lease_expires_by_itself(enqueue, claim, redis):
     """Nobody renews: after its time, by the clock of Redis, another dispatcher has the job."""
     job_id = enqueue()
-    claim(lease_ms=1000)
+    claim(lease_ms=20_000)
     _, got = claim(dispatcher="other")
     assert got.jobs == []
-    assert 0 < got.next_due_ms <= 1000
-    time.sleep(got.next_due_ms / 1000 + 0.002)
+    assert 0 < got.next_due_ms <= 20_000
+    redis("ZINCRBY", "test:{q}:started", -got.next_due_ms, job_id)
+    time.sleep(0.002)
     assert ids(claim(dispatcher="other")[1]) == [job_id]
 
 
@@ -481,7 +487,7 @@ def test_a_settle_is_repeated_and_fenced(enqueue, claim, settle, redis):
 def test_renew_says_held_lost_or_cancel(enqueue, claim, run, broker, redis):
     """1: the lease is longer now · 0: lost, or unknown · 2: a cancel was asked, and the lease is kept for the kill."""
     held, asked, lost = enqueue(), enqueue(), enqueue()
-    token, _ = claim(3, lease_ms=1000)
+    token, _ = claim(3, lease_ms=HOUR // 4)
     lease_over(redis, lost)
     claim(0)
     run(broker.cancel("q", asked))
@@ -500,6 +506,7 @@ def test_renew_says_held_lost_or_cancel(enqueue, claim, run, broker, redis):
         ("finished", "finished"),
         ("failed", "failed"),
         ("retry", "canceled"),
+        ("snoozed", "canceled"),
         ("released", "canceled"),
         ("canceled",) * 2,
     ],
@@ -530,7 +537,7 @@ def test_a_claim_tells_of_each_job_that_it_rescued_or_ended(enqueue, claim, run,
     """Whose attempt it was, how it ended and its tag; a repeat tells the same, and the next claim nothing of it."""
     lost, again, begun, canceled = (enqueue(log_tag=f"tag {n}", meta=b'{"a":[1]}') for n in range(4))
     token, _ = claim(4)
-    redis("HSET", f"test:{{q}}:job:{lost}", "rescues", 2)
+    change_job(run, f"test:{{q}}:job:{lost}", rescues=2)
     run(broker.renew("q", [(begun, token, "permit")], HOUR))
     run(broker.cancel("q", canceled))
     expired, waits = enqueue(expires_ms=0), enqueue()
@@ -562,9 +569,52 @@ def test_a_claim_that_gives_nothing_tells_the_same_when_it_is_repeated(enqueue, 
     assert claim(token=nonce)[1].chores == got.chores
 
 
+def test_a_snoozed_job_comes_back_without_an_attempt_until_it_has_been_so_for_too_long(
+    enqueue, claim, settle, status, run, broker, redis
+):
+    """It has begun, so it expires no more. The time counts from the first snooze after another outcome.
+
+    In the end it is kept for the failure_ttl that the settle gives.
+    """
+    job_id = enqueue(expires_ms=HOUR)
+    key = f"test:{{q}}:job:{job_id}"
+
+    def attempt(kind, replies=(1, 2), extra=f"{HOUR} {DAY}"):
+        redis("ZADD", "test:{q}:scheduled", "XX", 1, job_id)
+        token, got = claim()
+        assert ids(got) == [job_id]
+        assert [settle(job_id, token, kind, HOUR, extra, b'{"n":1}') for _ in replies] == [*replies]
+        return got.jobs[0].attempts, status(job_id)
+
+    assert attempt("snoozed") == (1, "scheduled")
+    record = run(broker.job("q", job_id))
+    assert (record.attempts, record.last_outcome, record.error, record.crashes) == (0, "snoozed", b'{"n":1}', 0)
+    assert record.expires_at is None
+    shift(run, key, "snoozed_since", -HOUR)
+    assert attempt("retry", extra=0) == (1, "scheduled")
+    assert attempt("snoozed") == (2, "scheduled")
+    shift(run, key, "snoozed_since", -HOUR)
+    assert attempt("snoozed", replies=(3, 3)) == (2, "failed")
+    record = run(broker.job("q", job_id))
+    assert record.last_outcome == "snoozed too long"
+    assert float(redis("ZSCORE", "test:{q}:failed", job_id)) == record.ended_at + DAY
+    run(broker.requeue("q", [job_id]))
+    assert attempt("snoozed") == (1, "scheduled")
+
+
+def test_a_snooze_of_no_time_lets_others_go_first(enqueue, claim, settle, status):
+    """The job does not return to its old place: it would be begun again and again."""
+    first, second = enqueue(), enqueue()
+    token, got = claim(want=1)
+    assert ids(got) == [first]
+    assert settle(first, token, "snoozed", 0, f"{HOUR} {DAY}", b"{}") == 1
+    assert status(first) == "scheduled"
+    assert ids(claim(want=1)[1]) == [second]
+
+
 def test_a_settle_tells_of_a_job_that_does_not_go_on(enqueue, claim, settle, run, broker):
     """It was to be tried again, and a cancel had been asked; a repeat tells the same."""
-    for kind in ("retry", "released", "unknown", "unloaded"):
+    for kind in ("retry", "snoozed", "released", "unknown", "unloaded"):
         job_id = enqueue()
         token, _ = claim()
         run(broker.cancel("q", job_id))
@@ -573,14 +623,15 @@ def test_a_settle_tells_of_a_job_that_does_not_go_on(enqueue, claim, settle, run
 
 def test_a_claim_says_what_comes_next(enqueue, claim):
     """`more` while there is something to take; else the ms until something is due, or None."""
-    assert claim()[1] == ([], None, False, {}, False, ())
+    empty = claim()[1]
+    assert empty == ([], None, False, {}, False, ())
     enqueue(), enqueue()
     assert claim()[1].more
-    _, got = claim(lease_ms=5000)
+    _, got = claim()
     assert not got.more
-    assert 4000 < got.next_due_ms <= 5000
-    enqueue(delay_ms=2000)
-    assert 1000 < claim()[1].next_due_ms <= 2000
+    assert HOUR - 60_000 < got.next_due_ms <= HOUR
+    enqueue(delay_ms=HOUR // 2)
+    assert HOUR // 2 - 60_000 < claim()[1].next_due_ms <= HOUR // 2
 
 
 def test_a_claim_of_large_jobs_is_given_in_parts(run, broker, claim, redis):
@@ -714,6 +765,23 @@ def test_garbage_in_the_inbox_is_kept_raw_and_the_queue_moves_on(redis, claim, r
     assert run(broker.counts("q")).broken == len(BAD)
 
 
+def test_a_pushed_job_may_name_a_retry_policy(redis, claim, run, broker):
+    """One that a daemon of the queue has; until a daemon has said which there are, any."""
+    body = b'{"task":"t","retry":"%b","result_ttl":1.5,"failure_ttl":0,"description":"d","key":"%b"}'
+    redis("LPUSH", "test:{q}:inbox", body % (b"any", b"k0"))
+    assert json.loads(claim()[1].jobs[0].header)["retry"] == "any"
+    run(broker.declare_policies("q", ["none", "patient"]))
+    redis("LPUSH", "test:{q}:inbox", body % (b"patient", b"k1"), body % (b"other", b"k2"))
+    (job,) = claim(5)[1].jobs
+    options = {"retry": "patient", "result_ttl": 1.5, "failure_ttl": 0, "description": "d"}
+    assert json.loads(job.header) == {"key": "k1", **options}
+    record = run(broker.job("q", job.id.decode()))
+    assert {name: getattr(record, name) for name in options} == options
+    assert [entry.reason for entry in run(broken(broker, "q"))] == [
+        "inbox: retry: no daemon of the queue has a retry policy of this name"
+    ]
+
+
 def test_garbage_is_bounded_and_counted(redis, claim, run, broker):
     """The last 1,000 are kept, all are counted."""
     redis("LPUSH", "test:{q}:inbox", *[b"x"] * 1050)
@@ -732,10 +800,10 @@ def test_garbage_where_the_inbox_should_be(redis, claim, enqueue, run, broker):
     assert "was no list" in run(broken(broker, "q"))[0].reason
 
 
-@pytest.mark.parametrize("how", ["missing", "a string", "a list", "half a hash"])
+@pytest.mark.parametrize("how", ["missing", "a string", "a list", "half a job"])
 @pytest.mark.parametrize("where", ["queued", "scheduled", "started"])
 def test_garbage_in_place_of_a_job(redis, claim, enqueue, run, broker, how, where):
-    """A job hash that is missing or none is kept raw under `broken`, in whatever set it is met; the others go on."""
+    """A job that is missing or none is kept raw under `broken`, in whatever set it is met; the others go on."""
     bad = enqueue(delay_ms=HOUR if where == "scheduled" else None)
     if where == "started":
         claim()
@@ -745,12 +813,14 @@ def test_garbage_in_place_of_a_job(redis, claim, enqueue, run, broker, how, wher
     key = f"test:{{q}}:job:{bad}"
     redis("UNLINK", key)
     if how != "missing":
-        redis({"a string": "SET", "a list": "LPUSH", "half a hash": "HSET"}[how], key, "x", *["y"][: how[0] == "h"])
+        redis("LPUSH" if how == "a list" else "SET", key, "c1 l4,9\necho\n" if how == "half a job" else "x")
     good = enqueue()
     assert ids(claim(5)[1]) == [good]
     entry = run(broken(broker, "q"))[0]
     assert bad in entry.reason
-    assert entry.raw == {"missing": bad.encode(), "a string": b"x"}.get(how, entry.raw)
+    assert entry.raw == {"missing": bad.encode(), "a string": b"x", "half a job": b"c1 l4,9\necho\n"}.get(
+        how, entry.raw
+    )
     assert redis("EXISTS", key) == 0
     assert run(broker.counts("q")).started == 1
     assert run(findings(broker, "q")) == []
@@ -821,6 +891,116 @@ def test_a_waiter_is_woken_once(listener, claim, enqueue):
     assert listener() == ["ready"]
 
 
+# A wake-up that brings the job
+
+
+def test_a_wake_up_brings_the_job(listener, claim, enqueue, run, broker, settle, redis):
+    """It is begun for the dispatcher that waits, the message has all of it, and others still wait."""
+    claim(parking="token")
+    args = b'[["a\\n", 7.0], {}]'
+    first, second = enqueue(args=args, key="k", priority=3), enqueue()
+    [message, word] = listener()
+    job = carried_job(message.encode())
+    assert job[:2] == ("token", first.encode())
+    assert (job.task, job.args, json.loads(job.header)) == (b"task", args, {"key": "k"})
+    assert word == "ready"
+    record = run(broker.job("q", first))
+    assert (record.status, record.attempts, record.priority, record.key) == ("started", 1, 3, "k")
+    assert 200 < float(redis("ZSCORE", "test:{q}:started", first)) - record.started_at < 201
+    redis("ZINCRBY", "test:{q}:started", HOUR, first)  # on a busy machine the next lines take longer
+    assert ids(claim(2)[1]) == [second]
+    assert run(broker.enqueue("q", [NewJob(first, "task", args, 3, key="k")])) == ["same"]
+    assert settle(first, "token", "finished") == 1
+
+
+def test_what_a_wake_up_does_not_bring(listener, claim, enqueue, run, broker, status):
+    """Two jobs, one for later, one that expires, a large one, one behind others: they are queued, none is begun."""
+    claim(parking="token")
+    run(broker.enqueue("q", [NewJob(new_id(), "task", ARGS) for _ in range(2)]))
+    assert listener() == ["ready"]
+    claim(4, parking="token")
+    enqueue(delay_ms=HOUR)
+    assert listener() == ["ready"]
+    claim(4, parking="token")
+    expires = enqueue(expires_ms=HOUR)
+    assert listener() == ["ready"]
+    assert ids(claim(4, parking="token")[1]) == [expires]
+    large = enqueue(args=b'["%b"]' % (b"x" * 4096))
+    assert listener() == ["ready"]
+    assert ids(claim(4)[1]) == [large]
+    enqueue(), claim(2)
+    assert status(enqueue()) == "queued"
+    assert listener() == ["ready", "ready"]
+
+
+@pytest.mark.parametrize("by", ["operator", "file"])
+def test_a_suspended_queue_gives_nothing_with_a_wake_up(claim, enqueue, run, broker, status, by):
+    """Whoever waited before it was suspended."""
+    claim(parking="token")
+    run(broker.suspend("q", by=by, on=True))
+    assert status(enqueue()) == "queued"
+    claim(parking="token")
+    assert status(enqueue()) == "queued"
+
+
+@pytest.mark.parametrize(
+    "limit", [{"max_running": 9}, {"rate": (1.0, 9)}, {"limits": {"task": TaskLimit(("args.0",), max_running=9)}}]
+)
+def test_a_queue_with_a_limit_gives_nothing_with_a_wake_up(claim, enqueue, run, broker, status, limit):
+    """Whoever waited before it had one."""
+    claim(parking="token")
+    run(broker.configure("q", tasks={"task": (1, None)}, **limit))
+    assert status(enqueue()) == "queued"
+    claim(2, parking="token")
+    assert status(enqueue()) == "queued"
+    run(broker.configure("q", tasks={"task": (1, None)}))
+    claim(2, parking="token")
+    assert status(enqueue()) == "started"
+
+
+def test_a_job_that_nobody_confirms_is_back_in_its_place(claim, enqueue, run, broker, settle, redis):
+    """As if it had never been given: no attempt, no rescue, no line in the log; what the first one says is refused."""
+    claim(parking="token")
+    first, second = enqueue(), enqueue()
+    redis("ZADD", "test:{q}:started", "XX", 1.5, first)
+    nonce, got = claim(2)
+    assert (ids(got), got.chores, [job.attempts for job in got.jobs]) == ([first, second], (), [1, 1])
+    assert run(broker.renew("q", [(first, "token"), (first, nonce)], HOUR)) == [0, 1]
+    assert settle(first, "token", "finished") == 0
+    assert run(broker.job("q", first)).rescues == 0
+
+
+def test_a_job_that_was_confirmed_is_rescued_like_any_other(claim, enqueue, run, broker, redis):
+    """A renewal makes its lease one like all others."""
+    claim(parking="token")
+    job_id = enqueue()
+    assert run(broker.renew("q", [(job_id, "token")], HOUR)) == [1]
+    assert float(redis("ZSCORE", "test:{q}:started", job_id)) % 1 == 0
+    lease_over(redis, job_id)
+    _, got = claim()
+    assert [(chore.code, chore.token, chore.rescues) for chore in got.chores] == [("RESCUED", "token", 1)]
+    assert (got.jobs[0].attempts, got.jobs[0].rescues) == (2, 1)
+
+
+def test_a_job_that_is_canceled_on_its_way_is_canceled(claim, enqueue, run, broker, status, redis):
+    """Confirmed it hears of it, otherwise it ends in its place."""
+    for confirmed in (True, False):
+        claim(parking="token")
+        job_id = enqueue()
+        assert run(broker.cancel("q", job_id)) == "asked"
+        if confirmed:
+            assert run(broker.renew("q", [(job_id, "token")], HOUR)) == [2]
+        redis("ZADD", "test:{q}:started", "XX", 1 if confirmed else 1.5, job_id)
+        assert ids(claim()[1]) == []
+        assert status(job_id) == "canceled"
+
+
+@pytest.mark.parametrize("message", [b"job", b"job a b c d", b"job \xff 1 1 1\n", b"ready", b"", b"job t 1 1"])
+def test_a_message_that_has_no_job(message):
+    """Whatever is published there, it wakes and does no harm."""
+    assert carried_job(message) is None
+
+
 def test_what_wakes(listener, claim, enqueue, settle, run, broker):
     """Release, requeue, a new earliest scheduled job and resume wake; a later scheduled one does not."""
     job_id = enqueue()
@@ -833,7 +1013,7 @@ def test_what_wakes(listener, claim, enqueue, settle, run, broker):
     claim()
     enqueue(delay_ms=2 * HOUR)
     assert listener() == []
-    early = enqueue(delay_ms=1000)
+    early = enqueue(delay_ms=HOUR // 2)
     assert listener() == ["ready"]
     claim()
     run(broker.cancel("q", early))

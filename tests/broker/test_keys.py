@@ -2,20 +2,23 @@
 
 import asyncio
 import inspect
+import json
 import re
 
 import pytest
 
 from fusiond.broker import script
 from fusiond.broker.call import as_is, nothing, plain, scripted
-from fusiond.broker.fsck import Fsck
+from fusiond.broker.flow_records import RunWrite, StepOf
 from fusiond.broker.keys import Keys
-from fusiond.broker.moving import Leaving
-from fusiond.broker.records import NewJob, Outcome
+from fusiond.broker.maintenance.fsck import Fsck
+from fusiond.broker.maintenance.moving import Leaving
+from fusiond.broker.records import NewJob, Outcome, TaskLimit
 from fusiond.broker.redis.connection import connect
 from fusiond.broker.script import _LUA
 from fusiond.broker.ticks import DecidedTicks
 from fusiond.broker.verbs import Verbs
+from fusiond.callbacks import follow_text
 from fusiond.config import model
 from fusiond.config.accepted.snapshot import Snapshot
 from fusiond.errors import BrokerError
@@ -62,30 +65,81 @@ def test_no_verb_touches_a_key_outside_its_queue(run, redis_server, tmp_path):
         for name, verb in inspect.getmembers(Verbs, inspect.isfunction)
         if "queue" in inspect.signature(verb).parameters and not name.startswith("_")
     }
-    assert done == of_a_queue | {"fsck", "move", "tick"}
+    assert done == of_a_queue | {"fsck", "keep_events", "move", "tick"}
 
 
 def verbs(b, job):
     """Each verb of a queue, in an order in which each has something to do."""
     claim = {"dispatcher": "d", "nonce": "n", "lease_ms": 1, "max_rescues": 0}
+    yield "keep_events", b.keep_events("q", "1000 1")
     yield "configure", b.configure("q", max_length=9, tasks={"t": (1, None)})
+    limits = {"limited": TaskLimit(("args.0",), 1, (1000.0, 1))}
+    yield "declare_policies", b.declare_policies("q", ["none"])
+    yield "declare_failure_ttls", b.declare_failure_ttls("q", {"t": 1})
+    yield "configure", b.configure("q", tasks={"limited": (1, None)}, max_running=9, rate=(1.0, 9), limits=limits)
+    yield "enqueue", b.enqueue("q", [NewJob(name, "limited", b"[[1],{}]", expires_ms=10**6) for name in "xyz"])
+    called_back = follow_text({"on_success": {"queue": "q", "task": "t", "priority": 1}})
+    yield "enqueue", b.enqueue("q", [NewJob("followed", "limited", b"[[1],{}]", follow=called_back)])
+    yield "claim", b.claim("q", 9, **claim | {"nonce": "limited"})
+    yield "settle", b.settle("q", [Outcome("followed", "limited", "finished")])
+    yield "settle", b.settle("q", [Outcome("x", "limited", "finished")])
+    for name in "yz":
+        yield "cancel", b.cancel("q", name)
+    yield "configure", b.configure("q", max_length=9, tasks={"limited": (1, None)})
     yield "enqueue", b.enqueue("q", [job, NewJob("b", "t", b"[]", delay_ms=1), NewJob("c", "t", b"[]", expires_ms=0)])
+    yield "enqueue", b.enqueue("q", [NewJob("u", "t", b"[]", unique="ended,skip,0,")])
     yield "claim", b.claim("q", 9, **claim)
     yield "claim", b.claim("q", 9, **claim)
     yield "renew", b.renew("q", [("a", "n")], 1)
+    yield "report", b.report("q", [("a", "n", 0.5, "half")])
     yield "cancel", b.cancel("q", "a")
     yield "settle", b.settle("q", [Outcome("a", "n", "retry")])
     yield "claim", b.claim("q", 9, **claim | {"nonce": "m"})
     yield "settle", b.settle("q", [Outcome("b", "m", "released"), Outcome("b", "n", "finished")])
     yield "cancel", b.cancel("q", "b")
+    yield "deliver", b.deliver("q")
+    for name, parent in (("child", "q/a"), ("grandchild", "q/child")):
+        yield "enqueue", b.enqueue("q", [NewJob(name, "t", b"[]", after=f"0 1 {parent}", expires_ms=10**6)])
+        yield "deliver", b.deliver("q")
+    yield "parents", b.parents("q", "child")
+    yield "cancel", b.cancel("q", "child")
+    yield "deliver", b.deliver("q")
+    yield "failures", b.failures("q")
+    yield "samples", b.samples("q", JobStatus.FAILED, 1)[0]
+    yield "failures_of", b.failures_of("q", b"key")
     yield "requeue", b.requeue("q", ["a", "b", "c"])
     yield "requeue_all", b.requeue_all("q")
     yield "cancel", b.cancel("q", "b")
     yield "discard", b.discard("q", ["b", "none"])
     yield "discard_all", b.discard_all("q")
+    yield "discard_all", b.discard_all("q", JobStatus.FINISHED)
+    yield "requeue_broken", b.requeue_broken("q", [b"1 not JSON\n{"])
+    yield "drop_broken", b.drop_broken("q", b"1 not JSON\n{")
+    yield "broken", b.broken("q")
+    yield "claim", b.claim("q", 9, **claim | {"nonce": "o", "parking": "p"})
+    yield "enqueue", b.enqueue("q", [NewJob("d", "t", b"[]")])
+    yield "claim", b.claim("q", 9, **claim | {"nonce": "r", "parking": "s"})
+    yield "unpark", b.unpark("q", ["s"])
     yield "suspend", b.suspend("q", by="operator", on=True)
     yield "suspend", b.suspend("q", by="operator", on=False)
     yield "tick", b.tick(DecidedTicks("e", "q", "t", b"[]", 1, None, None, (1, 2**42), (0, 0)))
+    yield "cron_success", b.cron_success("q", "e")
+    run = json.dumps({"state": '{"status":"running"}', "shape": "{}"})
+    yield "tick", b.tick(DecidedTicks("f", "q", "t", b"[]", 1, None, None, (1,), (0,), run=run, inputs=("{}",)))
+    begins = [("q", NewJob("step", "t", b"[]", flow="q cron:f:1 s 0 1 1"))]
+    fields = {"t s": 1}
+    yield "write_run", b.write_run("q", "cron:f:1", 1, RunWrite(fields, again_ms=0, jobs=begins, runs={"r": fields}))
+    yield "write_run", b.write_run("q", "cron:f:1", 2, RunWrite(fields, kept_ms=1, end=("f", b"")))
+    yield "delivery", b.delivery("q")
+    yield "runs_to_advance", b.runs_to_advance("q", 9)
+    yield "run_record", b.run_record("q", "cron:f:1")
+    yield "run_status", b.run_status("q", "cron:f:1")
+    yield "step_ends", b.step_ends("q", "cron:f:1", ["s.0"])
+    yield "runs", b.runs("q", 9)
+    for what in ("ended", "lost", "circle", "ask"):
+        yield "mend_wait", b.mend_wait("q", what, "grandchild", "q/child", "missing", "q/x")
+    yield "end_step", b.end_step("q", StepOf("cron:f:1", "s", 0, 1), "x", "lost")
+    yield "forget_run", b.forget_run("q", "cron:f:1")
     yield "status", b.status("q", "a")
     yield "rescue", b.rescue("q")
     yield "sweep", b.sweep("q")
@@ -99,17 +153,26 @@ def verbs(b, job):
     yield "job", b.job("q", "a")
     for status in JobStatus:
         yield "jobs", b.jobs("q", status)
+        yield "newest", b.newest("q", status)
+        yield "newest", b.newest("q", status, task="t", text="x")
     yield "outcome", b.outcome("q", "a")
     yield "counts", b.counts("q")
     yield "scan", b.scan("q", 0, 100)
+    yield "locks", b.locks("q")
+    yield "lock_holder", b.lock_holder("q", "t:")
+    yield "inspect_locks", b.inspect_locks("q", [b"t:"], repair=True)
+    yield "unlock", b.unlock("q", "u", ["t:"])
     yield "inspect", b.inspect("q", "members", [b"a", b"none"], repair=False)
     yield "inspect", b.inspect("q", "keys", [b"a", b"none"], repair=True)
+    yield "purge", b.purge("q")
     yield "fsck", Fsck(b, nothing, repair=True).queue("q")
 
 
 #: scripts that are parts of a verb
 HELPERS = {
-    "alive", "daemons", "generation", "inspect_key", "inspect_sequence", "publish",
+    "flow_due", "flow_end", "flow_forget", "flow_tick", "flow_write",
+    "alive", "daemons", "enqueue_after", "enqueue_unique", "generation", "inspect_key", "inspect_sequence",
+    "outbox", "publish", "undelivered",
     "move_begin", "move_clock", "move_copy", "move_end", "move_list", "move_remove",
 }  # fmt: skip
 

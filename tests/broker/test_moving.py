@@ -6,7 +6,7 @@ import json
 import pytest
 
 from fusiond.broker.call import Call, as_is, plain
-from fusiond.broker.moving import COPY_MS
+from fusiond.broker.maintenance.moving import COPY_MS
 from fusiond.broker.records import NewJob, Outcome
 from fusiond.job import new_token
 from tests.support.queue_state import broken, findings

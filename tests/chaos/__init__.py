@@ -20,7 +20,14 @@ The chaos harness: a real daemon under load and under fire, and the proof from l
     addressing.py I17: commands with -c under files, daemons and pointers in trouble
     attempts.py   I15: jobs that fail, crash and hang, and jobs of `none` whose processes are killed
     expiry.py     I16: jobs that are claimed in time and could begin too late
+    locks.py      I19: unique jobs, their locks, and who is alive beside whom
+    sequels.py    I24: callbacks and jobs that wait for others
+    told.py       I26: events of jobs, and their delivery
     victims.py    I18: cancels, timeouts and kills that come late, and whom they hit
+    limits.py     I20: jobs over the limits of their queue and their task, whose processes are killed
+    turns.py      I21: tenants of a fair queue, whose workers are killed
+    graphs.py     I22: runs of flows whose processes are killed, and their graphs
+    scaling.py    I23: a group whose processes follow its load, under reloads
     bugs.py       seeded bugs that the verdict must find, and what brings each of them out
     hunt.py       the hunt for them
 

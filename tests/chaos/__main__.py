@@ -1,5 +1,5 @@
 """
-`python -m tests.chaos`: a calm without faults, a storm, and the situations of I10 to I18; status 1 where a job came to
+`python -m tests.chaos`: a calm without faults, a storm, and the situations of I10 to I26; status 1 where a job came to
 harm.
 
 `--full`: what is published, 100,000 jobs under 10,000 kills. `--bugs` instead: each seeded bug must be found.
@@ -34,6 +34,10 @@ def main():
         given.jobs, given.seconds, given.kills, given.stops, seed=given.seed, log=given.log,
         weights=LONG if given.kills > 500 else WEIGHTS, mix=WHOLE_MIX, processes=6,
     )  # fmt: skip
+    trials["storm over children of many jobs at once"] = Plan(
+        min(given.jobs, SHORT[0]), min(given.seconds, SHORT[1]), min(given.kills, SHORT[2]), given.stops,
+        seed=given.seed, many=True,
+    )  # fmt: skip
     figures = {title: trial(title, plan) for title, plan in trials.items()}
     if given.json:
         given.json.write_text(json.dumps({"seed": given.seed, **figures}, indent=1))
@@ -57,7 +61,7 @@ def _arguments():
     parser.add_argument("--full", action="store_true", help="100,000 jobs, 10,000 kills, 20 minutes")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--no-control", action="store_true", help="leave out the run without faults")
-    parser.add_argument("--no-situations", action="store_true", help="leave out the situations of I10 to I18")
+    parser.add_argument("--no-situations", action="store_true", help="leave out the situations of I10 to I26")
     parser.add_argument("--log", type=Path, help="keep the daemon's log there")
     parser.add_argument("--json", type=Path, help="write the figures there")
     parser.add_argument("--markdown", type=Path, nargs="?", const=Path("/dev/stdout"), help="write tables there")

@@ -10,17 +10,16 @@ under jobs of `none`; status 1 where a job has begun more often than its policy 
 Only jobs of `none` are there when something is killed from outside: they may not begin twice even then.
 """
 
-import argparse
 import os
 import random
 import signal
 import sys
 import time
 
-from tests.chaos import ledger
+from tests.chaos import ledger, repeat
 from tests.chaos.package import LEASE, SHORTER
 from tests.chaos.plant import CHILD, Plant
-from tests.support.running import alive, until
+from tests.support.running import alive, run_down, until
 
 FILE = """
 broker: {{url: embedded}}
@@ -100,9 +99,7 @@ def violations(edits=(), seed=0):
         except AssertionError as error:
             return [f"I15 {error}"]
         found = list(judge(jobs, ledger.read_runs(plant.runs)))
-        plant.remember()
-        plant.stop()
-        plant.judged = True
+        plant.end()
     return found
 
 
@@ -179,20 +176,8 @@ def _at_rest(plant):
             counts = connection.run(plant.broker.counts("default"))
         return counts.queued + counts.scheduled + counts.started + counts.inbox
 
-    until(lambda: not left(), lambda: f"{left()} jobs have not ended", 40)
-
-
-def main():
-    parser = argparse.ArgumentParser(prog="python -m tests.chaos.attempts", description=__doc__.split("\n\n")[0])
-    parser.add_argument("--times", type=int, default=10)
-    given = parser.parse_args()
-    found = []
-    for number in range(given.times):
-        now = violations(seed=number)
-        print(f"{number + 1}: {len(now)} violations", *now, sep="\n  ", flush=True)
-        found += now
-    return 1 if found else 0
+    run_down(left, lambda: f"{left()} jobs have not ended", 40)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(repeat.main("attempts", __doc__, violations))

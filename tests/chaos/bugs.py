@@ -43,9 +43,12 @@ PLANS = {
     ),
     "a group stopped": _plan(2, {WHOLE_GROUP: 1}, jobs=60, seconds=6.0, mix=_MIX._replace(flood=400, bunch=10)),
     "connections cut": _plan(24, {CUT: 1}, mix=_MIX._replace(bunch=30, inbox=0.7, short=0.2)),
+    "connections of busy lanes cut": _plan(30, {CUT: 1}, jobs=90, mix=_MIX._replace(flood=400, bunch=3), every=True),
     "a producer's connection cut": _plan(
         1000, {CUT: 1}, seconds=20.0, jobs=3000, mix=Mix(short=0.0, long=0.0, delayed=0.0, bunch=1)
     ),
+    "children of many jobs killed": _plan(60, {CHILD: 1, SNARE: 1}, many=True),
+    "dispatchers of many jobs killed": _plan(10, {DISPATCHER: 1}, mix=_LASTING, jobs=200, many=True),
     "Redis killed": _plan(4, {REDIS: 1}, seconds=8.0),
     "the supervisor killed": _plan(2, {SUPERVISOR: 1}, seconds=8.0, jobs=160, mix=_LASTING),
     "the scheduler killed as it ticks": _plan(6, {AT_TICK: 1}, seconds=8.0, jobs=80, entries=40, every=True),
@@ -65,37 +68,64 @@ class Bug(NamedTuple):
 
 
 _CLAIM, _SETTLE, _RENEW = "broker/lua/claim.lua", "broker/lua/settle.lua", "broker/lua/renew.lua"
-_RESCUE = "broker/lua/shared/rescue.lua"
-_WAITING, _EXCHANGE, _POOL = "worker/dispatcher/waiting.py", "worker/dispatcher/exchange.py", "worker/pool/pool.py"
+_RESCUE, _TALLY = "broker/lua/shared/rescue.lua", "broker/lua/shared/tally.lua"
+_LOCKS, _TURNS = "broker/lua/shared/locks.lua", "broker/lua/shared/turns.lua"
+_HELD, _PLACES = "broker/lua/shared/held.lua", "broker/lua/shared/places.lua"
+_WAITING, _EXCHANGE, _CAPACITY = (
+    "worker/dispatcher/waiting.py",
+    "worker/dispatcher/claims/exchange.py",
+    "worker/pool/capacity.py",
+)
+_LANES = "worker/dispatcher/claims/lanes.py"
 _CHILDREN, _WATCH = "worker/pool/children.py", "worker/pool/watchdog.py"
-_LEASES, _SLOTS, _FORKSERVER = "worker/dispatcher/leases.py", "worker/pool/slots.py", "worker/runtime/forkserver.py"
+_LEASES, _SLOTS, _FORKSERVER = (
+    "worker/dispatcher/claims/leases.py",
+    "worker/pool/slots.py",
+    "worker/runtime/forkserver.py",
+)
 _TICKING, _TICK = "schedule/ticking.py", "broker/lua/tick.lua"
 _TAKE = "                line.append(attempt)\n"
 #: without it the kernel ends the children with their server, whatever else is forgotten
+#: what a sweep mends is not lost
+_NO_SWEEP = Edit("schedule/sweeping.py", "PERIOD = 60.0", "PERIOD = 1e6")
 _ALONE = Edit(_FORKSERVER, "            self._prctl(PR_SET_PDEATHSIG, 9)\n", "")
 _RUN = "        kind, retry, payload = run.run(self, self._tasks, job)\n"
 _REQUEST = "        request = self._unanswered or self._request(shares, once)\n"
+_BATCHES = "        for batch in self._batches("
+_NOTED = "        self._cursors.read.update(ahead.read)\n        await self._hold(LEASE_MS)\n"
 
 BUGS = {
     "no fence": Bug(
         "settle", "takes an outcome under whatever token", "a dispatcher stopped",
-        [Edit(_SETTLE, "if h[1] ~= token then", "if not h[1] then")],
+        [Edit(_SETTLE, "text:sub(1, #mark) ~= mark then", "text:sub(1, 1) ~= 't' then")],
     ),
     "a lease that a settle leaves": Bug(
         "settle", "leaves the ended job among the started", "no faults",
-        [Edit(_SETTLE, "many('ZREM', STARTED, gone)", "")],
+        [Edit("broker/lua/shared/ends.lua", "many('ZREM', STARTED, left)", "")],
+    ),
+    "a repeat that is counted": Bug(
+        "settle", "counts an outcome again when it is settled again", "connections of busy lanes cut",
+        [Edit(_TALLY, "if is_stale and is_stale[i] then", "if false then")],
+    ),
+    "a minute that is lost": Bug(
+        "settle", "forgets what it has counted in a minute when the next one begins", "no faults",
+        [Edit(_TALLY, "of.h[task], of.t[task] = merged(of.h[task], text), merged(of.t[task], text)", "")],
     ),
     "a retry that drops": Bug(
         "settle", "puts a crashed job nowhere", "children killed",
-        [Edit(_SETTLE, "  add(later_on, now + delay, id)\nend", "end")],
+        [Edit(_SETTLE, "    add(later_on, whole(now + delay), id)\n  end", "  end")],
     ),
     "a release that drops": Bug(
         "settle", "puts a released job nowhere", "dispatchers told to end",
-        [Edit(_SETTLE, "    add(ready, finite(score) or 254 * BAND, id)\n", "")],
+        [Edit(_SETTLE, "    return_to_row(id, whole(finite(h.score) or 254 * BAND))\n", "")],
     ),
     "a release that burns an attempt": Bug(
         "settle", "counts an attempt that never was", "dispatchers told to end",
-        [Edit(_SETTLE, "'attempts', attempts - 1", "'attempts', attempts")],
+        [Edit(_SETTLE, "math.max(count(h.attempts), 1) - 1", "count(h.attempts)")],
+    ),
+    "a rescue that the history leaves out": Bug(
+        "claim", "counts the rescue of a job, and its history does not tell of it", "dispatchers killed",
+        [Edit(_RESCUE, "if not carried or h.cancel then", "if h.cancel then")],
     ),
     "rescue of the living": Bug(
         "claim", "takes back leases that hold", "no faults",
@@ -110,14 +140,17 @@ BUGS = {
     ),
     "a rescue that drops": Bug(
         "claim", "puts a rescued job nowhere", "dispatchers killed",
-        [Edit(_RESCUE, "    add(ready, score, id)\n", "")],
+        [_NO_SWEEP, Edit(_RESCUE, "    return_to_row(id, whole(score))\n", "")],
     ),
     "a promotion that loses": Bug(
         "claim", "puts a job that comes due nowhere", "no faults",
-        [Edit("broker/lua/shared/due.lua", "      add(ready, later(finite(h[1]), seq + i), id)\n", "")],
+        [
+            _NO_SWEEP,
+            Edit("broker/lua/shared/due.lua", "enter_row(id, whole(later(finite(h.score), seq + i)), h.args)", ""),
+        ],
     ),
     "a nonce that is ignored": Bug(
-        "claim", "gives other jobs to a claim that is repeated", "connections cut",
+        "claim", "gives other jobs to a claim that is repeated", "connections of busy lanes cut",
         [Edit(_CLAIM, "if before and before:sub(1, #nonce + 1) == nonce .. ' ' then", "if false then")],
     ),
     "a claim in two steps": Bug(
@@ -129,7 +162,7 @@ BUGS = {
             Edit(
                 _EXCHANGE, "        self._unanswered = None\n",
                 "        self._unanswered = None\n"
-                "        for (share, nonce), reply in zip(request.claims, replies[len(request.settles) :]):\n"
+                "        for (share, nonce, _), reply in zip(request.claims, replies[len(request.settles) :]):\n"
                 "            held = [(job.id, nonce) for job in getattr(reply, 'jobs', ())]\n"
                 "            if held:\n"
                 "                await self._connection.run(self._broker.renew(share.queue, held, LEASE_MS))\n",
@@ -151,7 +184,7 @@ BUGS = {
     ),
     "an enqueue that knows no ids": Bug(
         "enqueue", "stores a job again when it is repeated", "a producer's connection cut",
-        [Edit("broker/lua/enqueue.lua", "elseif redis.call('EXISTS', JOB .. id) == 1 then", "elseif false then")],
+        [Edit("broker/lua/enqueue.lua", "local all_new = not any_there(keys)", "local all_new = true")],
     ),
     "a cancel that leaves the job": Bug(
         "cancel", "calls a job canceled that stays in the queue", "no faults, jobs that wait",
@@ -182,7 +215,7 @@ BUGS = {
     "a token from a counter": Bug(
         "dispatcher", "numbers its claims, as every other dispatcher does", "no faults",
         [
-            Edit(_EXCHANGE, "(share, new_token(self._mark))", "(share, next(_TOKENS))"),
+            Edit(_EXCHANGE, "new_token(self._mark), parking", "next(_TOKENS), parking"),
             Edit(
                 _EXCHANGE, "from fusiond.job import mark_of, new_token\n",
                 "import itertools\nfrom fusiond.job import mark_of\n_TOKENS = map(str, itertools.count())\n",
@@ -196,7 +229,7 @@ BUGS = {
                 _WAITING, _TAKE,
                 _TAKE + "                from fusiond.broker.records import Outcome\n"
                 "                finished = (attempt.id, attempt.token, 'finished', 3600000, 0, b'null')\n"
-                "                self._endings._exchange.add_outcome(attempt, Outcome(*finished))\n",
+                "                self._endings._outcomes.add(attempt, Outcome(*finished))\n",
             )
         ],
     ),
@@ -214,7 +247,7 @@ BUGS = {
         "dispatcher", "takes a killed child's job for finished", "children killed",
         [
             Edit(
-                "worker/dispatcher/verdicts.py", "    crashes, wait = ",
+                "worker/dispatcher/ends/verdicts.py", "    crashes, wait = ",
                 '    return Outcome(attempt.id, attempt.token, "finished", ms(task.result_ttl), 0, b"null")\n'
                 "    crashes, wait = ",
             )
@@ -224,11 +257,17 @@ BUGS = {
         "dispatcher", "drops outcomes and claims whose reply was lost", "connections cut",
         [Edit(_EXCHANGE, _REQUEST, "        request = self._request(shares, once)\n")],
     ),
+    "two lanes under one name": Bug(
+        "dispatcher", "has its lanes overwrite each other's nonce", "connections of busy lanes cut",
+        [Edit(_LANES, 'f"2/{name}"', "name")],
+    ),
     "a full group that claims ahead": Bug(
         "dispatcher", "claims for children that are busy with long jobs", "bursts of forked children",
         [
             Edit(
-                _POOL, "(min(ahead, WAITING * self._soon_free()) if quick else 0)", "WAITING * self._group.processes",
+                _CAPACITY,
+                "(min(ahead, WAITING * self._soon_free()) if quick else 0)",
+                "WAITING * self._group.processes",
             )
         ],
     ),
@@ -236,19 +275,28 @@ BUGS = {
         "dispatcher", "leaves jobs behind one that is not quick after all", "bursts of reused children",
         [Edit(_WATCH, "if stuck or late or attempt.canceled", "if attempt.canceled")],
     ),
+    "slots that come free and nobody looks": Bug(
+        "dispatcher", "does not claim again when a former generation leaves it more slots", "bursts among reloads",
+        [
+            Edit(
+                "worker/dispatcher/loop.py", "        self.pool.leave(slots)\n        self._wake.set()\n",
+                "        self.pool.leave(slots)\n",
+            )
+        ],
+    ),
     "orphans that live on": Bug(
         "dispatcher", "leaves the children of a dead fork server alone", "fork servers killed",
         [
             _ALONE,
             Edit(
-                "worker/pool/server_handle.py", "            left, reaped = kill_children()\n",
+                "worker/pool/fork_server/server_handle.py", "            left, reaped = kill_children()\n",
                 "            left, reaped = set[int](), dict[int, int]()\n",
             )
         ],
     ),
     "a job that was taken back and begins": Bug(
         "child", "begins whatever it was handed, whenever", "a group stopped",
-        [Edit("worker/runtime/wire.py", "return _clock(_BOOT) < words[_FIRST + serial % RING]", "return True")],
+        [Edit("worker/runtime/wire.py", "return _clock(_BOOT) < words[_FIRST + serial % self._ring]", "return True")],
     ),
     "a beginning that is not marked": Bug(
         "child", "does not say that it has begun a job", "children killed",
@@ -271,15 +319,29 @@ BUGS = {
     ),
     "a fork server that is waited for": Bug(
         "dispatcher", "waits for ever for a fork server that hangs", "a fork server frozen for good",
-        [Edit("worker/pool/answers.py", '(ANSWER, "not answered")', '(1e9, "not answered")')],
+        [Edit("worker/pool/fork_server/answers.py", '(ANSWER, "not answered")', '(1e9, "not answered")')],
+    ),
+    "jobs beside the last one begun that are lost with their child": Bug(
+        "dispatcher", "takes all jobs of a dead child but the one begun last for jobs that have not begun",
+        "children of many jobs killed",
+        [
+            Edit(
+                _CHILDREN, "for serial in [serial for serial in child.outstanding if serial <= begun]:",
+                "for serial in [serial for serial in child.outstanding if serial == begun]:",
+            )
+        ],
+    ),
+    "a death held against all beside": Bug(
+        "dispatcher", "charges each job of a child that is killed for one of them",
+        "a bunch side by side in which one is meant",
+        [Edit(_SLOTS, "            return serial == kill.serial\n", "            return True\n")],
     ),
     "a death held against whoever runs": Bug(
         "dispatcher", "lets a killed child go on, and charges its death to the job begun last",
         "a bunch in which one is meant",
         [
             Edit(
-                _SLOTS, "return self.kill.serial if self.kill and self.kill.reason else self.begun()",
-                "return self.begun()",
+                _SLOTS, "            return serial == kill.serial\n", "            return serial == self.begun()\n",
             ),
             Edit(
                 _SLOTS, "            self.forbid(self.waiting())\n", "",
@@ -290,8 +352,7 @@ BUGS = {
         "fork server", "kills each child where one is to be killed", "a bunch in which one is meant",
         [
             Edit(
-                _FORKSERVER, "            self._kill(self._slots.get(int(rest)))\n",
-                "            for pid in self._pids:\n                self._kill(pid)\n",
+                _FORKSERVER, "[pid for pid, slot in self._pids.items() if slot == int(rest)]", "self._pids",
             )
         ],
     ),
@@ -305,14 +366,14 @@ BUGS = {
             _ALONE,
             Edit(
                 _FORKSERVER,
-                "        for pid in self._pids:\n            self._kill(pid)\n        self._pids.clear()\n",
+                "        for pid in self._pids:\n            kill(pid)\n        self._pids.clear()\n",
                 "        os._exit(0)\n",
             )
         ],
     ),
     "a decision without its job": Bug(
         "scheduler", "does not store with a decision which job it is to have", "the scheduler killed as it ticks",
-        [Edit(_TICKING, "decided_ticks(watched.entry, watched.task, ticks).to_text() if ticks else None", "None")],
+        [Edit(_TICKING, "decided_ticks(*found).to_text() if ticks else None", "None")],
     ),
     "a queue that forgets its ticks": Bug(
         "tick", "stores the job of a tick again, under another id, when it is asked again",
@@ -321,13 +382,13 @@ BUGS = {
             Edit(_TICK, "  if tonumber(tick) <= tonumber(newest) then return '4' end\n", ""),
             Edit(_TICK, "= 'cron:' .. entry .. ':' .. ARGV[at], ", "= 'cron:' .. now .. ':' .. ARGV[at], "),
             # long enough to be killed before it is confirmed
-            Edit(_TICKING, "        # What is not", "        await asyncio.sleep(0.05)\n        # What is not"),
+            Edit(_TICKING, "        # If a conf", "        await asyncio.sleep(0.05)\n        # If a conf"),
             Edit(_TICKING, "import logging\n", "import asyncio\nimport logging\n"),
         ],
     ),
     "a scheduler that begins anew": Bug(
         "scheduler", "passes over the ticks from before its start", "the scheduler killed as it ticks",
-        [Edit(_TICKING, "first_seen=state.first_seen_ms if is_known else state.now_ms", "first_seen=state.now_ms")],
+        [Edit(_TICKING, "first_seen=state.first_seen if is_known else state.now", "first_seen=state.now")],
     ),
     "a cron entry for each queue": Bug(
         "scheduler", "keeps what it knows of an entry for each queue of its task apart", "entries on the move",
@@ -342,14 +403,14 @@ BUGS = {
         "scheduler", "takes an entry that its file did not have for one that no daemon had", "entries on the move",
         [
             Edit(
-                _TICKING, "is_known = state.first_seen_ms is not None",
-                "is_known = watched.ahead and state.first_seen_ms is not None",
+                _TICKING, "is_known = state.first_seen is not None",
+                "is_known = watched.ahead and state.first_seen is not None",
             )
         ],
     ),
     "a rescue that knows no permit": Bug(
         "claim", "gives a job of `none` back whose attempt may have begun", "jobs that are cut off",
-        [Edit(_RESCUE, "local lost = h[6] and h[6] == h[5] and", "local lost = false and")],
+        [Edit(_RESCUE, "local lost = h.permit and h.permit == h.token and", "local lost = false and")],
     ),
     "a begin without a permit": Bug(
         "dispatcher", "hands a job of `none` to a child and stores no permit", "jobs that are cut off",
@@ -363,11 +424,79 @@ BUGS = {
     ),
     "a policy that forgives crashes": Bug(
         "dispatcher", "has `none` run again after two crashes", "jobs that are cut off",
-        [Edit("config/model.py", "jitter_share=0.0, max_crashes=0)", "jitter_share=0.0, max_crashes=2)")],
+        [Edit("config/model/tasks.py", "jitter_share=0.0, max_crashes=0)", "jitter_share=0.0, max_crashes=2)")],
     ),
     "a rescue that forgets the expiry": Bug(
         "claim", "takes a job that was claimed for one that has begun", "jobs that expire",
-        [Edit(_CLAIM, "return count(attempts) <= count(rescues)", "return count(attempts) == 0")],
+        [Edit(_HELD, "return count(attempts) <= count(rescues)", "return count(attempts) == 0")],
+    ),
+    "a claim that takes no place": Bug(
+        "claim", "has a job with a limit begin, and does not count it", "limits under kills",
+        [Edit(_HELD, "then redis.call('HSET', PLACES .. key, id, token) end", "then do end end")],
+    ),
+    "a place that outlives its attempt": Bug(
+        "settle", "frees no place", "limits under kills",
+        [Edit(_PLACES, "    redis.call('HDEL', PLACES .. limit, id)\n", "")],
+    ),
+    "a place that is freed in silence": Bug(
+        "settle", "leaves the jobs that wait for the place held", "limits under kills",
+        [Edit(_PLACES, "    pass_on(limit)\n  end", "  end")],
+    ),
+    "a rescue that keeps the place": Bug(
+        "claim", "frees no place where a lease has expired", "limits under kills",
+        [Edit(_RESCUE, "leave_started(id, h and h.limit)", "leave_started(id)")],
+    ),
+    "a limit that no script counts": Bug(
+        "claim", "takes whatever is there, whatever the queue's max_running says", "limits under kills",
+        [Edit(_CLAIM, "if max_running then at_most(max_running - redis.call('ZCARD', STARTED), 'running') end\n", "")],
+    ),
+    "a generation that counts itself alone": Bug(
+        "dispatcher", "has as many children as it may beside its former generation", "processes that follow the load",
+        [Edit(_CAPACITY, "self._group.processes - math.ceil(self._left / self.concurrency)", "self._group.processes")],
+    ),
+    "a row that has no turns": Bug(
+        "enqueue", "has the jobs of all tenants wait in the order of their arrival", "tenants under kills",
+        [Edit(_TURNS, "math.min(math.max(first, known[row], last + 1), score)", "score")],
+    ),
+    "a turn that is taken twice": Bug(
+        "enqueue", "forgets the last turn of a tenant", "tenants under kills",
+        [Edit(_TURNS, "    if turn > last then set(tenant, turn) end\n", "")],
+    ),
+    "a retry that calls back": Bug(
+        "settle", "calls the callback of a job that is to be tried again", "sequels",
+        [
+            Edit(
+                _SETTLE,
+                "    add(later_on, whole(now + delay), id)\n  end\n\n  -- release",
+                "    if h.follow then follow(id, 'failed', h) end\n"
+                "    add(later_on, whole(now + delay), id)\n  end\n\n  -- release",
+            )
+        ],
+    ),
+    "an outbox that is emptied early": Bug(
+        "outbox", "drops the entries for a queue before that queue has them", "sequels",
+        [Edit("broker/lua/outbox.lua", "  if #reply > 1 then return reply end\n",
+              "  if #reply > 1 then redis.call('DEL', OUTBOX .. ':' .. target) return reply end\n")],
+    ),
+    "a lock that anyone frees": Bug(
+        "settle", "frees the lock of another job", "unique jobs",
+        [Edit(_LOCKS, "and holder(key) == id then", "then")],
+    ),
+    "a lock that outlives its job": Bug(
+        "settle", "leaves the lock of a job that has ended", "unique jobs",
+        [Edit("broker/lua/shared/ends.lua", "  if h and h.unique then free_lock(id, h) end\n", "")],
+    ),
+    "a requeue that asks for no lock": Bug(
+        "requeue", "runs a job again beside the one that has its lock", "unique jobs",
+        [Edit("broker/lua/requeue.lua", "rival(key, id) ~= nil end", "false end")],
+    ),
+    "an end that no run is told": Bug(
+        "settle", "does not tell a run that a job of a step has ended", "flows under kills",
+        [Edit("broker/lua/shared/ends.lua", "  if h and h.flow then tell_run(status, h) end\n", "")],
+    ),
+    "a step that waits for one alone": Bug(
+        "flows", "begins a step when the first of those before it has finished", "flows under kills",
+        [Edit("flows/progress.py", "    if good >= step.need:\n", "    if good:\n")],
     ),
     "a child that knows no expiry": Bug(
         "dispatcher", "lets a job begin for as long as its lease is trusted", "jobs that expire",
@@ -408,16 +537,24 @@ BUGS = {
         "roll-outs and roll-backs",
         [
             Edit(
-                "broker/catalogue.py",
+                "broker/hosts/catalogue.py",
                 'rank = (tier, tier == _LIVING and task["queue"] in served.get(name, ()), order)',
                 "rank = (-tier, False, order)",
             ),
-            Edit("broker/records.py", "return queue in self.served.get(task, ())", "return True"),
+            Edit("broker/hosts/host_records.py", "return queue in self.served.get(task, ())", "return True"),
         ],
     ),
     "a move that loses": Bug(
         "requeue", "puts a moved job nowhere", "roll-outs and roll-backs",
         [Edit("broker/lua/move_end.lua", "    if redis.call('ZSCORE', DEFERRED, id) then\n", "    if false then\n")],
+    ),
+    "a rescue that is not told": Bug(
+        "rescue", "leaves no event", "events under kills",
+        [Edit(_RESCUE, "      if events then events.job('rescued', id, h, since_claim(h)) end\n", "")],
+    ),
+    "a sink that notes what it has not delivered": Bug(
+        "sink", "notes how far it has read, and then delivers", "events under kills",
+        [Edit("sinks/delivery.py", _BATCHES, _NOTED + _BATCHES)],
     ),
     "no file behind Redis": Bug(
         "Redis", "keeps jobs in memory alone", "Redis killed",

@@ -10,6 +10,8 @@ job waited for longer than LIMIT while a child of either daemon was idle (I11, w
 
 import argparse
 import contextlib
+import itertools
+import math
 import random
 import sys
 import threading
@@ -20,9 +22,9 @@ from typing import NamedTuple
 from tests.chaos.package import SHORTER
 from tests.chaos.redis import Outside
 from tests.support.redis_server import Server
-from tests.support.running import Running, until
+from tests.support.running import Running, descendants, run_down, until
 
-#: children of each of the two daemons
+#: children of each of the two daemons, or threads of its only child
 CHILDREN = 2
 #: s; how long a job may wait beside an idle child, in all, and how long a child may need from one job to the next on a
 #: machine that is busy with other things
@@ -30,15 +32,20 @@ LIMIT, HAND_OVER = 1.0, 0.25
 #: s; jobs of a burst, and how many of the middle kind, which is not quick and which nobody would call long
 QUICK, LONG = 0.002, (3.0, 6.0)
 MIDDLE, MANY = 0.04, 150
-ISOLATIONS = ("process", "fork")
+#: name → how each of the two daemons runs CHILDREN jobs at once
+ISOLATIONS = {
+    "process": "processes: 2, isolation: process",
+    "fork": "processes: 2, isolation: fork",
+    "thread": "processes: 1, isolation: process, executor: thread, concurrency: 2",
+}
 FILE = """
 broker: {{url: '{url}'}}
 retry_policies: {{single: {{max_attempts: 1}}}}
 defaults:
   tasks: {{retry: single, pass_job: job, result_ttl: 1h}}
-  workers: {{directory: {app}, environment: {{RUNS: {runs}}}, drain_timeout: 2s}}
+  workers: {{directory: {app}, environment: {{RUNS: {runs}, COLOUR: '{colour}'}}, drain_timeout: 2s}}
 tasks: {{quick: {{run: work.run}}}}
-workers: {{main: {{processes: {children}, isolation: {isolation}}}}}
+workers: {{main: {{{keys}}}}}
 """
 
 
@@ -47,8 +54,18 @@ class Host(Outside):
 
     def __init__(self, server, edits, runs, isolation):
         super().__init__(server, edits)
-        self.write(FILE.format(url=self.url, app=self.app, runs=runs, children=CHILDREN, isolation=isolation))
-        self.runs = runs
+        self.runs, self._isolation, self._colour = runs, isolation, 0
+        self.write(self._body())
+
+    def _body(self):
+        own = {"keys": ISOLATIONS[self._isolation], "colour": self._colour}
+        return FILE.format(url=self.url, app=self.app, runs=self.runs, **own)
+
+    def replace_group(self):
+        """Reload, so that another generation of the group takes over its children's places one by one."""
+        self._colour += 1
+        answer = self.reload(self._body())
+        assert answer["result"] == "applied", answer
 
     def _declared(self):
         return "quick" in self.run(self.broker.catalogue()).tasks
@@ -64,18 +81,19 @@ class Run(NamedTuple):
 
 
 class Lag(threading.Thread):
-    """Notes for how long some process, this one or another, waited for a processor: a child of ours may look idle."""
+    """Notes for how long processes waited for a processor, since an idle child that gets none takes no job."""
 
-    def __init__(self):
+    def __init__(self, stalled):
+        """`stalled`: gives the seconds of waiting so far."""
         super().__init__(daemon=True)
-        self._over = threading.Event()
+        self._stalled, self._over = stalled, threading.Event()
         #: (when, s of waiting since the one before)
         self.found = []
 
     def run(self):
-        before, stalled = time.time(), _stalled()
+        before, stalled = time.time(), self._stalled()
         while not self._over.wait(0.02):
-            now, more = time.time(), _stalled()
+            now, more = time.time(), self._stalled()
             late = now - before - 0.02
             self.found.append((before, max(late if late > 0.05 else 0.0, more - stalled)))
             before, stalled = now, more
@@ -89,13 +107,31 @@ class Lag(threading.Thread):
         return sum(waited for at, waited in self.found if began <= at < ended)
 
 
-def _stalled():
-    """Seconds since the boot in which some process waited for a processor; 0 where the kernel does not count them."""
-    try:
-        some = Path("/proc/pressure/cpu").read_text().splitlines()[0]
-    except OSError:
-        return 0.0
-    return int(some.rpartition("=")[2]) / 1e6
+class OursStalled:
+    """
+    Seconds that the daemons' processes have waited, all together.
+
+    It knows new processes LOOK seconds late, forked children mostly not at all. The waiting of other programs does not
+    count: on a busy machine it would excuse any delay.
+    """
+
+    LOOK = 0.5
+
+    def __init__(self, roots):
+        """`roots`: pids, whose descendants count too."""
+        self._roots, self._pids, self._looked = roots, [], -math.inf
+        #: pid → s of waiting
+        self._waited = {}
+
+    def __call__(self):
+        if time.monotonic() - self._looked > self.LOOK:
+            self._looked = time.monotonic()
+            self._pids = [pid for root in self._roots for pid in (root, *(pid for pid, _ in descendants(root)))]
+        for pid in self._pids:
+            # proc(5): time on the processor, time in the run queue, ns
+            with contextlib.suppress(OSError, IndexError):
+                self._waited[pid] = int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
+        return sum(self._waited.values())
 
 
 class Ledger(NamedTuple):
@@ -109,8 +145,12 @@ class Ledger(NamedTuple):
     released: int
 
 
-def carry_out(isolation, seconds=12.0, seed=0, edits=()):
-    """Bursts for so many seconds; returns the Ledger. AssertionError: the jobs do not all end."""
+def carry_out(isolation, seconds=12.0, seed=0, edits=(), *, reloads=False):
+    """
+    Bursts for so many seconds; returns the Ledger. AssertionError: the jobs do not all end.
+
+    `reloads`: before each burst the group of one of the daemons is replaced.
+    """
     with contextlib.ExitStack() as stack:
         place = Running()  # for its directory
         stack.callback(place.close)
@@ -121,10 +161,12 @@ def carry_out(isolation, seconds=12.0, seed=0, edits=()):
         hosts = [stack.enter_context(Host(server, (*SHORTER, *edits), runs, isolation)) for _ in range(2)]
         for host in hosts:
             host.start_up()
-        lag = Lag()
+        lag = Lag(OursStalled([server.process.pid, *(host.process.pid for host in hosts)]))
         lag.start()
-        acked = Bursts(hosts[0].client(), runs, random.Random(seed), hosts[0].text).give(seconds)
-        until(lambda: acked.keys() <= {run.job for run in _read(runs)}, hosts[0].text, timeout=90)
+        replaced = itertools.cycle(hosts)
+        before = (lambda: next(replaced).replace_group()) if reloads else (lambda: None)
+        acked = Bursts(hosts[0].client(), runs, random.Random(seed), hosts[0].text, before).give(seconds)
+        run_down(lambda: len(acked.keys() - {run.job for run in _read(runs)}), hosts[0].text)
         lag.end()
         released = sum(int(worker.fields["released"]) for worker in hosts[0].run(hosts[0].broker.workers()))
         for host in hosts:
@@ -135,8 +177,9 @@ def carry_out(isolation, seconds=12.0, seed=0, edits=()):
 class Bursts:
     """The producer."""
 
-    def __init__(self, client, runs, rand, text):
-        self._client, self._runs, self._rand, self._text = client, runs, rand, text
+    def __init__(self, client, runs, rand, text, before):
+        """`before`: called before each burst."""
+        self._client, self._runs, self._rand, self._text, self._before = client, runs, rand, text, before
         #: job → when it was acknowledged
         self._acked = {}
         #: monotonic s from which on each but one of the children can take a long job
@@ -150,6 +193,7 @@ class Bursts:
         self._enqueue([MIDDLE] * MANY)
         until(self._all_ran, self._text)
         while time.monotonic() < over:
+            self._before()
             burst = self._longs() + [QUICK] * self._rand.randrange(5, 40)
             self._rand.shuffle(burst)
             self._enqueue([0.0] * 50 + burst)
@@ -216,10 +260,10 @@ def _idle(runs):
     return [(begin, end) for begin, end in spans if end - begin > HAND_OVER]
 
 
-def violations(edits, seed, isolation):
+def violations(edits, seed, isolation, *, reloads=False):
     """What is found wrong, briefly."""
     try:
-        return judge(carry_out(isolation, seed=seed, edits=edits))
+        return judge(carry_out(isolation, seed=seed, edits=edits, reloads=reloads))
     except AssertionError as error:
         return [f"I11 the jobs do not come to their end: {str(error).splitlines()[-1]}"]
 

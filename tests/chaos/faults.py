@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from fusiond.broker.call import as_is, plain
 from fusiond.errors import BrokerError
+from tests.chaos.package import LEASE
 from tests.chaos.plant import CHILD, DISPATCHER, REDIS, SCHEDULER, SERVER, SUPERVISOR, WRAPPER
 from tests.support.running import descendants
 
@@ -92,6 +93,58 @@ def stop(kind, pid, seconds, faults, over):
         over.wait(seconds)
         faults[faults.index(fault)] = fault._replace(stopped=time.time() - fault.at)
         os.kill(pid, signal.SIGCONT)
+
+
+class FaultsBeside:
+    """
+    Faults beside a load of some seconds, one after each pause: `with FaultsBeside(…) as faults`, `faults.look()`.
+
+    A child, a dispatcher or Redis is killed, or a dispatcher is stopped for longer than its leases.
+    """
+
+    def __init__(self, plant, rand, pause, *, schedulers=0.0):
+        """`pause`: s between two faults; `schedulers`: the share of faults that kill the scheduler."""
+        self._plant, self._rand, self._pause, self._schedulers = plant, rand, pause, schedulers
+        self._next = time.monotonic() + pause
+        #: pid → monotonic s at which it goes on
+        self._stopped = {}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._go_on(float("inf"))
+
+    def look(self):
+        """Let go on what was stopped for long enough; do the next fault if it is time."""
+        now = time.monotonic()
+        if now > self._next:
+            self._next = now + self._pause
+            self._hurt()
+        self._go_on(now)
+
+    def _hurt(self):
+        kinds = (CHILD, DISPATCHER, DISPATCHER, REDIS)
+        kind = SCHEDULER if self._rand.random() < self._schedulers else self._rand.choice(kinds)
+        pids = [pid for pid in self._plant.pids(kind) if pid not in self._stopped]
+        if not pids:
+            return
+        pid = self._rand.choice(pids)
+        if kind == DISPATCHER and self._rand.random() < 0.5:
+            self._stopped[pid] = time.monotonic() + LEASE + 0.5
+            _signal(pid, signal.SIGSTOP)
+        else:
+            _signal(pid, signal.SIGKILL)
+
+    def _go_on(self, now):
+        for pid in [pid for pid, at in self._stopped.items() if now > at]:
+            del self._stopped[pid]
+            _signal(pid, signal.SIGCONT)
+
+
+def _signal(pid, number):
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
 
 
 def cut(plant, faults, rand):
@@ -173,8 +226,8 @@ def _await_tick(plant):
     deadline = time.monotonic() + 3.0
     with contextlib.suppress(BrokerError), plant.connect() as connection:
         state = plant.broker.cron_state(plant.entries[0])
-        before = connection.run(state).last_tick_ms
-        while connection.run(state).last_tick_ms == before and time.monotonic() < deadline:
+        before = connection.run(state).last
+        while connection.run(state).last == before and time.monotonic() < deadline:
             pass
 
 

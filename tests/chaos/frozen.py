@@ -33,9 +33,9 @@ SOFT, HARD = 1.0, 1.5
 MOST = HARD + 2 * LEASE
 #: a fork server is judged as much sooner as a lease is shorter
 QUICKER = (
-    Edit("worker/pool/answers.py", "ANSWER, LOAD = 10.0, 60.0", "ANSWER, LOAD = 2.0, 60.0"),
-    Edit("worker/pool/answers.py", "SILENT = 2.0", "SILENT = 0.6"),
-    Edit("worker/pool/answers.py", "LOOK, REST = 1.0, 5.0", "LOOK, REST = 0.2, 1.0"),
+    Edit("worker/pool/fork_server/answers.py", "ANSWER, LOAD = 10.0, 60.0", "ANSWER, LOAD = 2.0, 60.0"),
+    Edit("worker/pool/fork_server/answers.py", "SILENT = 2.0", "SILENT = 0.6"),
+    Edit("worker/pool/fork_server/answers.py", "LOOK, REST = 1.0, 5.0", "LOOK, REST = 0.2, 1.0"),
 )
 FILE = """
 broker: {{url: embedded}}

@@ -1,14 +1,17 @@
 """The logs of one trial, read: acknowledged enqueues, runs, steps of the protocol, faults, and how each job ended."""
 
-import time
+import math
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from fusiond.broker.call import as_is, plain
+from fusiond.broker.counters import Tally
+from fusiond.errors import BrokerUnavailable
 from tests.chaos.load import Ack
 from tests.chaos.plant import QUEUES
 from tests.support.queue_state import findings
+from tests.support.running import run_down
 
 #: replies in one round trip
 _PAGE = 1000
@@ -39,7 +42,7 @@ class Run(NamedTuple):
 class Step(NamedTuple):
     """One step of the protocol, as Redis took it."""
 
-    #: claim rescue retry released finished failed canceled requeue tick
+    #: claim rescue lapse retry released finished failed canceled requeue tick
     verb: str
     id: str
     #: of a claim and of what settles; of a tick: the decision
@@ -52,6 +55,8 @@ class Step(NamedTuple):
     dispatcher: int = 0
     #: of a tick
     entry: str = ""
+    #: of a rescue and of a lapse: the job ends with it, since its cancel was asked for
+    cancels: bool = False
 
 
 @dataclass
@@ -76,6 +81,8 @@ class Ledger:
     ticks: dict = field(default_factory=dict)
     #: job id → load.Cancel
     cancels: dict = field(default_factory=dict)
+    #: what Redis has counted of all jobs together; None: the file has no `metrics: true`
+    counted: Tally | None = None
     #: stays of Redis away, as faults.Fault
     outages: list = field(default_factory=list)
     #: s that the trial took, by part
@@ -91,17 +98,19 @@ class Ledger:
 def settled(plant, acks, timeout=60):
     """Wait until each acknowledged job has ended; AssertionError: for `timeout` seconds no more of them did."""
     with plant.connect() as connection:
-        least, since = len(acks) + 1, time.monotonic()
-        while left := _waiting(plant, connection):
-            if left < least:
-                least, since = left, time.monotonic()
-            assert time.monotonic() < since + timeout, f"{left} of {len(acks)} jobs have not ended"
-            time.sleep(0.02)
+        run_down(
+            lambda: _waiting(plant, connection),
+            lambda: f"{_waiting(plant, connection)} of {len(acks)} jobs have not ended",
+            timeout,
+        )
 
 
 def _waiting(plant, connection):
-    counts = connection.run_many([plant.broker.counts(queue) for queue in QUEUES])
-    return sum(c.queued + c.scheduled + c.started + c.deferred + c.inbox for c in counts)
+    try:
+        counts = connection.run_many([plant.broker.counts(queue) for queue in QUEUES])
+    except BrokerUnavailable:
+        return math.inf  # the Redis of a supervisor that was just killed answers a little longer than that lives
+    return sum(c.queued + c.held + c.scheduled + c.started + c.deferred + c.inbox for c in counts)
 
 
 def read(plant, acks, faults):
@@ -114,6 +123,7 @@ def read(plant, acks, faults):
             broken += map(str, connection.run(findings(plant.broker, queue)))
         result = Ledger(acks, faults, read_runs(plant.runs), steps, {}, broken, keys, ticks=_ticks(steps))
         result.records = _records(plant, connection, result.jobs)
+        result.counted = _counted(plant, connection)
         keys += (key for key in _keys(connection) if not _known(key.decode()))
     return result
 
@@ -145,6 +155,15 @@ def _records(plant, connection, jobs):
         records = connection.run_many([plant.broker.job(job.queue, job.id) for job in some])
         found |= {job.id: record for job, record in zip(some, records, strict=True)}
     return found
+
+
+def _counted(plant, connection):
+    if connection.run(plain(as_is, "HGET", plant.broker.keys.of(QUEUES[0], "conf"), "metrics")) is None:
+        return None
+    reading = plant.broker.counters(QUEUES)
+    found = reading.read(connection.run_many(reading.calls))
+    assert found.keys() == set(QUEUES)
+    return sum((tally for queue in found.values() for tally in queue.totals.values()), Tally())
 
 
 def _keys(connection):
@@ -194,11 +213,12 @@ def _step(at, words):
         int(fields.get("attempt", 0)),
         int(by) if verb == "claim" else 0,
         by if verb == "tick" else "",
+        fields.get("cancel") == "1",
     )
 
 
 #: after the last job, nothing else may be there
-_OF_QUEUE = ("seq", "conf", "finished", "failed", "canceled", "wake", "log", "job:", "claim:", "ticks")
+_OF_QUEUE = ("seq", "conf", "finished", "failed", "canceled", "wake", "log", "job:", "claim:", "ticks", "metrics")
 _OF_ALL = (
     "fusion:queues", "fusion:workers", "fusion:worker:", "fusion:catalog", "fusion:daemons", "fusion:cron",
     "fusion:meta",

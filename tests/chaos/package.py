@@ -28,20 +28,35 @@ class Edit(NamedTuple):
 #: s; of the copy
 LEASE, RENEW, MARGIN = 3.0, 1.0, 0.5
 
-#: a wake-up that was missed is made up for by no poll
-SELDOM_POLLS = Edit("worker/dispatcher/loop.py", "POLL = 5.0", "POLL = 3600.0")
+#: a wake-up that was missed is made up for by no poll; nor does a poll renew what says that a dispatcher waits for one
+SELDOM_POLLS = (
+    Edit("worker/dispatcher/claims/asking.py", "POLL = 5.0", "POLL = 3600.0"),
+    Edit("broker/lua/shared/wake.lua", "WAITS = 15000", "WAITS = 3600000"),
+)
 #: what comes sooner than in two minutes has waited neither for a renewal nor for the end of a lease
-SELDOM_RENEWALS = Edit("worker/dispatcher/leases.py", "MARGIN = 15.0, 5.0, 2.0", "MARGIN = 300.0, 120.0, 2.0")
+SELDOM_RENEWALS = Edit("worker/dispatcher/claims/leases.py", "MARGIN = 15.0, 5.0, 2.0", "MARGIN = 300.0, 120.0, 2.0")
 
+#: a dispatcher's jobs are soon another's when it is gone
+SHORT_LEASES = Edit(
+    "worker/dispatcher/claims/leases.py", "MARGIN = 15.0, 5.0, 2.0", f"MARGIN = {LEASE}, {RENEW}, {MARGIN}"
+)
+
+_MINUTE = "local minute, fields, words = math.floor"
 _LOG = "redis.call('XADD', ROOT .. ':log', '*', 'verb', "
 #: seconds become tenths, minutes seconds: a lease, and the pauses of what limits crash loops, which would leave nothing
 #: there to kill
 SHORTER = (
-    Edit("worker/dispatcher/leases.py", "MARGIN = 15.0, 5.0, 2.0", f"MARGIN = {LEASE}, {RENEW}, {MARGIN}"),
+    SHORT_LEASES,
     Edit("supervise/supervisord/process.py", "LONGEST_DELAY = 0.5, 30.0", "LONGEST_DELAY = 0.05, 0.4"),
     Edit("worker/pool/children.py", "SLOWEST = 30.0", "SLOWEST = 0.4"),
     # A job longer than a lease loses more of them to a kill every 0.1 s than in a life, and fails then as promised.
-    Edit("worker/dispatcher/exchange.py", "MAX_RESCUES = 25", "MAX_RESCUES = 1000"),
+    Edit("worker/dispatcher/claims/exchange.py", "MAX_RESCUES = 25", "MAX_RESCUES = 1000"),
+    # The second lane has work where a queue has more than is asked for, and not only at thousands of jobs a second.
+    Edit("worker/dispatcher/claims/lanes.py", "_WORTH, _WAIT = 128, 0.02", "_WORTH, _WAIT = 1, 0.0"),
+    # Many minutes pass in a trial, and with each of them counters move.
+    Edit(
+        "broker/lua/shared/tally.lua", "local minute, fields, words = math.floor(now / 60000)", f"{_MINUTE}(now / 1000)"
+    ),
 )
 
 
@@ -58,33 +73,39 @@ def _behind(file, line, words):
 
 
 _CLAIM, _SETTLE, _BY_TOKEN = "broker/lua/claim.lua", "broker/lua/settle.lua", "'id', id, 'token', token"
-_RESCUE = "broker/lua/shared/rescue.lua"
+_RESCUE, _BY_HELD = "broker/lua/shared/rescue.lua", "'id', id, 'token', h.token"
+_CLAIMED = "'claim', 'id', id, 'token', nonce, 'by', dispatcher"
 #: every step of a job, and each decision on a tick, in the order of Redis, in ns:{q}:log
 LOGGED = (
-    _behind(
+    _before(_CLAIM, "  add(begun, JOB .. id, how.held", f"{_CLAIMED}, 'attempt', 1"),
+    _before(_CLAIM, "  save(id, h)\n  give_fields(id, h)\n", f"{_CLAIMED}, 'attempt', h.attempts"),
+    _before(
+        _RESCUE, "  if h.cancel then\n", "carried and 'lapse' or 'rescue', 'id', id, 'cancel', h.cancel and 1 or 0"
+    ),
+    Edit(
         _CLAIM,
-        "  redis.call('HSET', key, 'score', score, 'started_at', NOW, 'attempts', attempts, 'token', nonce)\n",
-        "'claim', 'id', id, 'token', nonce, 'attempt', attempts, 'by', dispatcher",
+        "  redis.call('SET', WAKE, parking",
+        "  redis.call('HSET', ROOT .. ':log:parked', parking, dispatcher)\n  redis.call('SET', WAKE, parking",
     ),
-    _before(_RESCUE, "  if h[4] then\n", "'rescue', 'id', id"),
-    _behind(_RESCUE, "  redis.call('ZADD', ROOT .. ':' .. status, keep_until(ttl), id)\n", "status, 'id', id"),
-    _behind(_SETTLE, "local function finish(key, id, token, ttl, result, why)\n", f"'finished', {_BY_TOKEN}"),
-    _behind(_SETTLE, "local function stop(key, id, token, status, ttl, err, why, crashes)\n", f"status, {_BY_TOKEN}"),
-    _behind(_SETTLE, "local function again(key, id, token, delay, err, why, crashes)\n", f"'retry', {_BY_TOKEN}"),
     _behind(
-        _SETTLE,
-        "local function release(key, id, token, delay, why, attempts, score)\n",
-        f"'released', {_BY_TOKEN}",
+        "broker/lua/enqueue.lua",
+        "  redis.call('ZADD', STARTED, now + CARRIED, id)\n",
+        "'claim', 'id', id, 'token', waiting, 'attempt', 1, 'by', redis.call('HGET', ROOT .. ':log:parked', waiting)",
     ),
-    _before("broker/lua/cancel.lua", "trim('canceled', 10)\n", "'canceled', 'id', id"),
+    _behind(_RESCUE, "  ended(id, status, ttl, h)\n", "status, 'id', id"),
+    _behind(_SETTLE, "local function finish(id, text, token, ttl, result, why, said)\n", f"'finished', {_BY_TOKEN}"),
+    _behind(_SETTLE, "local function stop(id, h, status, ttl, err, why)\n", f"status, {_BY_HELD}"),
+    _behind(_SETTLE, "local function again(id, h, delay, err, why)\n", f"'retry', {_BY_HELD}"),
+    _behind(_SETTLE, "local function release(id, h, delay, why)\n", f"'released', {_BY_HELD}"),
+    _before("broker/lua/cancel.lua", "write_endings()\n", "'canceled', 'id', id"),
     _behind(
         "broker/lua/requeue.lua",
-        "  redis.call('HSET', JOB .. id, 'last_outcome', 'requeued', 'queued_at', now)\n",
+        "  if not h then return 0 end\n",
         "'requeue', 'id', id",
     ),
     _before(
         "broker/lua/tick.lua",
-        "  store(id, task, args, (255 - ARGV[4]) * BAND + seq + place, due, fields)\n",
+        "  if way then\n    unique.store(",
         "'tick', 'id', id, 'token', 'enqueued', 'attempt', ARGV[at], 'by', '.' .. entry",
     ),
 )

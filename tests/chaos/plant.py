@@ -12,18 +12,19 @@ from fusiond.broker.verbs import Verbs
 from fusiond.client import Client
 from fusiond.config import model
 from fusiond.errors import BrokerError
-from tests.chaos.package import copy
-from tests.support.running import Running, descendants, until
+from tests.chaos.package import copy, scripts_of
+from tests.support.running import MEMORY, Running, descendants, until
 
 SUPERVISOR, WRAPPER, REDIS, SCHEDULER = "supervisor", "wrapper", "redis", "scheduler"
-DISPATCHER, SERVER, CHILD = "dispatcher", "fork server", "child"
-KINDS = (CHILD, SERVER, DISPATCHER, SCHEDULER, SUPERVISOR, WRAPPER, REDIS)
+DISPATCHER, SERVER, CHILD, PROGRAMS = "dispatcher", "fork server", "child", "program server"
+KINDS = (CHILD, SERVER, DISPATCHER, SCHEDULER, SUPERVISOR, WRAPPER, REDIS, PROGRAMS)
 QUEUES = ("quick", "slow", "timed")
 
 # Both groups serve both queues: what one has lost, the other must take over. Crashes are the harness' own, and never
 # a job's fault.
 FILE = """
 broker: {{url: embedded}}
+metrics: true
 retry_policies:
   hardy: {{max_crashes: 1000}}
   once: {{max_attempts: 1, max_crashes: 1000}}
@@ -33,29 +34,37 @@ defaults:
   workers: {{directory: {app}, environment: {{RUNS: {runs}}}, drain_timeout: 2s}}
 tasks:
   quick: {{run: work.run, queue: quick}}
-  slow: {{run: work.run, queue: slow}}
+  slow: {{run: work.{slow}, queue: slow}}
   flawed: {{run: work.flawed, queue: slow, retry: once}}
   timed: {{run: work.run, queue: timed}}
 workers:
+{groups}"""
+#: one job at a time in each child
+ONE = """\
   forked: {{queues: "*", processes: {processes}, isolation: fork}}
   reused: {{queues: "*", processes: {processes}, isolation: process}}
+"""
+#: five at once in each of two children: coroutines and functions in one event loop, and each in a thread
+MANY = """\
+  looped: {{queues: "*", processes: 2, isolation: process, executor: asyncio, concurrency: 5}}
+  threaded: {{queues: "*", processes: 2, isolation: process, executor: thread, concurrency: 5}}
 """
 #: each tick is a job, however late; EVERY s
 ENTRY = "  {name}: {{task: timed, every: 1s, args: [0.0], missed: all, overlap: allow}}\n"
 EVERY = 1.0
 
 
-#: Where the daemon's state lies, so that syncing takes no time. While a disk is slow to sync, Redis answers before it
-#: writes (`appendfsync everysec`): killed then, it loses what it has acknowledged, as the docs say.
-MEMORY = Path("/dev/shm")
-
-
 class Plant(Running):
     """The daemon: `with Plant() as plant: plant.start_up()`."""
 
-    def __init__(self, edits=(), *, processes=3, entries=0):
-        """`edits`: of package.py; without any it is the real code. `entries`: of cron, each with a tick a second."""
+    def __init__(self, edits=(), *, processes=3, entries=0, many=False):
+        """
+        `edits`: of package.py; without any it is the real code. `entries`: of cron, each with a tick a second.
+
+        `many`: each child runs many jobs at once, and `processes` is not heeded.
+        """
         super().__init__()
+        # There a Redis that is killed loses nothing that it has acknowledged.
         if MEMORY.is_dir():
             self.state = MEMORY / self.directory.name
         self.runs = self.directory / "runs"
@@ -64,24 +73,35 @@ class Plant(Running):
         shutil.copy(Path(__file__).with_name("work.py"), self.app)
         self.entries = [f"every{number}" for number in range(entries)]
         cron = "cron:\n" + "".join(ENTRY.format(name=name) for name in self.entries) if entries else ""
-        self.write(FILE.format(app=self.app, runs=self.runs, processes=processes) + cron)
+        groups = (MANY if many else ONE).format(processes=processes)
+        slow = "run_awaiting" if many else "run"
+        self.write(FILE.format(app=self.app, runs=self.runs, groups=groups, slow=slow) + cron)
         self.code = copy(self.directory / "code", edits) if edits else Path(fusiond.__file__).parent.parent
         # Whoever starts this may want no byte code; a daemon that is started a thousand times does.
-        self.environment = {"PYTHONDONTWRITEBYTECODE": ""} | ({"PYTHONPATH": str(self.code)} if edits else {})
+        self.environment = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPATH": str(self.code)} if edits else {}
         self.broker = Verbs()
         #: whether `strays` was asked for after its end
         self.judged = False
+        self._scripts = scripts_of(self.code)
 
     def __enter__(self):
+        self._scripts.__enter__()
         return self
 
     def __exit__(self, kind, *_):
+        self._scripts.__exit__(None, None, None)
         try:
             self.close()
         except AssertionError:
             # What was left is known already, or something else is wrong, which must be heard.
             if kind is None and not self.judged:
                 raise
+
+    def end(self):
+        """Stop it once its jobs were judged: what it leaves is no matter of this."""
+        self.remember()
+        self.stop()
+        self.judged = True
 
     def start_up(self, *, wait=True):
         """Start it, for the first time or anew; every program is ready then, or nobody waits for them."""
@@ -157,13 +177,21 @@ def _children(pid):
         return []
 
 
+#: in the title that the program server gives it, or in the command of a new interpreter
+_NAMES = {
+    PROGRAMS: (b"fusiond program server:",),
+    WRAPPER: (b"fusiond redis:", b"embedded.py"),
+    SCHEDULER: (b"fusiond scheduler:", b"fusiond.schedule.__main__"),
+    DISPATCHER: (b"fusiond worker:", b"fusiond.worker.__main__"),
+}
+
+
 def _program(pid):
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return None
-    names = {b"embedded.py": WRAPPER, b"fusiond.schedule\0": SCHEDULER, b"fusiond.worker\0": DISPATCHER}
-    return next((kind for word, kind in names.items() if word in words), None)
+    return next((kind for kind, names in _NAMES.items() if any(name in words for name in names)), None)
 
 
 def _carries(entry, mark):

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from fusiond.broker.call import as_is, plain
 from fusiond.errors import BrokerError
-from fusiond.worker.dispatcher import leases
+from fusiond.worker.dispatcher.claims import leases
 from tests.chaos import ledger, report
 from tests.chaos.faults import kill
 from tests.chaos.load import Load, Mix
@@ -31,6 +31,9 @@ from tests.support.running import alive, until
 
 #: s; what is promised
 REDIS_BACK, CHILD_AGAIN, DISPATCHER_AGAIN = 2.0, 1.0, leases.LEASE + 2.0
+#: jobs a second, which half of the six children can do: the targets are for groups that have room. Where every group is
+#: full, a lost job waits for the scheduler's look at it, up to 10 s.
+RATE = 6
 #: jobs that leave a child time to be hit
 LASTING = Mix(short=0.0, long=1.0, long_seconds=0.5, delayed=0.0, bunch=1)
 
@@ -114,7 +117,7 @@ def began(plant):
 
 def crashes(plant, kind, count):
     """Seconds from each of `count` kills until each job that it cut off began again."""
-    load, faults = Load(plant.client(), 1_000_000, rate=12, mix=LASTING), []
+    load, faults = Load(plant.client(), 1_000_000, rate=RATE, mix=LASTING), []
     load.start()
     for _ in range(count):
         pid = until(lambda: busy(plant, kind), load.check, timeout=60)

@@ -6,18 +6,45 @@ A seeded bug names a situation in place of a plan of load and faults.
 
 from functools import partial
 
-from tests.chaos import addressing, attempts, capacity, conservation, expiry, frozen, moving, rollout, victims
+from tests.chaos import (
+    addressing,
+    attempts,
+    capacity,
+    conservation,
+    expiry,
+    frozen,
+    graphs,
+    limits,
+    locks,
+    moving,
+    rollout,
+    scaling,
+    sequels,
+    told,
+    turns,
+    victims,
+)
 
 #: name → function of edits and seed that returns the violations
 SITUATIONS = {
     "a bunch in which one is meant": victims.violations,
+    "a bunch side by side in which one is meant": partial(victims.violations, many=True),
     "a fork server frozen for good": frozen.violations,
     "bursts of forked children": partial(conservation.violations, isolation="fork"),
     "bursts of reused children": partial(conservation.violations, isolation="process"),
+    "bursts of threads": partial(conservation.violations, isolation="thread"),
+    "bursts among reloads": partial(conservation.violations, isolation="process", reloads=True),
     "entries on the move": moving.violations,
+    "events under kills": told.violations,
     "failures that pass": capacity.violations,
+    "flows under kills": graphs.violations,
     "files in trouble": addressing.violations,
     "jobs that are cut off": attempts.violations,
     "jobs that expire": expiry.violations,
+    "limits under kills": limits.violations,
+    "processes that follow the load": scaling.violations,
     "roll-outs and roll-backs": rollout.violations,
+    "tenants under kills": turns.violations,
+    "unique jobs": locks.violations,
+    "sequels": sequels.violations,
 }

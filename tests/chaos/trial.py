@@ -16,7 +16,7 @@ from fusiond.errors import BrokerError
 from tests.chaos import ledger
 from tests.chaos.faults import STOPS, Injector, Pulse
 from tests.chaos.load import FULL, Load, Mix
-from tests.chaos.package import LOGGED, SHORTER, scripts_of
+from tests.chaos.package import LOGGED, SHORTER
 from tests.chaos.plant import Plant
 from tests.support.running import until
 
@@ -47,6 +47,8 @@ class Plan:
     entries: int = 2
     #: children of each of the two groups
     processes: int = 3
+    #: whether each child runs many jobs at once, in threads or in an event loop
+    many: bool = False
     seed: int = 0
     edits: tuple = ()
     #: whether every fault is done, though the jobs are in
@@ -60,7 +62,7 @@ class Plan:
 def carry_out(plan, say=lambda _: None):
     """Do it; returns the ledger. Raises NoRest."""
     edits = (*SHORTER, *LOGGED, *plan.edits)
-    with Plant(edits, processes=plan.processes, entries=plan.entries) as plant, scripts_of(plant.code):
+    with Plant(edits, processes=plan.processes, entries=plan.entries, many=plan.many) as plant:
         plant.start_up()
         try:
             return _carry_out(plan, plant, say)
@@ -133,7 +135,7 @@ def _answered(plant, call):
 
 
 def _last_ticks(plant):
-    return [plant.run(plant.broker.cron_state(entry)).last_tick_ms for entry in plant.entries]
+    return [plant.run(plant.broker.cron_state(entry)).last for entry in plant.entries]
 
 
 class _Clock:

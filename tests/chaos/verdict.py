@@ -5,11 +5,13 @@ I1  every acknowledged enqueue reaches exactly one terminal state; so does the j
 I2  finished means at least one completed run, under the winning token
 I3  every extra run maps to a fault, as does every lease that runs out; a claim has one run at most
 I4  fsck is clean
-I5  the settling token is the last claim's in the order of Redis; no token is given twice; attempts are counted
+I5  the settling token is the last claim's in the order of Redis; no token is given twice; attempts are counted, and
+    the history that a job keeps tells of each
 I6  no fault, no extra run
 I7  afterwards no stray process and no stray key
 I8  no job is begun, and none goes on, under a claim that is not the last one, or under a chain that is dead
 I9  what was canceled while it waited does not run
+I25 Redis has counted each outcome that it has settled, and each lease that ran out, once
 """
 
 import itertools
@@ -18,9 +20,10 @@ from collections import Counter, defaultdict
 from tests.chaos.blame import DYING, SKEW, Blame
 from tests.chaos.package import LEASE, MARGIN, RENEW
 from tests.chaos.plant import EVERY
+from tests.support.past import contradictions
 
 TERMINAL = {"finished", "failed", "canceled"}
-INVARIANTS = tuple(f"I{number}" for number in range(1, 10))
+INVARIANTS = (*(f"I{number}" for number in range(1, 10)), "I25")
 #: s; in which a run ends whose lease was lost or whose chain is dead
 GONE = 2.0
 
@@ -32,6 +35,8 @@ def judge(ledger, *, lease=LEASE, margin=MARGIN, renew=RENEW):
     found += [f"I7 process {pid} was left" for pid in ledger.strays]
     found += [f"I7 key {key.decode()} was left" for key in ledger.keys]
     found += _ticked(ledger.ticks)
+    if ledger.steps and ledger.counted:
+        found += _counted(ledger.steps, ledger.counted)
     found += _given_twice(ledger.steps)
     began = defaultdict(list)
     for run in itertools.chain(*ledger.runs.values()):
@@ -46,6 +51,7 @@ def judge(ledger, *, lease=LEASE, margin=MARGIN, renew=RENEW):
         if not ledger.faults:
             found += _once(job, runs, steps)
         found += _fenced(job, steps)
+        found += [f"I5 {sentence}" for sentence in contradictions(record)] if record else ()
         found += _late(job, runs, steps, began, blame)
     return found
 
@@ -62,6 +68,26 @@ def _ticked(ticks):
         for one, two in itertools.pairwise(step.attempt for step in steps):
             if two - one != EVERY * 1000:
                 yield f"I1 cron entry {entry} ticked at {one} and then at {two}"
+
+
+def _counted(steps, counted):
+    """I25. A step without a token is no outcome of an attempt: the job waited, or its lease had run out."""
+    every = [step for each in steps.values() for step in each]
+    done, settled = Counter(step.verb for step in every), Counter(step.verb for step in every if step.token)
+    # A lease that ran out ends its job, by a failure or where a cancel is due, or has it rescued.
+    rescued = done["rescue"] - (done["failed"] - settled["failed"])
+    rescued -= sum(step.verb == "rescue" and step.cancels for step in every)
+    expected = {
+        "finished": (done["finished"], counted.finished),
+        "failed": (done["failed"], counted.failed),
+        "retry": (done["retry"], counted.retry),
+        "released": (done["released"], counted.released + counted.snoozed),
+        "canceled": (done["canceled"], counted.canceled),
+        "rescued": (rescued, counted.rescued),
+    }
+    for what, (right, found) in expected.items():
+        if found != right:
+            yield f"I25 {right} {what}, and Redis has counted {found}"
 
 
 def _ended(job, record, runs, steps, cancel):
@@ -127,7 +153,10 @@ def _explained(job, runs, steps, blame):
         elif step.verb == "rescue" and claim and blame.lost(claim.dispatcher, claim.at, step.at) is None:
             yield f"I3 the lease of job {job.id} ran out without a fault: {claim}, {step.at - claim.at:.1f} s later"
     if steps:
-        claims = Counter((step.attempt, step.dispatcher) for step in steps if step.verb == "claim")
+        # What was not confirmed was not begun either.
+        lapsed = {id(one) for one, two in itertools.pairwise(steps) if two.verb == "lapse"}
+        given = (step for step in steps if step.verb == "claim" and id(step) not in lapsed)
+        claims = Counter((step.attempt, step.dispatcher) for step in given)
         for under, count in Counter((run.attempt, run.dispatcher) for run in runs).items():
             if count > claims[under]:
                 yield f"I3 job {job.id} ran {count} times under {claims[under]} claims, attempt and dispatcher {under}"
@@ -164,8 +193,8 @@ def _fenced(job, steps):
             if step.attempt != attempts:
                 yield f"I5 attempt {attempts} of job {job.id} was counted as {step.attempt}"
                 attempts = step.attempt
-        elif step.verb == "rescue":
-            token = None
+        elif step.verb in {"rescue", "lapse"}:
+            token, attempts = None, attempts - (step.verb == "lapse")
         elif step.verb == "requeue":
             attempts = 0
         elif step.token != (token or ""):
@@ -191,8 +220,8 @@ def _lost_at(steps, claim):
     """Epoch s when the lease of this claim ran out, or None."""
     mine = False
     for step in steps:
-        if mine and step.verb in {"claim", "rescue"}:
-            return step.at if step.verb == "rescue" else None
+        if mine and step.verb in {"claim", "rescue", "lapse"}:
+            return None if step.verb == "claim" else step.at
         mine = mine or step is claim
     return None
 

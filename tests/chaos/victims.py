@@ -25,14 +25,14 @@ from fusiond.broker.records import NewJob
 from fusiond.job import new_id
 from tests.chaos.package import SHORTER
 from tests.chaos.plant import SERVER, Plant
-from tests.support.running import until
+from tests.support.running import run_down, until
 
 #: s; hard timeout of the jobs that run out of time, and how long a fork server is stopped
 HARD, PAUSE = 0.4, 0.25
 FILE = """
 broker: {{url: embedded}}
 retry_policies: {{hardy: {{max_crashes: 1000}}}}
-queues: {{quick: {{}}, slow: {{}}, timed: {{}}}}
+queues: {{quick: {{}}, slow: {{}}, timed: {{}}, many: {{}}}}
 defaults:
   tasks: {{retry: hardy, pass_job: job, result_ttl: 1h}}
   workers: {{directory: {app}, environment: {{RUNS: {runs}}}, drain_timeout: 2s}}
@@ -40,13 +40,16 @@ tasks:
   quick: {{run: work.run, queue: quick}}
   slow: {{run: work.run, queue: slow}}
   timed: {{run: work.run, queue: timed}}
+  many: {{run: work.run_awaiting, queue: many}}
   quick_endless: {{run: work.endure, queue: quick, retry: none, timeout: {{soft: 0.2s, hard: {hard}s}}}}
   slow_endless: {{run: work.endure, queue: slow, retry: none, timeout: {{soft: 0.2s, hard: {hard}s}}}}
+  many_endless: {{run: work.endure, queue: many, retry: none, timeout: {{soft: 0.2s, hard: {hard}s}}}}
   quick_killer: {{run: work.kill_itself, queue: quick, retry: none}}
   slow_killer: {{run: work.kill_itself, queue: slow, retry: none}}
 workers:
   reused: {{queues: [quick], processes: 2, isolation: process}}
   forked: {{queues: [slow, timed], processes: 3, isolation: fork}}
+  looped: {{queues: [many], processes: 2, isolation: process, executor: asyncio, concurrency: 4}}
 """
 #: jobs of no time before each bunch
 WARM = 40
@@ -69,21 +72,24 @@ AIMS = {
     "out of time": Aim("endless", 30.0, False, (("failed", "TIMEOUT"),)),
     "killed by itself": Aim("killer", 0.05, False, (("failed", "WORKER_CRASHED"),)),
 }
-#: name of the jobs behind it
+#: of a child that runs many jobs at once: nobody knows which of them has ended it, so each counts a crash
+OF_MANY = ("canceled", "out of time")
+#: name of the jobs behind it, or beside it
 INNOCENT = "not meant"
 
 
-def violations(edits=(), seed=0, rounds=4):
-    """A sentence for each job that had an end which was meant for another."""
+def violations(edits=(), seed=0, rounds=4, *, many=False):
+    """A sentence for each job that had an end which was meant for another; `many`: of children of many jobs at once."""
     rand = random.Random(seed)
     with Plant((*SHORTER, *edits)) as plant:
         plant.write(FILE.format(app=plant.app, runs=plant.runs, hard=HARD))
         plant.start_up()
         plant.client()
         jobs = {}
+        names, queues = (OF_MANY, ("many",)) if many else (sorted(AIMS), ("quick", "slow"))
         for number in range(rounds):
-            for name in rand.sample(sorted(AIMS), len(AIMS)):
-                if found := _round(plant, name, ("quick", "slow")[number % 2], rand, jobs):
+            for name in rand.sample(names, len(names)):
+                if found := _round(plant, name, queues[number % len(queues)], rand, jobs):
                     # The next round would wait for the same.
                     return found
         return list(_judge(plant, jobs))
@@ -97,7 +103,8 @@ def _round(plant, name, queue, rand, jobs):
     aim = AIMS[name]
     # In front of the others, so that they are behind it in its child.
     bunch = [(name, aim)]
-    bunch += [(INNOCENT, Aim("", rand.choice((0.02, 0.3)), False, (("finished", ""),))) for _ in range(4)]
+    lengths = (0.02, 0.3) if queue != "many" else (0.3, 2 * HARD)  # those beside it must run when it is killed
+    bunch += [(INNOCENT, Aim("", rand.choice(lengths), False, (("finished", ""),))) for _ in range(4)]
     ids = _enqueue(plant, queue, [(each.task, each.seconds) for _, each in bunch])
     jobs |= {(queue, id_): each for id_, each in zip(ids, bunch, strict=True)}
     until(lambda: f"begin {ids[0]}" in plant.runs.read_text(), plant.text)
@@ -117,7 +124,8 @@ def _round(plant, name, queue, rand, jobs):
 def _ends(plant, queue):
     """Whether all jobs of the queue end."""
     with contextlib.suppress(AssertionError):
-        return until(lambda: not _waiting(plant, queue), timeout=12)
+        run_down(lambda: _waiting(plant, queue), patience=12)
+        return True
     return False
 
 

@@ -4,6 +4,7 @@ The application whose runs are counted: each leaves a line when it begins and on
 A line is one write to a file that was opened to append, so that a kill cannot tear it.
 """
 
+import asyncio
 import os
 import pathlib
 import signal
@@ -30,6 +31,21 @@ def run(seconds, *, job):
     """Take so long."""
     _note("begin", job)
     time.sleep(seconds)
+    _note("end", job)
+
+
+def run_until(gate, *, job):
+    """Take until the gate is a file."""
+    _note("begin", job)
+    while not pathlib.Path(gate).exists():
+        time.sleep(0.02)
+    _note("end", job)
+
+
+async def run_awaiting(seconds, *, job):
+    """Take so long, and let others run meanwhile."""
+    _note("begin", job)
+    await asyncio.sleep(seconds)
     _note("end", job)
 
 

@@ -8,9 +8,10 @@ import time
 import pytest
 
 from tests.support.fusiond_command import fusiond
+from tests.support.running import PATIENCE
 
 SHOP = """
-import os, sys, task_like_ours
+import asyncio, os, sys, task_like_ours
 
 
 def send(number, code="0", job=None):
@@ -29,6 +30,25 @@ async def later():
 
 def leave(code):
     sys.exit(code)
+
+
+OPEN = []
+
+
+def start_up():
+    OPEN.append(("start_up", None))
+
+
+async def start_up_later():
+    OPEN.append(("start_up_later", asyncio.get_running_loop()))
+
+
+def opened():
+    return [OPEN[0][0], OPEN[0][1] is None]
+
+
+async def opened_later():
+    return [OPEN[0][0], OPEN[0][1] in (None, asyncio.get_running_loop())]
 
 
 async def leave_later(code):
@@ -113,6 +133,20 @@ def test_call_runs_as_the_group_would(shop, tmp_path):
     assert done.json == [str(shop), "open", None, str(shop)]
 
 
+@pytest.mark.parametrize("task", ["opened", "opened_later"])
+@pytest.mark.parametrize("start", ["start_up", "start_up_later"])
+def test_call_starts_as_a_child_does(shop, task, start):
+    """The group's `on_start` comes first; a coroutine's loop is the task's, too."""
+    text = FILE.replace("directory: .,", f"directory: ., on_start: shop.{start},")
+    (shop / "fusion.yaml").write_text(
+        text.replace(
+            "tasks:\n", "tasks:\n" + "".join(f"  {name}: {{run: shop.{name}}}\n" for name in ("opened", "opened_later"))
+        )
+    )
+    done = fusiond("call", task, cwd=shop)
+    assert (done.status, done.json) == (0, [start, start == "start_up" or task == "opened_later"])
+
+
 def test_call_runs_under_the_groups_interpreter(shop):
     """`python:` names an interpreter in which there is no fusiond at all."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", shop / "venv"], check=True)
@@ -147,7 +181,7 @@ def test_a_task_that_leaves_has_failed_as_in_a_worker(shop, task):
         (["gone"], "module 'shop' has no 'nothing'"),
         (["plain"], "missing a required argument: 'number'"),
         (["strange"], "the result is not JSON"),
-        (["deep"], "the result is not JSON"),
+        (["deep"], "the result cannot be stored: "),
         (["plain", "1", "code:=x"], "code:=x is not JSON"),
         (["plain", "1", "--group", "mian"], "no worker group 'mian'; did you mean 'main'?"),
     ],
@@ -173,16 +207,16 @@ def test_breakpoint_works(shop):
         assert "42" in read_until(ours, "(Pdb) ")
         os.write(ours, b"continue\n")
         assert "41" in read_until(ours, "41\r\n")
-        assert process.wait(10) == 0, screen
+        assert process.wait(PATIENCE) == 0, screen
     finally:
         process.kill()
         process.wait()
         os.close(ours)
 
 
-def read_until(descriptor, text, timeout=20):
+def read_until(descriptor, text):
     """What comes up to and with this text."""
-    deadline, seen = time.monotonic() + timeout, ""
+    deadline, seen = time.monotonic() + PATIENCE, ""
     while text not in seen:
         ready, _, _ = select.select([descriptor], [], [], max(0, deadline - time.monotonic()))
         assert ready, f"no {text!r} in {seen!r}"

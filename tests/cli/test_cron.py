@@ -87,7 +87,7 @@ def test_list_shows_how_the_last_ticks_job_ended(desk):
 
     assert (often()["last"], often()["last_job"]) == (90_000, "reports/cron:often:90000")
     assert often()["outcome"] == "queued"
-    desk.run(desk.verbs.cancel("reports", "cron:often:90000", kept_ms=0))
+    desk.run(desk.verbs.cancel("reports", "cron:often:90000"))
     assert desk.fusiond("cron", "list").out.splitlines()[2].count("canceled") == 1
     desk.run(plain(as_is, "DEL", "fusion:{reports}:canceled", "fusion:{reports}:job:cron:often:90000"))
     assert often()["outcome"] == "gone"

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from fusiond.broker.redis.connection import connect
 from fusiond.cli import enqueue
 from fusiond.cli.find import broker
 from fusiond.cli.status.workers import why_unserved
@@ -122,7 +123,7 @@ def test_wait_says_that_nothing_serves_the_queue(desk):
     desk.run(desk.verbs.announce("box.8", {"group": "main", "phase": "serving", **trouble}))
     send, report = (desk.fusiond("enqueue", task, "--wait", "2") for task in ("send", "report"))
     assert (send.status, report.status) == (124, 124)
-    why = "box.7 is silent, box.8 is started (no task loads: x); fusiond status shows"
+    why = "box.8 is started (no task loads: x), 1 worker of it killed, frozen or cut off; fusiond status shows"
     assert send.err.count(f"waits: nothing serves queue 'default' now: {why}") == 1
     assert report.err.count("waits: queue 'reports' is suspended; fusiond resume reports") == 1
 
@@ -142,7 +143,8 @@ def test_a_worker_that_answers_serves_only_the_tasks_of_its_daemons_file(desk):
     """Two hosts, two files, one queue: who waits is told what a producer is told."""
     said = {"group": "main", "state": "idle", "phase": "serving", "queues": "default", "answers": 10**9}
     desk.run(desk.verbs.announce("box.7", said))
-    with broker.connected(desk.settings, Path("/")) as opened:
+    with connect(desk.settings, Path("/")) as connection:
+        opened = broker.Session(desk.verbs, connection)
         assert why_unserved(opened, "default", "send") == ""
         assert "what serves queue 'default' now has no task 'gone' in its file" in why_unserved(
             opened, "default", "gone"

@@ -1,6 +1,12 @@
+import re
+import time
+
 import pytest
 
-from fusiond.broker.records import NewJob
+from fusiond.broker.records import NewJob, Outcome
+from fusiond.job import mark_of, new_token
+from tests.support.job_text import change_job
+from tests.support.running import until
 
 
 def test_list_shows_jobs_by_queue_and_status(desk):
@@ -30,6 +36,29 @@ def test_list_is_bounded(desk):
     assert failed not in listed
 
 
+def test_list_is_by_the_end_whatever_the_jobs_are_kept_for(desk):
+    """Jobs that are kept for long do not stand before one that ended after them, nor do those of another queue."""
+
+    def finish(count, ms):
+        desk.run(desk.verbs.enqueue("default", [NewJob(f"{ms}-{n}", "send", b"[[],{}]") for n in range(count)]))
+        for _ in range(count):
+            job, token = desk.claim()
+            desk.run(desk.verbs.settle("default", [Outcome(job, token, "finished", ms=ms, payload=b"1")]))
+
+    finish(50, 86_400_000)
+    time.sleep(0.2)  # by so much they ended later
+    finish(10, 60_000)
+    last = desk.enqueued("report")
+    desk.settle("finished", "reports")
+    listed = desk.fusiond("job", "list", "--status", "finished", "--limit", "12", "--json").json
+    assert listed[0]["name"] == last
+    ends = [job["ended_at"] for job in listed]
+    assert ends == sorted(ends, reverse=True)
+    assert len({job["name"] for job in listed}) == 12
+    everything = desk.fusiond("job", "list", "--status", "finished", "--limit", "100", "--json").json
+    assert [job["name"] for job in listed] == [job["name"] for job in everything[:12]]
+
+
 def test_list_shows_no_old_error_of_a_job_that_finished(desk):
     """What an earlier attempt raised is no news once the job has finished."""
     desk.enqueued("send", "+49")
@@ -52,6 +81,45 @@ def test_show_tells_everything(desk):
     (job,) = desk.fusiond("job", "show", "--json", "--", name.rpartition("/")[2]).json
     assert (job["args"], job["kwargs"], job["priority"], job["attempts"]) == (["+49"], {"code": "1"}, 2, 1)
     assert job["error"]["type"] == "ValueError"
+
+
+def test_show_has_the_history(desk):
+    """Each attempt that did not finish, what the last failure has printed, and who had the lease that was lost."""
+    name = desk.enqueued("send")
+    queue, _, id_ = name.partition("/")
+    _, token = desk.claim()
+    about = b',"host":"box","began":10,"ended":2030,"error":"ValueError: no stock"'
+    error = b'{"code":"EXCEPTION","type":"ValueError","message":"no stock","traceback":""}'
+    desk.run(desk.verbs.settle(queue, [Outcome(id_, token, "retry", 0, 0, error, "", about, b'"one\\ntwo\\n"')]))
+    desk.run(desk.verbs.announce("far.7", {"group": "main"}))
+    token = new_token(mark_of("far.7"))
+    desk.run(desk.verbs.claim(queue, 1, dispatcher="d", nonce=token, lease_ms=1, max_rescues=3))
+    until(lambda: desk.run(desk.verbs.rescue(queue)).chores)
+    text = desk.fusiond("job", "show", name).out
+    lines = [line.split() for line in text.splitlines()]
+    assert ["history", "ATTEMPT", "BEGAN", "RAN", "ENDED", "HOST", "OUTCOME", "ERROR"] in lines
+    assert ["1", "2s", "ago", "2s", "now", "box", "retry", "ValueError:", "no", "stock"] in [
+        ["1", "2s", "ago", "2s", "now", *line[-5:]] for line in lines if line[:1] == ["1"]
+    ]
+    assert [line[-2:] for line in lines if line[:1] == ["2"]] == [["far", "rescued"]]
+    assert ["printed", "in", "1", "one"] in lines
+    (job,) = desk.fusiond("job", "show", "--json", name).json
+    assert [(past["attempt"], past["outcome"], past["host"]) for past in job["history"]] == [
+        (1, "retry", "box"),
+        (2, "rescued", "far"),
+    ]
+    assert job["printed"] == "one\ntwo\n"
+
+
+def test_show_tells_how_far_a_job_is(desk):
+    """As the job has said last, for people and for programs."""
+    name = desk.enqueued("send")
+    _, token = desk.claim()
+    queue, _, id_ = name.partition("/")
+    desk.run(desk.verbs.report(queue, [(id_, token, 0.4, "rows 2 of 5")]))
+    assert re.search(r"^progress +40% rows 2 of 5, ", desk.fusiond("job", "show", name).out, re.MULTILINE)
+    (job,) = desk.fusiond("job", "show", "--json", name).json
+    assert (job["progress"]["share"], job["progress"]["message"]) == (0.4, "rows 2 of 5")
 
 
 @pytest.mark.parametrize("name", ["default/nothing", "nothing", "nowhere/x", "a b/x", "/", "default/"])
@@ -143,7 +211,7 @@ def test_requeue_from_queue_names_what_it_leaves(desk):
     done = desk.fusiond("requeue", "--from-queue", "default", "--queue", "reports")
     assert (done.out, done.status) == ("2 jobs moved from default to reports\n", 1)
     assert "1 job of that queue still runs" in done.err
-    assert f"another job of the same id: default/{id_}" in done.err
+    assert f"another job of the same id, or one that has its lock (`unique`): default/{id_}" in done.err
     assert "no living worker group serves queue 'reports' either" in done.err
     assert desk.fusiond("job", "show", f"reports/{left.partition('/')[2]}").status == 0
 
@@ -161,3 +229,59 @@ def test_requeue_from_queue_names_what_it_leaves(desk):
 def test_requeue_from_queue_must_know_both(desk, words, status):
     """Two queues that there are, and nothing else beside them."""
     assert desk.fusiond("requeue", *words).status == status
+
+
+def test_delete_takes_what_has_ended(desk):
+    """By name, finished ones too; a waiting job stays. A minute after its end a job is gone."""
+    desk.enqueued("send")
+    finished = desk.settle("finished", result=1)
+    waiting = desk.enqueued("send")
+    change_job(desk.run, desk.verbs.keys.of("default", "job", finished.rpartition("/")[2]), ended_at=1)
+    done = desk.fusiond("job", "delete", finished, waiting)
+    assert (done.status, done.out) == (1, f"{finished}: deleted\n{waiting}: queued, it has not ended\n")
+    assert desk.fusiond("job", "show", finished).status == 1
+
+
+def test_delete_by_status_asks_first(desk):
+    """All that ended so, of the queues that are named."""
+    desk.enqueued("send")
+    desk.settle("finished", result=1)
+    desk.enqueued("send")
+    desk.fail()
+    words = ("job", "delete", "--status", "finished", "--queue", "default")
+    assert "this would delete 1 finished job of default" in desk.fusiond(*words).err
+    assert desk.fusiond(*words, "--yes").out.startswith("default: 1 job deleted\n1 of them deleted when a minute")
+    assert desk.run(desk.verbs.counts("default")).failed == 1
+    assert desk.fusiond("job", "delete").status == 2
+
+
+def test_list_finds_by_task_tag_time_and_text(desk):
+    """Over all queues, newest first; each filter leaves out what does not pass it."""
+    sent = desk.enqueued("send", "+49", "--log-tag", "monthly")
+    report = desk.enqueued("report", "region=EU")
+    failed = desk.enqueued("send", "+1")
+    desk.fusiond("job", "cancel", sent)
+
+    def names(*words):
+        return [job["name"] for job in desk.fusiond("job", "list", "--json", *words).json]
+
+    assert names() == [sent, failed, report]
+    assert names("--task", "report") == [report]
+    assert names("--task", "report", "--task", "send", "--limit", "2") == [sent, failed]
+    assert names("--tag", "monthly") == [sent]
+    assert names("--text", 'region":"eu') == [report]
+    assert names("--text", "canceled before") == [sent]
+    assert names("--since", "1h") == [sent, failed, report]
+    assert names("--since", "2100-01-01T00:00") == []
+    assert desk.fusiond("job", "list", "--since", "soon").status == 2
+
+
+def test_list_says_when_it_has_not_looked_at_all(desk):
+    """--depth bounds what a filter reads; more is looked at where that is asked for."""
+    jobs = [NewJob(f"job{n}", "send", b"[[],{}]") for n in range(250)]
+    desk.run(desk.verbs.enqueue("default", jobs))
+    done = desk.fusiond("job", "list", "--text", "job0", "--depth", "100")
+    assert len(done.out.splitlines()) == 1
+    assert done.err == "fusiond: note: looked at 100 jobs, not at all; --depth 1000 looks at more\n"
+    done = desk.fusiond("job", "list", "--text", "job0", "--depth", "1000")
+    assert (len(done.out.splitlines()), done.err) == (2, "")

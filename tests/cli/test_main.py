@@ -97,6 +97,18 @@ def test_how_long_to_wait_may_be_less_than_a_second_or_a_day(command):
     assert parser().parse_args(["enqueue", "send", "--wait", "0"]).wait == 0
 
 
+@pytest.mark.parametrize(
+    "command", [["run"], ["reload"], ["status"], ["enqueue", "hello"], ["explain", "task", "hello"]]
+)
+def test_an_instance_is_short_for_its_file(command, capsys):
+    """With any command that takes -c; not both, and no name that would lead elsewhere."""
+    assert parser().parse_args([*command, "--instance", "mail"]).config == "/etc/fusion-mail.yaml"
+    for wrong in (["--instance", "../mail"], ["--instance", "mail", "-c", "fusion.yaml"]):
+        with pytest.raises(SystemExit, match="2"):
+            parser().parse_args([*command, *wrong])
+        assert "--instance" in capsys.readouterr().err
+
+
 def test_version_is_the_packages(tmp_path):
     """`fusiond --version` is one line."""
     assert fusiond("--version", cwd=tmp_path).out.startswith("fusiond 0.")
@@ -157,7 +169,8 @@ def test_a_broker_of_the_daemons_own_says_what_starts_it(tmp_path):
     (tmp_path / "fusion.yaml").write_text(f"version: 1\nruntime_directory: {tmp_path}/run\n")
     done = fusiond("job", "list", cwd=tmp_path)
     assert (done.status, done.err.count("\n")) == (3, 1)
-    assert "redis.sock (fusiond run starts it) cannot be reached" in done.err
+    assert "redis.sock (embedded) cannot be reached" in done.err
+    assert done.err.endswith("is the daemon running? `fusiond run` starts the daemon and this server\n")
 
 
 def test_the_password_of_a_url_is_never_shown(tmp_path):

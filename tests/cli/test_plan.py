@@ -5,8 +5,9 @@ import time
 
 import pytest
 
-from fusiond.cli.plan import _by_daemon
-from fusiond.cli.plan.warnings import look, said
+from fusiond.broker.records import NewJob, TaskLimit
+from fusiond.cli.plan import _by_daemon, plan_text
+from fusiond.cli.plan.circumstances import look
 from fusiond.config.accepted.plan import effects
 from fusiond.config.load import load
 from fusiond.errors import ControlError
@@ -48,7 +49,7 @@ def foreseen(desk, *pairs):
     change = effects(*(load("f", environ={}, data=text.encode()).config for text in (BASE, new)))
     options = argparse.Namespace(url=desk.settings.url, namespace=None, config=None, dev=False)
     found = look(change, options)
-    return found, said(change.plan, found)
+    return found, plan_text(change.plan, found)
 
 
 NO_BATCH = ("  batch: {queues: [reports], directory: /}\n", "")
@@ -142,6 +143,35 @@ def test_a_length_below_what_waits(desk):
     assert "warning" not in text
 
 
+def test_a_max_running_below_what_runs(desk):
+    """Said with both figures."""
+    for _ in range(2):
+        desk.enqueued("report")
+        desk.claim("reports")
+    _, text = foreseen(desk, ("max_length: 100", "max_length: 100, max_running: 1"))
+    assert "2 jobs run in queue 'reports', and its max_running will be 1" in text
+    _, text = foreseen(desk, ("max_length: 100", "max_length: 100, max_running: 2"))
+    assert "warning" not in text
+
+
+def test_a_task_s_limit_below_what_runs(desk):
+    """By the jobs that are counted together; and a task with a limit that gets another queue."""
+    limits = {"report": TaskLimit(("args.0",), 3)}
+    desk.run(desk.verbs.configure("reports", tasks={"report": (1, None)}, limits=limits))
+    jobs = [NewJob(f"job{n}", "report", b'[["%d"], {}]' % (n // 2)) for n in range(3)]
+    desk.run(desk.verbs.enqueue("reports", jobs))
+    for _ in range(3):
+        desk.claim("reports")
+    was = "report: {run: shop.report, queue: reports}"
+    limit = "report: {run: shop.report, queue: reports, limit: {by: [args.0], max_running: 1}}"
+    nightly = ("task: report, schedule", "task: send, schedule")
+    _, text = foreseen(desk, (was, limit), nightly)
+    assert "2 jobs run that are counted together of task 'report', and its limit will be 1" in text
+    _, text = foreseen(desk, (was, limit.replace("queue: reports, ", "").replace("running: 1", "running: 2")), nightly)
+    assert "warning: task 'report' moves, and its limit holds in each queue by itself" in text
+    assert "counted together" not in text
+
+
 def test_processes_below_what_runs(desk):
     """The busiest host counts, since each has its own; another group's jobs do not."""
     born = int(time.time() * 1000)
@@ -158,7 +188,7 @@ def test_a_broker_that_is_away_is_said(tmp_path):
     change = effects(*(load("f", environ={}, data=text.encode()).config for text in (BASE, BASE.replace(*NO_BATCH))))
     options = argparse.Namespace(url=f"unix://{tmp_path}/nothing.sock", namespace=None, config=None, dev=False)
     found = look(change, options)
-    text = said(change.plan, found)
+    text = plan_text(change.plan, found)
     assert "nothing will serve queue 'reports'; whether jobs wait in it is not known" in text
     assert "note: jobs were not counted: " in text
     assert str(tmp_path) in found.away
@@ -183,6 +213,16 @@ def test_explain_prints_each_value_with_its_line(files):
     values = {value["key"]: value for value in run("explain", "task", "send", "-c", "old.yaml", "--json").json}
     assert (values["timeout.soft"]["value"], values["timeout.soft"]["file"]) == (180.0, None)
     assert (values["run"]["file"], values["run"]["line"], values["run"]["column"]) == ("old.yaml", 3, 21)
+
+
+def test_explain_keeps_a_long_value_in_its_column(files):
+    """The exceptions of `standard` go on in further rows, and none is left out."""
+    run = files()
+    page = run("explain", "task", "send", "-c", "old.yaml").out
+    assert max(map(len, page.splitlines())) <= 120
+    values = {each["key"]: each["value"] for each in run("explain", "task", "send", "-c", "old.yaml", "--json").json}
+    shown = page[page.index("retry.retry_on") : page.index("retry.give_up_on")].replace("built in", "").split()
+    assert [word.strip(",") for word in shown[1:]] == values["retry.retry_on"]
 
 
 def test_explain_knows_what_was_meant(files):

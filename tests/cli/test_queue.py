@@ -1,6 +1,7 @@
 import pytest
 
 from fusiond.broker.call import as_is, plain
+from fusiond.broker.records import NewJob, TaskLimit
 from tests.support.fusiond_command import fusiond_here, samples
 
 
@@ -12,6 +13,44 @@ def test_list_counts_jobs_by_status(desk):
     assert (default["name"], default["queued"], default["scheduled"]) == ("default", 1, 1)
     assert (reports["name"], reports["queued"]) == ("reports", 0)
     assert desk.fusiond("queue", "list").out.splitlines()[1].split()[:2] == ["default", "1"]
+
+
+def test_list_shows_limits(desk):
+    """As the file has them, whatever their unit."""
+    desk.run(desk.verbs.configure("default", tasks={}, max_running=20, rate=(2000.0, 5)))
+    default, _ = desk.fusiond("queue", "list", "--json").json
+    assert (default["max_running"], default["rate"], default["burst"]) == (20, 0.5, 5)
+    assert "at most 20 run, at most 30/m (5 at once)" in desk.fusiond("queue", "list").out
+
+
+def test_held_jobs_are_shown_with_what_holds_them(desk):
+    """In the list, with the limit; of a job, the limit that holds it."""
+    limit = TaskLimit(("kwargs.to",), 1, (100.0, 5))
+    desk.run(desk.verbs.configure("default", tasks={"send": (1, None)}, limits={"send": limit}))
+    jobs = [NewJob(f"job{n}", "send", b'[[], {"to": "acme"}]') for n in range(3)]
+    desk.run(desk.verbs.enqueue("default", jobs))
+    desk.claim()
+    desk.run(desk.verbs.claim("default", 5, dispatcher="d", nonce="n", lease_ms=1000, max_rescues=1))
+    default, _ = desk.fusiond("queue", "list", "--json").json
+    assert default["held"] == 2
+    assert default["limits"] == {"send": {"by": ["kwargs.to"], "max_running": 1, "every": 100.0, "burst": 5}}
+    assert "send: at most 1 run and 10/s (5 at once) by kwargs.to, 2 held" in desk.fusiond("queue", "list").out
+    shown = desk.fusiond("job", "show", "default/job1").out
+    assert "held" in shown
+    assert """by the limit of task 'send', for kwargs.to="acme\"""" in shown
+    assert [job["id"] for job in desk.fusiond("job", "list", "--status", "held", "--json").json] == ["job2", "job1"]
+
+
+def test_turns_are_shown_with_the_arguments_that_name_tenants(desk):
+    """Of the queue, and of a job whose turn it is."""
+    desk.run(desk.verbs.configure("default", tasks={"send": (1, None)}, fair_by=["kwargs.to"]))
+    jobs = [NewJob("job0", "send", b'[[], {"to": "acme"}]'), NewJob("job1", "send", b"[[], {}]")]
+    desk.run(desk.verbs.enqueue("default", jobs))
+    assert "turns by kwargs.to" in desk.fusiond("queue", "list").out
+    assert desk.fusiond("queue", "list", "--json").json[0]["fair_by"] == ["kwargs.to"]
+    assert 'kwargs.to="acme"' in desk.fusiond("job", "show", "default/job0").out
+    assert "kwargs.to=none" in desk.fusiond("job", "show", "default/job1").out
+    assert desk.fusiond("job", "show", "default/job0", "--json").json[0]["tenant"] == 'kwargs.to="acme"'
 
 
 def test_a_suspended_queue_takes_jobs_and_starts_none(desk):
@@ -113,3 +152,20 @@ def test_a_broker_is_found_by_the_file(desk):
     assert len(fusiond_here(*words, cwd=desk.cwd / "other", FUSION_URL="unix:///nothing.sock").json) == 2
     assert len(fusiond_here("queue", "list", "--json", cwd=desk.cwd).json) == 2
     assert fusiond_here("queue", "list", cwd=desk.cwd / "other").status == 3
+
+
+def test_purge_cancels_what_waits(desk):
+    """Of the queues that are named, only if it was agreed to; running jobs go on, and can be counted."""
+    desk.enqueued("send")
+    desk.claim()
+    for words in (("send",), ("send", "--in", "1h"), ("report",)):
+        desk.enqueued(*words)
+    done = desk.fusiond("queue", "purge", "default")
+    assert (done.status, done.err) == (
+        2, "fusiond: this would cancel 2 waiting jobs of default; give --yes to do it\n",
+    )  # fmt: skip
+    assert desk.fusiond("queue", "purge", "default", "--yes").out == "default: 2 jobs canceled; 1 running job goes on\n"
+    assert desk.fusiond("queue", "purge", "default", "reports", "--yes", "--json").json == [
+        {"queue": "default", "canceled": 0, "running": 1}, {"queue": "reports", "canceled": 1, "running": 0},
+    ]  # fmt: skip
+    assert desk.fusiond("queue", "purge", "default").out == "default: 0 jobs canceled; 1 running job goes on\n"

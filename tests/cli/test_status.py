@@ -1,9 +1,13 @@
+import re
 import signal
 import time
 
 import pytest
 
-from fusiond.broker.records import FileInForce
+from fusiond.broker.call import as_is, plain
+from fusiond.broker.hosts.host_records import FileInForce
+from fusiond.broker.records import NewJob
+from fusiond.cli.status.workers import SeenWorker, workers_page
 from fusiond.config.accepted.snapshot import Snapshot, content_hash
 from fusiond.config.load import load
 from fusiond.schedule import drift, publishing
@@ -49,6 +53,26 @@ def test_entries_that_living_files_declare_differently_are_named(desk, no_daemon
     )
     [drift] = fusiond_here("status", "--json", **status).json["drift"]
     assert (drift["entry"], [each["generation"] for each in drift["declarations"]]) == ("nightly", [new, old])
+
+
+def test_an_overdue_entry_is_named_and_counted(desk, no_daemon):
+    """From its last success on, or from when it was first seen; a success of any of its jobs ends that."""
+    said = {"task": "send", "timezone": "UTC", "schedule": "0 2 * * *", "queue": "default", "digest": "d"}
+    cron = {"late": said | {"alert_if_no_success": 60.0}, "fine": said | {"alert_if_no_success": 3600.0}, "other": said}
+    desk.run(desk.verbs.publish_catalogue("one", "hash", {}, priorities={}, queues=[], cron=cron))
+    now = int(desk.run(plain(as_is, "TIME"))[0]) * 1000
+    for entry in cron:
+        desk.run(desk.verbs.cron_write(desk.run(desk.verbs.cron_state(entry)), first_seen=now - 600_000))
+    status = {"cwd": desk.cwd, "FUSION_URL": desk.settings.url, **no_daemon}
+    assert fusiond_here("status", "--json", **status).json["overdue"] == {"late": now - 540_000, "fine": None}
+    assert fusiond_here("status", **status).out.splitlines()[-1] == (
+        "cron entry 'late' became overdue 9m ago, and none of its jobs has finished since"
+    )
+    metrics = samples(fusiond_here("status", "--metrics", **status).out)
+    assert metrics["fusiond_cron_overdue"] == {("late",): 1, ("fine",): 0}
+    desk.run(desk.verbs.enqueue("default", [NewJob(f"cron:late:{now}", "send", b"[[],{}]")]))
+    desk.settle("finished", result=None)
+    assert fusiond_here("status", "--json", **status).json["overdue"] == {"late": None, "fine": None}
 
 
 def test_different_files_of_living_daemons_are_named(desk, no_daemon):
@@ -114,6 +138,18 @@ def test_files_of_which_nothing_is_known_differ_in_nothing_known():
     assert drift.files_in_words([declare(3, "2"), declare(2, "1"), old]).endswith(f"; these differ: tasks a{ends}")
 
 
+HOSTS = [(3, ("web1", "web2")), (2, ("web3",))]
+
+
+def test_hosts_with_different_files_are_named():
+    """As far as their worker groups claim; of many hosts the first ten."""
+    files = [FileInForce(f"hash {n}", n, ("one", "two"), {"tasks": {"a": str(n)}}, hosts) for n, hosts in HOSTS]
+    words = drift.files_in_words(files)
+    assert "published generation 3 by 2 daemons (on web1, web2), published generation 2 by 2 daemons (on web3)" in words
+    many = FileInForce("hash", 1, ("one",), {}, tuple(f"h{n}" for n in range(11)))
+    assert "by 1 daemon (on h0, h1, h2, h3, h4, h5, h6, h7, h8, h9, …)" in drift.files_in_words([many])
+
+
 def test_with_neither_it_says_so_of_each(tmp_path, no_daemon):
     """Daemon and broker are away: two sentences, status 3, no traceback; a broker that nobody named included."""
     done = fusiond_here("status", cwd=tmp_path, FUSION_URL=f"unix://{tmp_path}/nothing.sock", **no_daemon)
@@ -125,13 +161,28 @@ def test_a_worker_that_does_not_answer_is_silent(desk, no_daemon):
     """Killed, it is not `idle` until its record ends: it is asked, and the last word of it is a minute old at most."""
     now = int(time.time() * 1000)
     said = {"group": "main", "state": "idle", "running": 1, "processes": 4, "queues": "default", "born": now - 180_000}
-    desk.run(desk.verbs.announce("box.7", {**said, "said": now - 9_500, "answers": 0, "jobs": "what is this"}))
+    odd = '[{"job": "q/a", "task": "t", "ms": 1, "message": "", "share": 1' + "0" * 400 + "}]"
+    desk.run(desk.verbs.announce("box.7", {**said, "said": now - 9_500, "answers": 0, "jobs": odd}))
     done = fusiond_here("status", "-W", cwd=desk.cwd, FUSION_URL=desk.settings.url, **no_daemon)
     line = done.out.splitlines()[-1]
     assert line.split()[:7] == ["box.7", "main", "silent", "1/4", "default", "3m", "ago"]
     assert "it does not answer; it was last heard" in line
     seen = fusiond_here("status", "-W", "--json", cwd=desk.cwd, FUSION_URL=desk.settings.url, **no_daemon).json
     assert (seen["workers"][0]["name"], seen["workers"][0]["jobs"]) == ("box.7", [])
+    desk.run(plain(as_is, "PEXPIRE", desk.verbs.keys.worker("box.7"), 60_000 - 15_001))
+    seen = fusiond_here("status", "-W", "--json", cwd=desk.cwd, FUSION_URL=desk.settings.url, **no_daemon).json
+    assert seen["workers"][0]["state"] == "gone"
+
+
+def test_workers_show_how_far_their_jobs_are():
+    """A column of its own, if any job has said so."""
+    one = {"job": "q/a", "task": "t", "ms": 2000}
+    two = one | {"job": "q/b", "share": 0.4, "message": "rows 2 of 5"}
+    lines = [
+        workers_page([SeenWorker("box.7", "busy", ("q",), (), jobs, {})]).splitlines() for jobs in ([one], [one, two])
+    ]
+    assert "PROGRESS" not in lines[0][-2]
+    assert lines[1][-1].endswith("box.7   40% rows 2 of 5")
 
 
 def test_workers_are_shown_as_they_are_now(place, broker_settings, run, tmp_path):
@@ -190,6 +241,34 @@ def test_metrics(desk, no_daemon):
     assert metrics["fusiond_queue_jobs"]["default", "failed"] == 0
     assert metrics["fusiond_queue_suspended"]["default",] == 0
     assert metrics["fusiond_queue_unserved_jobs"]["default",] == 0
+
+
+def test_a_sink_that_is_behind_is_named_with_the_reason(desk, no_daemon):
+    """As long as a living daemon's file has it."""
+    status = {"cwd": desk.cwd, "FUSION_URL": desk.settings.url, **no_daemon}
+    desk.run(desk.verbs.keep_events("default", "1000 0"))
+    desk.enqueued("send")
+    desk.run(desk.verbs.hold_sink("audit", "token", 60_000, {}, "it is away"))
+    assert fusiond_here("status", "--json", **status).json["sinks"] == {}
+
+    def publish():
+        """A daemon counts as living for 30 s, and the commands below may take as long."""
+        more = {"priorities": {}, "queues": [], "digests": {"sinks": {"audit": "abc"}}}
+        return desk.run(desk.verbs.publish_catalogue("other", "h2", {}, **more))
+
+    publish()
+    [sentence] = [line for line in fusiond_here("status", **status).out.splitlines() if line.startswith("sink ")]
+    assert re.fullmatch(r"sink 'audit' is .*s behind with events: it is away", sentence)
+    publish()
+    metrics = samples(fusiond_here("status", "--metrics", **status).out)
+    assert metrics["fusiond_sink_failing"] == {("audit",): 1}
+    assert metrics["fusiond_sink_delay_seconds"]["audit",] > 0
+    desk.run(desk.verbs.hold_sink("audit", "token", 60_000, {"default": 1}))
+    file = publish()
+    assert fusiond_here("status", "--json", **status).json["sinks"] == {"audit": {"delay": 0.0, "failing": ""}}
+    assert "sink 'audit'" not in fusiond_here("status", **status).out
+    desk.run(desk.verbs.end_daemon("other", file))
+    assert "fusiond_sink_failing" not in samples(fusiond_here("status", "--metrics", **status).out)
 
 
 def test_a_queue_with_jobs_that_nothing_serves_is_named_with_its_remedy(desk, no_daemon):

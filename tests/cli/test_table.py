@@ -1,4 +1,5 @@
 import io
+import sys
 
 import pytest
 from hypothesis import given
@@ -6,8 +7,9 @@ from hypothesis import strategies as st
 
 from fusiond.cli.terminal.colours import paint
 from fusiond.cli.terminal.progress import Progress
-from fusiond.cli.terminal.table import fields, table
+from fusiond.cli.terminal.table import fields, fitted, table
 from fusiond.cli.terminal.text import span, when
+from fusiond.config.problems import columns
 
 
 class Terminal(io.StringIO):
@@ -47,6 +49,34 @@ def test_columns_line_up_with_figures_to_the_right():
     assert text.split("\n") == ["NAME   JOBS", "日本  1,234", "b         5"]
 
 
+def test_a_table_fits_the_terminal(monkeypatch):
+    """The widest cell is cut, by columns and not by characters; the first column keeps its names; a pipe has it all."""
+    rows = [["queue/job-1", "日本語" * 20, "x" * 50], ["b", "short", "y"]]
+    whole = table(["NAME", "CALL", "ERROR"], rows)
+    assert "日本語" * 20 in whole
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "40")
+    lines = table(["NAME", "CALL", "ERROR"], rows).split("\n")
+    assert all(columns(line) <= 40 for line in lines)
+    assert lines[1].startswith("queue/job-1  日")
+    assert lines[1].count("…") == 2
+    monkeypatch.setenv("COLUMNS", "200")
+    assert table(["NAME", "CALL", "ERROR"], rows) == whole
+
+
+@given(st.lists(st.tuples(st.integers(1, 300), st.integers(1, 12)), min_size=1, max_size=9), st.integers(1, 200))
+def test_columns_are_cut_as_far_as_they_must(sizes, room):
+    """They fit unless each has only its least; none is cut where there is room."""
+    least = [min(each) for each in sizes]
+    widths = [width for width, _ in sizes]
+    fit = fitted(widths, least, room)
+    assert all(low <= got <= width for low, got, width in zip(least, fit, widths, strict=True))
+    total = sum(fit) + 2 * (len(fit) - 1)
+    assert total <= room or fit == least
+    assert fit in (widths, least) or total == room
+
+
 def test_no_rows_are_the_headings():
     """An empty table is its headings, not an error."""
     assert table(["A", "B"], []) == "A  B"
@@ -61,17 +91,22 @@ def test_no_cell_can_steer_the_terminal(text):
     assert "\x1b" not in fields([("a", text)])
 
 
+def _painted(screen, monkeypatch):
+    monkeypatch.setattr(sys, "stdout", screen)
+    return paint("x", "red")
+
+
 def test_colour_is_for_a_terminal_alone(monkeypatch):
     """Colour on a terminal; none in a pipe, under NO_COLOR or on a dumb terminal."""
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
-    assert paint("x", "red", Terminal()) == "\x1b[31mx\x1b[0m"
-    assert paint("x", "red", io.StringIO()) == "x"
+    assert _painted(Terminal(), monkeypatch) == "\x1b[31mx\x1b[0m"
+    assert _painted(io.StringIO(), monkeypatch) == "x"
     monkeypatch.setenv("NO_COLOR", "1")
-    assert paint("x", "red", Terminal()) == "x"
+    assert _painted(Terminal(), monkeypatch) == "x"
     monkeypatch.delenv("NO_COLOR")
     monkeypatch.setenv("TERM", "dumb")
-    assert paint("x", "red", Terminal()) == "x"
+    assert _painted(Terminal(), monkeypatch) == "x"
 
 
 def test_fields_leave_out_what_is_not_set():

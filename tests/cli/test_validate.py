@@ -54,18 +54,6 @@ def test_json_is_for_programs(tmp_path):
     assert json.loads(fusiond_here("validate", "--json", "-", cwd=tmp_path, given=GOOD).out) == []
 
 
-def test_init_writes_a_file_that_validates_and_never_over_another(tmp_path):
-    """The first two commands of a newcomer."""
-    assert fusiond_here("init", cwd=tmp_path).status == 0
-    assert fusiond_here("validate", cwd=tmp_path).status == 0
-    (tmp_path / "fusion.yaml").write_text("mine")
-    done = fusiond_here("init", cwd=tmp_path)
-    assert (done.status, (tmp_path / "fusion.yaml").read_text()) == (2, "mine")
-    assert "--force" in done.err
-    assert fusiond_here("init", "--force", cwd=tmp_path).status == 0
-    assert fusiond_here("init", "-", cwd=tmp_path).out == (tmp_path / "fusion.yaml").read_text()
-
-
 def test_schema_prints_the_schema(tmp_path):
     """From anywhere, byte by byte what is in schemas/."""
     assert fusiond_here("schema", cwd=tmp_path).out == (ROOT / "schemas" / "fusion.schema.json").read_text()

@@ -3,7 +3,9 @@
 import pytest
 
 from fusiond.config.load import load
-from fusiond.config.model import Config, RetryPolicy, Timeout
+from fusiond.config.model import Config, RetryPolicy
+from fusiond.config.model.tasks import Timeout
+from fusiond.config.model.worker_groups import Scaling
 from fusiond.config.quota import cpu_quota
 
 
@@ -187,6 +189,16 @@ def test_auto_is_the_cpu_quota(tmp_path, files, most):
         (tmp_path / name).write_text(content)
     assert cpu_quota(tmp_path, own) == min(most, len(os.sched_getaffinity(0)))
     assert config_of("workers: {m: {processes: auto}}").workers["m"].processes >= 1
+
+
+def test_processes_are_a_number_or_a_range():
+    """Of a range the number is the most; `auto` is never below the least."""
+    group = config_of("workers: {m: {processes: {min: 2, max: 9, target_latency: 1m}}}").workers["m"]
+    assert (group.processes, group.scaling, group.slots) == (9, Scaling(2, 9, 60.0), 9)
+    group = config_of("workers: {m: {processes: {min: 1000, max: auto}}}").workers["m"]
+    assert (group.processes, group.scaling) == (1000, Scaling(1000, 1000, 5.0))
+    group = config_of("defaults: {workers: {processes: {max: 3}}}\nworkers: {m: {}, n: {processes: 2}}").workers
+    assert (group["m"].scaling, group["n"].scaling, group["n"].processes) == (Scaling(1, 3, 5.0), None, 2)
 
 
 def test_a_url_carries_the_namespace():

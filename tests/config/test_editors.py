@@ -19,7 +19,7 @@ GOOD = [
     "version: 1\ncron: {c: {task: a, schedule: '*/5 * * * *'}, d: {task: a, every: 90s, args: [1, {on: [2]}]}}\n",
     "version: 1\nworkers: {m: {queues: {sms: 3}}, n: {queues: [a, b], processes: auto}, o: {queues: '*'}}\n",
     (ROOT / "etc" / "fusion.yaml").read_text(),
-    (ROOT / "fusiond" / "config" / "starter.yaml").read_text(),
+    (ROOT / "fusiond" / "starters" / "first" / "fusion.yaml").read_text(),
 ]
 # What is structural: keys, types, patterns, enumerations, bounds. (text, line of the mistake)
 BAD = [
@@ -190,7 +190,7 @@ def test_completion_says_what_each_choice_means(server):
 @pytest.mark.parametrize(
     ("path", "value", "sentence"),
     [
-        (("workers", "x", "processes"), "many", "write a number from 1 up, or auto"),
+        (("workers", "x", "processes"), "many", "write a number from 1 up, auto, or a map such as {min: 2, max: 16}"),
         (
             ("workers", "x", "queues"),
             "sms",

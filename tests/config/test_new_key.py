@@ -16,7 +16,7 @@ NEW_KEYS = """
     #: How far other processes go first.
     niceness: Annotated[int, between(0, 19), Key("Niceness", 5)] = 0
 """
-BEHIND = "max_memory: Annotated[Size | None, "
+BEHIND = "max_memory: Annotated[int | None, "
 FILE = "version: 1\ndefaults: {workers: {idle_timeout: 90m}}\nworkers: {main: {queues: [default]}}\n"
 SEEN = """\
 import json
@@ -29,7 +29,7 @@ def loaded(text):
     return load("fusion.yaml", environ={}, data=text.encode(), elsewhere=True)
 
 was, other, nice, wrong = (loaded(text) for text in json.loads(input()))
-value = next(each for each in explain.group(was.root, was.config, "main") if each.key == "idle_timeout")
+value = next(each for each in explain.group(was.tree.root, was.config, "main") if each.key == "idle_timeout")
 print(json.dumps({
     "read": was.config.workers["main"].idle_timeout,
     "default": Config.from_json(was.config.to_json()).workers["main"].niceness,
@@ -49,7 +49,7 @@ def copy(tmp_path_factory):
     for part in ("docs/file.md", "tests/file_schema.py", "tests/file_reference.py"):
         (path / part).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / part, path / part)
-    model = path / "fusiond" / "config" / "model.py"
+    model = path / "fusiond" / "config" / "model" / "worker_groups.py"
     lines = model.read_text().splitlines(keepends=True)
     at = next(number for number, line in enumerate(lines, 1) if BEHIND in line)
     model.write_text("".join([*lines[:at], NEW_KEYS, *lines[at:]]))

@@ -76,9 +76,20 @@ def entries(section, **fixed):
 
 @settings(max_examples=100, deadline=None)
 @given(
-    entries("tasks", run="x.y", queue="default", priority="high", retry="p", pass_job=None),
-    entries("cron", task="t", schedule="@daily").map(lambda entry: {k: v for k, v in entry.items() if k != "every"}),
-    entries("workers", queues="*"),
+    entries(
+        "tasks", run="x.y", queue="default", priority="high", retry="p", pass_job=None, on_success=None, on_failure=None
+    ),
+    # with the arguments that the examples of `unique` and `limit` name
+    entries("cron", task="t", schedule="@daily", kwargs={"user_id": 7, "account": "acme"}).map(
+        lambda entry: {k: v for k, v in entry.items() if k not in ("every", "flow", "inputs")}
+    ),
+    entries("workers", queues="*").map(
+        lambda group: (
+            {**group, "isolation": "process", "executor": "asyncio"}
+            if {"executor", "concurrency"} & group.keys()
+            else group
+        )
+    ),
     entries("retry_policies"),
 )
 def test_any_mixture_of_the_examples_is_usable(task, entry, group, policy):

@@ -16,6 +16,7 @@ from tests.broker.test_job_schema import bodies as at_the_limits
 from tests.fuzz import mutate
 from tests.fuzz.ground import Ground
 from tests.fuzz.run import Target
+from tests.support.job_text import read_job
 from tests.support.queue_state import broken
 from tests.support.running import until
 
@@ -107,19 +108,19 @@ class Fuzz(Target):
     def _at_rest(self):
         for id_ in self.ground.redis("ZRANGE", f"{ROOT}scheduled", 0, -1):
             self.ground.run(self.ground.broker.cancel("bodies", id_.decode()))
-        lengths = [self.ground.redis("ZCARD", ROOT + name) for name in ("queue", "started", "scheduled")]
-        return not any(lengths) and not self.ground.redis("LLEN", f"{ROOT}inbox")
+        # In one script: a job that moves between two questions would be seen nowhere.
+        counts = self.ground.run(self.ground.broker.counts("bodies"))
+        return not any((counts.inbox, counts.queued, counts.started, counts.scheduled))
 
     def _unrest(self):
         return f"does not come to rest: {self.ground.run(self.ground.broker.counts('bodies'))}"
 
     def _jobs(self):
-        """Id → the hash, with its status."""
+        """Id → its fields, with its status."""
         found = {}
         for status in ("finished", "failed", "canceled"):
             for id_ in self.ground.redis("ZRANGE", ROOT + status, 0, -1):
-                flat = self.ground.redis("HGETALL", f"{ROOT}job:".encode() + id_)
-                fields = {name.decode(): value for name, value in zip(flat[::2], flat[1::2], strict=True)}
+                fields = read_job(self.ground.run, f"{ROOT}job:".encode() + id_)
                 found[id_.decode()] = {**fields, "status": status}
         return found
 
@@ -140,8 +141,8 @@ class Fuzz(Target):
         for job in jobs:
             self._judge_job(what, job)
         if reason is not None:
-            # The schema cannot count bytes, nor know what else was pushed.
-            beyond = "taken by another" in reason or " bytes" in reason
+            # The schema cannot count bytes, nor know what else was pushed or what a file has.
+            beyond = any(words in reason for words in ("taken by another", " bytes", "no daemon of the queue"))
             assert beyond or not _is_valid(body), f"the schema allows what is {reason}: {what}"
             self.seen["bad: broken"] += 1
 
@@ -173,7 +174,8 @@ def _is_valid(body):
         return False
     try:
         value = json.loads(body.decode(), parse_constant=never, object_pairs_hook=once)
-        value["task"].encode()
+        # Half a surrogate pair is no character: Redis' JSON refuses it wherever it stands.
+        json.dumps(value, ensure_ascii=False).encode()
         return VALIDATOR.is_valid(value)
     except (ValueError, AssertionError, RecursionError, TypeError, LookupError, jsonschema.SchemaError, AttributeError):
         return False

@@ -154,7 +154,9 @@ class Fuzz(Target):
 
     def _ids(self):
         keys = [key for queue in QUEUES for key in self.ground.redis("KEYS", f"fusion:{{{queue}}}:job:*")]
-        return {key.decode().replace("fusion:{", "").replace("}:job:", "/") for key in keys}
+        # Large arguments are in a key of their own, until the job has ended.
+        names = (key.decode().replace("fusion:{", "").replace("}:job:", "/") for key in keys)
+        return {name.removesuffix("/args") for name in names}
 
     def _wait(self, stored):
         """Until all have ended; what waits for its time is canceled."""

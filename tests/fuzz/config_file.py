@@ -50,7 +50,10 @@ _WORDS = [
 
 def seeds():
     """Real files: the example, the starter, the docs' blocks, the rules' examples, and one of 10,000 lines."""
-    texts = [(ROOT / "etc" / "fusion.yaml").read_text(), (ROOT / "fusiond" / "config" / "starter.yaml").read_text()]
+    texts = [
+        (ROOT / "etc" / "fusion.yaml").read_text(),
+        (ROOT / "fusiond" / "starters" / "first" / "fusion.yaml").read_text(),
+    ]
     for page in sorted((ROOT / "docs").glob("*.md")):
         texts += re.findall(r"```yaml\n(.*?)```", page.read_text(), re.DOTALL)
     for rule in RULES.values():
@@ -102,7 +105,7 @@ def examine(data, directory):
     path = directory / "fusion.yaml"
     loaded = load(path, environ={"X": "y"}, data=data)
     problems = loaded.problems
-    as_text(problems), as_json(problems), as_github(problems, {}), json.loads(as_sarif(problems, "0"))
+    as_text(problems), as_json(problems), as_github(problems), json.loads(as_sarif(problems))
     took = time.process_time() - began
     assert (loaded.config is None) == any(problem.is_error for problem in problems), "a Config beside an error"
     if loaded.config is not None and len(data) < 100_000:

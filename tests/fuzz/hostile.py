@@ -57,7 +57,7 @@ def _send(data):
 
 def _serial():
     """Of this very job."""
-    return sys.modules["_fusiond_worker.run"].serving._page.begun
+    return sys.modules["_fusiond_worker.run"].serving.page.begun
 
 
 def _outcome(serial, kind, payload, retry=0, duration=0.1):
@@ -139,7 +139,7 @@ def _forge(rand, forges):
     end = time.monotonic() + rand.choice((0.05, 0.5, 1.0))
     while time.monotonic() < end and forges:
         for serial in range(_serial() + 1, _serial() + 30):
-            sys.modules["_fusiond_worker.run"].serving._page.begin(serial, time.monotonic_ns())
+            sys.modules["_fusiond_worker.run"].serving.page.begin(serial, time.monotonic_ns())
             _send(_frame(_outcome(serial, 0, payload)))
         time.sleep(0.02)
     time.sleep(0.1)
@@ -153,7 +153,7 @@ def _marks(rand, forges):
             os.pwrite(
                 fd, struct.pack("<QQ", rand.choice((0, 1, 1 << 63, rand.randrange(300))), rand.choice((0, 1 << 63))), 0
             )
-    page = sys.modules["_fusiond_worker.run"].serving._page
+    page = sys.modules["_fusiond_worker.run"].serving.page
     page.words[0] = rand.choice((0, 1 << 63, (1 << 64) - 1, page.words[0] + 1))
     page.words[1] = rand.choice((0, (1 << 64) - 1))
     return _linger(rand)

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 
 def test_a_slice_of_files_that_nobody_meant():
     """Problems or a clean bill, within 2 s and 200 MB: never a traceback."""
-    command = [sys.executable, "-m", "tests.fuzz.config_file", "--files", "400", "--seed", str(random.randrange(10**6))]
+    command = [sys.executable, "-m", "tests.fuzz.config_file", "--files", "400", "--seed", "1"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "0 broken promises" in done.stdout

@@ -8,6 +8,7 @@ What the queue in Redis is to do, twice over, in plain Python.
     promises.py   what must hold at each step
     explore.py    walks through every state, breadth first
     cases.py      how far, and what is broken without which protection
+    limited_….py  the same of limits: places that are taken and given back, jobs that are held
 
 `python -m tests.model` walks through it all, then takes out one protection after the other and prints a shortest way to
 harm.

@@ -16,6 +16,8 @@ SCOPES = {
     "one job, a fault of any kind, a loss": Scope(faults=1, losses=1),
     "one job, a rollback": Scope(kinds=("rollback",), faults=1),
     "one job, three dispatchers, a loss": Scope(dispatchers=3, losses=1),
+    "one job that is enqueued, a fault of any kind": Scope(faults=1, wakes=True),
+    "one job that is enqueued, a loss": Scope(losses=1, wakes=True),
 }
 #: without this protection -> this promise is broken, there
 HARMS = {
@@ -31,6 +33,8 @@ HARMS = {
     "order": (promises.RUN, Scope()),
     "death": (promises.ALONE, Scope(losses=1)),
     "receipt": (promises.ANSWER, Scope(losses=1)),
+    "confirm": (promises.LEASED, Scope(wakes=True)),
+    "lapse": (promises.FAULTS, Scope(wakes=True)),
 }
 
 

@@ -41,6 +41,8 @@ class Job:
     ended_as: str = ""
     #: its lease has
     expired: bool = False
+    #: a wake-up has brought it to a dispatcher that has not confirmed that
+    carried: bool = False
 
 
 class Queue:
@@ -68,6 +70,14 @@ class Queue:
         self.jobs[new.id] = Job(new.id, new.args, new.priority, "scheduled" if new.delay_ms else "queued")
         return "stored"
 
+    def enqueue_to(self, parking: str, new: NewJob) -> list[str]:
+        """Of a job for which a dispatcher waits, under that token; no other job is queued."""
+        stored = self._stored(new)
+        if stored == "stored":
+            job = self.jobs[new.id]
+            job.status, job.token, job.attempts, job.carried = "started", parking, 1, True
+        return [stored]
+
     def push(self, name: str, priority: int, body: bytes) -> None:
         self._inbox.append(Job(name, body, priority))
 
@@ -90,6 +100,9 @@ class Queue:
             job.expired = False
         return [(job.id, job.attempts, job.crashes, job.rescues) for job in given]
 
+    def park(self, dispatcher: str, nonce: str, _parking: str) -> list[tuple[str, int, int, int]]:
+        return self.claim(dispatcher, nonce, 1)
+
     def _ready(self) -> list[Job]:
         return sorted(self.of("queued"), key=lambda job: (-job.priority, job.place))
 
@@ -107,16 +120,18 @@ class Queue:
             job.status, job.due, job.place = "queued", 0, next(_order)
         for job in self.of("started"):
             if job.expired:
-                told = True
+                told = told or job.cancel or not job.carried
                 self._rescue(job)
         return told
 
     def _rescue(self, job: Job) -> None:
         permitted = job.permit == job.token
-        job.token, job.expired = "", False
+        carried, job.token, job.expired, job.carried = job.carried, "", False, False
         job.ended_as = "canceled" if job.cancel else ""
         if job.cancel:
             job.status = "canceled"
+        elif carried:
+            job.status, job.attempts = "queued", job.attempts - 1
         else:
             job.rescues += 1
             job.status = "failed" if permitted or job.rescues > MAX_RESCUES else "queued"
@@ -128,7 +143,7 @@ class Queue:
         job = self.jobs.get(name)
         if not job or job.token != token:
             return 0
-        job.expired = False
+        job.expired = job.carried = False
         if note == "permit":
             job.permit = token
         return 2 if job.cancel else 1
@@ -138,19 +153,20 @@ class Queue:
 
     def _settled(self, outcome: Outcome) -> int:
         job = self.jobs.get(outcome.id)
-        goes_on = outcome.kind in ("retry", "released")
+        goes_on = outcome.kind in ("retry", "snoozed", "released")
         if not job or job.token != outcome.token:
             known = 2 if job and job.last_token == outcome.token else 0
             return {"failed": 3, "canceled": 4}.get(job.ended_as, 2) if job and known and goes_on else known
-        job.token, job.last_token, job.expired = "", outcome.token, False
+        job.token, job.last_token, job.expired, job.carried = "", outcome.token, False, False
         canceled = job.cancel and goes_on
-        if outcome.crash and (canceled or outcome.kind not in ("finished", "released")):
+        may_count = outcome.kind != "snoozed" and (canceled or outcome.kind not in ("finished", "released"))
+        if outcome.extra and may_count:
             job.crashes += 1
         if canceled:
             job.status = "canceled"
         elif goes_on:
             job.status = "scheduled" if outcome.ms else "queued"
-            job.attempts -= outcome.kind == "released"
+            job.attempts -= outcome.kind in ("snoozed", "released")
         else:
             job.status = outcome.kind
         job.ended_as = job.status if job.status in ("failed", "canceled") else ""

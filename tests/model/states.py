@@ -12,9 +12,12 @@ from typing import NamedTuple
 
 #: ticks
 LEASE, TRUST = 3, 2
+#: ticks; of a job that a wake-up has brought, until it is confirmed
+CARRIED = 1
 MAX_ATTEMPTS, MAX_RESCUES = 2, 1
 
-#: of a job; TAKEN is one that a claim in two steps has between them
+#: of a job; NEW is one that its producer is about to enqueue, TAKEN one that a claim in two steps has between them
+NEW = "new"
 QUEUED, TAKEN, STARTED, FINISHED, FAILED = "queued", "taken", "started", "finished", "failed"
 ENDED = (FINISHED, FAILED)
 #: of a dispatcher; CUT: it has no word from Redis, and Redis none from it
@@ -53,6 +56,10 @@ class Rules:
     death: bool = True
     #: a settle that is asked again is told that it was done
     receipt: bool = True
+    #: a job that a wake-up has brought begins once Redis has confirmed it
+    confirm: bool = True
+    #: a job that was not confirmed in time was not rescued: nobody has begun it
+    lapse: bool = True
 
 
 @dataclass(frozen=True)
@@ -66,6 +73,8 @@ class Scope:
     #: faults that may happen, each of one of these kinds
     faults: int = 0
     kinds: tuple[str, ...] = ("crash", "freeze", "cut", "late")
+    #: jobs are enqueued while dispatchers may be waiting for them
+    wakes: bool = False
 
 
 class Job(NamedTuple):
@@ -81,6 +90,8 @@ class Job(NamedTuple):
     rescues: int = 0
     #: the dispatcher whose claim this attempt is; no verb looks at it, a promise does
     holder: int = -1
+    #: a wake-up has brought it, and nobody has confirmed it
+    carried: bool = False
 
 
 class Redis(NamedTuple):
@@ -91,6 +102,8 @@ class Redis(NamedTuple):
     claims: tuple[tuple[int, int, int] | None, ...]
     #: tokens given so far, where they are counted
     count: int = 0
+    #: who waits for a wake-up, and under which token it may bring a job
+    parked: tuple[int, int] | None = None
 
 
 class Claim(NamedTuple):
@@ -98,6 +111,14 @@ class Claim(NamedTuple):
 
     dispatcher: int
     nonce: int
+
+
+class Confirm(NamedTuple):
+    """A request: a new lease, before the job begins. To Redis it is a Renew."""
+
+    dispatcher: int
+    job: int
+    token: int
 
 
 class Renew(NamedTuple):
@@ -120,7 +141,7 @@ class Settle(NamedTuple):
     child: str
 
 
-Request = Claim | Renew | Settle
+Request = Claim | Confirm | Renew | Settle
 #: to a claim: job and token, or nothing; to a renewal: 1 held, 0 lost; to a settle: 1 settled, 2 before, 0 fenced
 Answer = tuple[int, int] | int | None
 
@@ -128,7 +149,7 @@ Answer = tuple[int, int] | int | None
 class Asked(NamedTuple):
     """A claim or settle whose sender waits for the reply."""
 
-    request: Claim | Settle
+    request: Claim | Confirm | Settle
     stage: str = SENT
     answer: Answer = None
     #: ticks since it was sent
@@ -141,13 +162,15 @@ class Dispatcher(NamedTuple):
     """A dispatcher, and the one child that it has."""
 
     life: str = UP
-    #: the claim or settle without a reply that has been heard
+    #: the claim, confirmation or settle without a reply that has been heard
     asked: Asked | None = None
     #: job and token
     held: tuple[int, int] | None = None
     #: ticks for which the lease is trusted; the child reads the same clock
     trust: int = 0
     child: str = NONE
+    #: job and token that a wake-up has brought, and of which it has not asked yet
+    message: tuple[int, int] | None = None
 
 
 class State(NamedTuple):

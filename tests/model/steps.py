@@ -2,6 +2,7 @@
 Claim, renew, settle and rescue with all that goes wrong around them: which steps can be taken in a state.
 
     Redis        executes a request: claim.lua, renew.lua, settle.lua (verbs.py); a rescue is part of each claim
+    producer     enqueues, for a dispatcher that waits if there is one: the wake-up tells that one of it (enqueue.lua)
     dispatcher   asks, asks again (the same nonce, the same outcome), hears the reply, renews, settles; takes back a job
                  that was not begun, stops one that was, gives up one whose lease it may no longer trust
     child        begins, ends; it goes on while its dispatcher is frozen or cut off
@@ -29,6 +30,7 @@ from tests.model.states import (
     Answer,
     Asked,
     Claim,
+    Confirm,
     Dispatcher,
     Job,
     Next,
@@ -41,7 +43,7 @@ from tests.model.states import (
     State,
     Step,
 )
-from tests.model.verbs import execute, put
+from tests.model.verbs import enqueue, execute, parking, put
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,7 +58,7 @@ def all_ended(state: State) -> bool:
 
 def first(scope: Scope) -> State:
     """Nothing has happened yet."""
-    redis = Redis((Job(),) * scope.jobs, (None,) * scope.dispatchers)
+    redis = Redis((Job(s.NEW) if scope.wakes else Job(),) * scope.jobs, (None,) * scope.dispatchers)
     return State(redis, (Dispatcher(),) * scope.dispatchers, losses=scope.losses)
 
 
@@ -70,11 +72,13 @@ def _all(scope: Scope, rules: Rules, state: State) -> Next:
         yield from _arrives(state, d, dispatcher, rules)
         yield from _child(state, d, dispatcher, rules)
         if dispatcher.life == s.UP:
-            yield from _asks(state, d, dispatcher)
+            yield from _asks(state, d, dispatcher, rules)
             yield from _holds(state, d, dispatcher, rules)
         yield from _gives_up(state, d, dispatcher, rules)
         yield from _recovers(state, d, dispatcher)
     yield from _late(state, rules)
+    yield from _enqueued(state)
+    yield from _lapses(state)
     yield from _tick(state, rules)
     if len(state.faults) < scope.faults:
         yield from _faults(state, scope)
@@ -113,11 +117,46 @@ def _late(state: State, rules: Rules) -> Next:
         yield step, _forgotten(state._replace(redis=redis, late=rest))
 
 
+def _enqueued(state: State) -> Next:
+    """A new job is queued; or it is given to the dispatcher that waits, which is told or does not hear of it."""
+    at = next((at for at, job in enumerate(state.redis.jobs) if job.status == s.NEW), -1)
+    if at < 0:
+        return
+    redis, told = enqueue(state.redis, at)
+    done = state._replace(redis=redis)
+    if told is None:
+        yield Step(-1, "a job is enqueued"), done
+        return
+    d, token = told
+    if state.dispatchers[d].life in (s.UP, s.FROZEN):
+        yield Step(d, "a job is enqueued for it, and the wake-up has it"), _with(done, d, message=(at, token))
+    if state.dispatchers[d].life in (s.CUT, s.DEAD) or state.losses:
+        spent = 1 if state.dispatchers[d].life in (s.UP, s.FROZEN) else 0
+        yield Step(d, "a job is enqueued for it, the wake-up is lost"), done._replace(losses=state.losses - spent)
+
+
+def _lapses(state: State) -> Next:
+    """At any moment: it is shorter than any tick, and no dispatcher is quick enough for sure."""
+    for at, job in enumerate(state.redis.jobs):
+        if job.carried and job.lease:
+            jobs = put(state.redis.jobs, at, job._replace(lease=0))
+            over = state._replace(redis=state.redis._replace(jobs=jobs))
+            yield Step(-1, "the time is over in which a job is to be confirmed"), over
+
+
 # -- a dispatcher and its child ----------------------------------------------------------------------------------------
 
 
-def _asks(state: State, d: int, dispatcher: Dispatcher) -> Next:
-    if dispatcher.asked is None and dispatcher.held is None and not all_ended(state):
+def _asks(state: State, d: int, dispatcher: Dispatcher, rules: Rules) -> Next:
+    if dispatcher.message and dispatcher.asked is None and dispatcher.held is None:
+        heard = _with(state, d, message=None)
+        if rules.confirm:
+            asked = Asked(Confirm(d, *dispatcher.message))
+            yield Step(d, "hears the wake-up, and has the job confirmed"), _with(heard, d, asked=asked)
+        else:
+            begun = Dispatcher(s.UP, None, dispatcher.message, s.TRUST, s.HANDED)
+            yield Step(d, "hears the wake-up, and hands the job to its child"), _put(state, d, begun)
+    elif dispatcher.asked is None and dispatcher.held is None and not all_ended(state):
         yield Step(d, "asks for a job"), _with(state, d, asked=Asked(Claim(d, _new_token(state, d))))
     elif dispatcher.asked and dispatcher.asked.stage == s.LOST:
         yield Step(d, "asks the same again"), _with(state, d, asked=Asked(dispatcher.asked.request, again=True))
@@ -125,9 +164,13 @@ def _asks(state: State, d: int, dispatcher: Dispatcher) -> Next:
 
 def _heard(state: State, d: int, asked: Asked, answer: Answer) -> State:
     """A job goes to the child; after anything else it is idle."""
-    if isinstance(asked.request, Settle) or answer is None:
+    job = answer
+    if isinstance(asked.request, Confirm):
+        job = (asked.request.job, asked.request.token) if answer else None
+    if isinstance(asked.request, Settle) or job is None:
         return _forgotten(_idle(state, d))
-    return _forgotten(_put(state, d, Dispatcher(s.UP, None, answer, s.TRUST - asked.age, s.HANDED)))
+    message = state.dispatchers[d].message
+    return _forgotten(_put(state, d, Dispatcher(s.UP, None, job, s.TRUST - asked.age, s.HANDED, message)))
 
 
 def _holds(state: State, d: int, dispatcher: Dispatcher, rules: Rules) -> Next:
@@ -200,6 +243,8 @@ def _can_wait(dispatcher: Dispatcher, rules: Rules) -> bool:
         return False
     if dispatcher.life == s.CUT:
         return True
+    if dispatcher.message and not (dispatcher.asked or dispatcher.held):
+        return False
     if dispatcher.asked:
         return dispatcher.asked.stage == s.SENT and not (dispatcher.asked.age or dispatcher.asked.again)
     return not rules.renewal or dispatcher.held is None or dispatcher.trust == s.TRUST
@@ -233,7 +278,7 @@ def _faults(state: State, scope: Scope) -> Next:
 def _crash(state: State, d: int, dispatcher: Dispatcher) -> Next:
     """Its child goes on until its fork server hears of it; what it has sent may still arrive."""
     if dispatcher.life != s.DEAD:
-        dead = _with(state, d, life=s.DEAD, asked=None)
+        dead = _with(state, d, life=s.DEAD, asked=None, message=None)
         sent = dispatcher.asked and dispatcher.asked.stage == s.SENT
         yield Step(d, "crashes"), _posted(dead, dispatcher.asked.request) if sent else _forgotten(dead)
 
@@ -245,7 +290,7 @@ def _freeze(state: State, d: int, dispatcher: Dispatcher) -> Next:
 
 def _cut(state: State, d: int, dispatcher: Dispatcher) -> Next:
     if dispatcher.life == s.UP:
-        yield Step(d, "is cut off from Redis"), _with(state, d, life=s.CUT)
+        yield Step(d, "is cut off from Redis"), _with(state, d, life=s.CUT, message=None)
 
 
 def _is_late(state: State, d: int, dispatcher: Dispatcher) -> Next:
@@ -280,7 +325,7 @@ def _with(state: State, d: int, **changes: object) -> State:
 
 
 def _idle(state: State, d: int) -> State:
-    return _put(state, d, Dispatcher(state.dispatchers[d].life))
+    return _put(state, d, Dispatcher(state.dispatchers[d].life, message=state.dispatchers[d].message))
 
 
 def _put(state: State, d: int, dispatcher: Dispatcher) -> State:
@@ -302,11 +347,14 @@ def _posted(state: State, request: Request) -> State:
 def _new_token(state: State, d: int) -> int:
     """One that nobody knows any more. The dispatcher's number comes first, so that states differ less."""
     known = set(_tokens(state))
-    return next(n for n in range(10 * d + 11, 10 * d + 20) if n not in known)
+    return next(n for n in range(10 * d + 11, 10 * d + 20) if not known & {n, parking(n)})
 
 
 def _tokens(state: State) -> Iterator[int]:
+    yield from (each.message[1] for each in state.dispatchers if each.message)
     for redis in filter(None, (state.redis, state.saved)):
+        if redis.parked:
+            yield redis.parked[1]
         for job in redis.jobs:
             yield from (job.token, job.last_token)
         for noted in filter(None, redis.claims):

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from tests.model import states as s
-from tests.model.states import Answer, Claim, Job, Redis, Renew, Request, Rules, Settle
+from tests.model.states import Answer, Claim, Confirm, Job, Redis, Renew, Request, Rules, Settle
 
 T = TypeVar("T")
 
@@ -16,7 +16,7 @@ def execute(redis: Redis, request: Request, rules: Rules) -> tuple[Redis, Answer
     """What Redis does with a request."""
     if isinstance(request, Claim):
         return claim(redis, request, rules)
-    if isinstance(request, Renew):
+    if isinstance(request, (Renew, Confirm)):
         return renew(redis, request)
     return settle(redis, request, rules)
 
@@ -32,13 +32,31 @@ def claim(redis: Redis, request: Claim, rules: Rules) -> tuple[Redis, Answer]:
     for at, job in enumerate(redis.jobs):
         if job.status == s.QUEUED:
             return _begin(redis, request, at, rules)
-    return redis, None
+    # Where none is to come, it makes no difference who waits.
+    awaits = any(job.status == s.NEW for job in redis.jobs)
+    return redis._replace(parked=(request.dispatcher, parking(request.nonce)) if awaits else None), None
+
+
+def parking(nonce: int) -> int:
+    """The token that a claim leaves which finds no job. In earnest it is another random one."""
+    return nonce + 100
+
+
+def enqueue(redis: Redis, at: int) -> tuple[Redis, tuple[int, int] | None]:
+    """enqueue.lua: NEW -> QUEUED; or -> STARTED for who waits, whom the message tells: dispatcher and token."""
+    parked = redis.parked
+    if parked is None or any(job.status == s.QUEUED for job in redis.jobs):
+        return _with(redis, at, Job())._replace(parked=None), None
+    given = Job(s.STARTED, parked[1], s.CARRIED, attempts=1, holder=parked[0], carried=True)
+    return _with(redis, at, given)._replace(parked=None), parked
 
 
 def _rescued(job: Job, rules: Rules) -> Job:
     """STARTED -> QUEUED, or FAILED above the limit, if the lease has expired."""
     if job.status != s.STARTED or not rules.rescue or (job.lease and rules.expiry):
         return job
+    if job.carried and rules.lapse:
+        return Job(s.QUEUED, 0, 0, job.last_token, job.attempts - 1, job.rescues)
     status = s.QUEUED if job.rescues < s.MAX_RESCUES else s.FAILED
     return Job(status, 0, 0, job.last_token, job.attempts, job.rescues + 1)
 
@@ -51,7 +69,7 @@ def _begin(redis: Redis, request: Claim, at: int, rules: Rules) -> tuple[Redis, 
     status, lease = (s.STARTED, s.LEASE) if rules.atomic else (s.TAKEN, 0)
     new = Job(status, token, lease, old.last_token, old.attempts + 1, old.rescues, request.dispatcher)
     claims = put(redis.claims, request.dispatcher, (request.nonce, at, token))
-    return Redis(put(redis.jobs, at, new), claims, count), (at, token)
+    return redis._replace(jobs=put(redis.jobs, at, new), claims=claims, count=count), (at, token)
 
 
 def renew(redis: Redis, request: Renew) -> tuple[Redis, Answer]:
@@ -59,7 +77,7 @@ def renew(redis: Redis, request: Renew) -> tuple[Redis, Answer]:
     job = redis.jobs[request.job]
     if job.token != request.token:
         return redis, 0
-    return _with(redis, request.job, job._replace(status=s.STARTED, lease=s.LEASE)), 1
+    return _with(redis, request.job, job._replace(status=s.STARTED, lease=s.LEASE, carried=False)), 1
 
 
 def settle(redis: Redis, request: Settle, rules: Rules) -> tuple[Redis, Answer]:

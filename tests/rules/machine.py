@@ -127,6 +127,15 @@ RULES = (
         "workers: {m: {isolation: process, max_memory: 1MiB}}\n",
     ),
     Rule(
+        "missing-extra",
+        "warning",
+        "something that needs packages which are not installed",
+        "«web»: {}\n",
+        "web: {}\n",
+        shown="`web: {}` without `fusiond[web]`",
+        without="uvicorn",
+    ),
+    Rule(
         "drain-above-stop",
         "warning",
         "a drain that systemd cuts short: `TimeoutStopSec` of the unit, or of `--unit FILE`",

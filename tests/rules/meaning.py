@@ -34,6 +34,15 @@ RULES = (
         "tasks: {a: {run: x.y, retry: p}}\nretry_policies: {p: {delay: 1h, max_delay: 2h}}\n",
     ),
     Rule(
+        "snooze-once",
+        "error",
+        "`snooze_on` in a policy whose jobs begin once only",
+        "tasks: {a: {run: x.y, retry: p}}\n"
+        "retry_policies: {p: {max_attempts: 1, max_crashes: 0, snooze_on: [«x.NotYet»]}}\n",
+        "tasks: {a: {run: x.y, retry: p}}\n"
+        "retry_policies: {p: {max_attempts: 1, max_crashes: 1, snooze_on: [x.NotYet]}}\n",
+    ),
+    Rule(
         "unused-delay",
         "warning",
         "a delay that no attempt waits for",
@@ -44,9 +53,16 @@ RULES = (
     Rule(
         "never-retried",
         "warning",
-        "an exception in `retry_on` that `give_up_on` covers",
+        "an exception in `retry_on` that `give_up_on` or `snooze_on` covers",
         "tasks: {a: {run: x.y, retry: p}}\nretry_policies: {p: {retry_on: [«TimeoutError»], give_up_on: [OSError]}}\n",
         "tasks: {a: {run: x.y, retry: p}}\nretry_policies: {p: {retry_on: [OSError], give_up_on: [TimeoutError]}}\n",
+    ),
+    Rule(
+        "never-given-up",
+        "warning",
+        "an exception in `give_up_on` that `snooze_on` covers",
+        "tasks: {a: {run: x.y, retry: p}}\nretry_policies: {p: {give_up_on: [«TimeoutError»], snooze_on: [OSError]}}\n",
+        "tasks: {a: {run: x.y, retry: p}}\nretry_policies: {p: {give_up_on: [OSError], snooze_on: [TimeoutError]}}\n",
     ),
     Rule(
         "unknown-exception",
@@ -58,9 +74,51 @@ RULES = (
     Rule(
         "ignored-key",
         "warning",
-        "a key that has no effect beside another",
+        "a key that has no effect together with another",
         "workers: {m: {isolation: fork, «max_jobs»: 100}}\n",
         "workers: {m: {isolation: process, max_jobs: 100}}\n",
+    ),
+    Rule(
+        "one-job-at-once",
+        "error",
+        "many jobs at once in a child that runs one at a time",
+        "workers: {m: {isolation: fork, executor: «asyncio», concurrency: 50}}\n",
+        "workers: {m: {isolation: process, executor: asyncio, concurrency: 50}}\n",
+    ),
+    Rule(
+        "broken-glob",
+        "error",
+        "a glob of `hosts` that no host can match",
+        'workers: {m: {hosts: [«"batch-[0-9"»]}}\n',
+        'workers: {m: {hosts: ["batch-[0-9]"]}}\n',
+    ),
+    Rule(
+        "processes-order",
+        "error",
+        "a range of `processes` whose least is above its most",
+        "workers: {m: {processes: {min: «8», max: 4}}}\n",
+        "workers: {m: {processes: {min: 4, max: 8}}}\n",
+    ),
+    Rule(
+        "sink-key",
+        "error",
+        "a sink without the key that its kind needs, or with one of another kind",
+        "events: {sinks: {«audit»: {kind: file}}}\n",
+        "events: {sinks: {audit: {kind: file, path: events.jsonl}}}\n",
+    ),
+    Rule(
+        "limit-of-nothing",
+        "error",
+        "a limit without a number",
+        "tasks: {a: {run: x.y, «limit»: {by: [args.0]}}}\n",
+        "tasks: {a: {run: x.y, limit: {by: [args.0], max_running: 1}}}\n",
+    ),
+    Rule(
+        "limit-argument",
+        "error",
+        "a cron entry that lacks an argument by which the limit of its task counts",
+        "tasks: {a: {run: x.y, limit: {by: [args.0], max_running: 1}}}\ncron: {«c»: {task: a, every: 5m}}\n",
+        "tasks: {a: {run: x.y, limit: {by: [args.0], max_running: 1}}}\ncron: {c: {task: a, every: 5m, args: [1]}}\n",
     ),
     Rule(
         "keyword-taken",
@@ -68,6 +126,59 @@ RULES = (
         "a cron entry's keyword that `pass_job` fills",
         "tasks: {a: {run: x.y, pass_job: job}}\ncron: {c: {task: a, every: 5m, kwargs: {job: «1»}}}\n",
         "tasks: {a: {run: x.y, pass_job: job}}\ncron: {c: {task: a, every: 5m, kwargs: {id: 1}}}\n",
+    ),
+    Rule(
+        "unique-argument",
+        "error",
+        "a cron entry without an argument that `unique` of its task names",
+        "tasks: {a: {run: x.y, unique: {by: [kwargs.id], until: ended}}}\ncron: {«c»: {task: a, every: 5m}}\n",
+        "tasks: {a: {run: x.y, unique: {by: [kwargs.id], until: ended}}}\n"
+        "cron: {c: {task: a, every: 5m, kwargs: {id: 1}}}\n",
+    ),
+    Rule(
+        "flow-cycle",
+        "error",
+        "steps of a flow that wait for each other, or a flow that runs itself",
+        "flows: {f: {steps: {one: {task: a, after: [two]}, two: {task: a, «after»: [one]}}}}\n",
+        "flows: {f: {steps: {one: {task: a}, two: {task: a, after: [one]}}}}\n",
+    ),
+    Rule(
+        "unknown-step",
+        "error",
+        "a step that waits for one that is not there",
+        "flows: {f: {steps: {one: {task: a}, two: {task: a, after: [«onne»]}}}}\n",
+        "flows: {f: {steps: {one: {task: a}, two: {task: a, after: [one]}}}}\n",
+    ),
+    Rule(
+        "unknown-flow",
+        "error",
+        "a flow that is not declared",
+        "flows: {f: {steps: {one: {flow: «g»}}}}\n",
+        "flows: {f: {steps: {one: {flow: g}}}, g: {steps: {one: {task: a}}}}\n",
+    ),
+    Rule(
+        "bad-reference",
+        "error",
+        "a reference to what is no step before this one, and no input",
+        "flows: {f: {steps: {one: {task: a}, two: {task: a, inputs: {x: «one»}}}}}\n",
+        "flows: {f: {steps: {one: {task: a}, two: {task: a, after: [one], inputs: {x: one}}}}}\n",
+    ),
+    Rule(
+        "ignored-result",
+        "error",
+        "a reference to the result of a task with `result: ignore`",
+        "tasks: {a: {run: x.y, result: ignore}}\n"
+        "flows: {f: {steps: {one: {task: a}, two: {task: a, after: [one], inputs: {x: «one»}}}}}\n",
+        "tasks: {a: {run: x.y}}\n"
+        "flows: {f: {steps: {one: {task: a}, two: {task: a, after: [one], inputs: {x: one}}}}}\n",
+    ),
+    Rule(
+        "flow-input",
+        "error",
+        "an input that a flow needs and does not get, or gets and does not have",
+        "flows: {f: {steps: {one: {task: a, inputs: {x: input.day}}}}}\ncron: {c: {«flow»: f, every: 1h}}\n",
+        "flows: {f: {steps: {one: {task: a, inputs: {x: input.day}}}}}\n"
+        "cron: {c: {flow: f, every: 1h, inputs: {day: tick.date}}}\n",
     ),
     Rule(
         "no-default-priority",

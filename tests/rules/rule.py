@@ -41,3 +41,5 @@ class Rule:
     #: what the page shows in place of a bad example that cannot be printed
     shown: str = ""
     needs: Needs = ""
+    #: a module that is not found while the bad example is checked
+    without: str = ""

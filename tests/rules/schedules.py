@@ -61,6 +61,12 @@ RULES = (
         'schedule: "0 2 L * *"',
     ),
     _rule(
+        "alert-below-interval",
+        "an `alert_if_no_success` that ends before the next tick",
+        "every: 1h, alert_if_no_success: «1h»",
+        "every: 1h, alert_if_no_success: 3h",
+    ),
+    _rule(
         "jitter-above-interval",
         "a jitter that reaches beyond the next tick",
         "every: 1m, jitter: «1h»",
@@ -72,6 +78,13 @@ RULES = (
         "a jitter after which the job has expired",
         "tasks: {a: {run: x.y, expires: 5m}}\ncron: {c: {task: a, every: 1h, jitter: «10m»}}\n",
         "tasks: {a: {run: x.y, expires: 15m}}\ncron: {c: {task: a, every: 1h, jitter: 10m}}\n",
+    ),
+    Rule(
+        "replace-unique",
+        "error",
+        "`overlap: replace` of jobs that are `unique` for a time: the canceled job keeps the new one out",
+        "tasks: {a: {run: x.y, unique: {by: [], for: 1h}}}\ncron: {c: {task: a, every: 5m, overlap: «replace»}}\n",
+        "tasks: {a: {run: x.y, unique: {by: [], until: ended}}}\ncron: {c: {task: a, every: 5m, overlap: replace}}\n",
     ),
     _rule(
         "unbounded-catch-up",

@@ -20,7 +20,7 @@ from fusiond.errors import JobFailed
 from fusiond.supervise.control import ask
 from fusiond.supervise.supervisord.rpc import VERBS
 from tests.support.fusiond_command import fusiond
-from tests.support.running import alive, descendants
+from tests.support.running import PATIENCE, alive, descendants
 from tests.test_security import AS_ROOT, ESCAPES, PYTHON, unprintable
 
 GROUP = "{{queues: [default], directory: {app}, user: nobody, python: {python}}}"
@@ -75,7 +75,7 @@ def test_a_local_account_reaches_nothing(daemon, control):
     """It lists, reads, adds and replaces nothing of state and runtime, opens no socket, and sees into no process."""
     daemon.directory.chmod(0o755)
     daemon.start(daemon.body("main: {}", more=control))
-    assert daemon.client().enqueue("colour").result(timeout=20) is None
+    assert daemon.client().enqueue("colour").result(timeout=PATIENCE) is None
     below = [path for top in (daemon.state, daemon.runtime) for path in [top, *top.rglob("*")]]
     kinds = {path: path.lstat().st_mode for path in below}
     asked = {
@@ -113,10 +113,10 @@ def test_a_file_that_another_has_put_in_place_is_not_run(daemon):
     assert (outcome["result"], outcome["generation"]) == ("refused", 1)
     assert [problem["code"] for problem in outcome["problems"] if problem["severity"] == "error"] == ["unsafe-file"]
     assert "belongs to nobody" in outcome["summary"]
-    assert daemon.client().enqueue("colour").result(timeout=20) is None
+    assert daemon.client().enqueue("colour").result(timeout=PATIENCE) is None
     daemon.stop()
     daemon.start(wait=False)
-    assert daemon.process.wait(20) == 78
+    assert daemon.process.wait(PATIENCE) == 78
 
 
 def test_no_secret_is_anywhere_but_where_it_was_asked_for(daemon, redis_server):
@@ -138,12 +138,12 @@ def test_no_secret_is_anywhere_but_where_it_was_asked_for(daemon, redis_server):
     )
     url = f"unix://app:{secrets['REDIS_PASSWORD']}@{redis_server.path}"
     with Client(url) as client:
-        told, untold = (client.enqueue(task).result(timeout=20) for task in ("told", "untold"))
+        told, untold = (client.enqueue(task).result(timeout=PATIENCE) for task in ("told", "untold"))
     assert (told["API_TOKEN"], told.get("REDIS_PASSWORD"), told.get("OTHER")) == (secrets["API_TOKEN"], None, None)
     assert not untold.keys() & secrets.keys()
 
     pids = [daemon.process.pid, *(pid for pid, _ in descendants(daemon.process.pid))]
-    seen = {f"arguments of {pid}": Path(f"/proc/{pid}/cmdline").read_bytes().decode() for pid in pids}
+    seen = {f"arguments of {pid}": arguments(pid) for pid in pids}
     answers = {verb: json.dumps(ask(daemon.control, verb, timeout=20)) for verb in ("status", "history", "plan")}
     known = {"FUSION_CONFIG": str(daemon.file), **secrets}
     commands = ("status -W --json", "explain group main")
@@ -160,6 +160,14 @@ def test_no_secret_is_anywhere_but_where_it_was_asked_for(daemon, redis_server):
     assert "***" in said["explain group main"].out
     modes = {path: stat.S_IMODE(path.stat().st_mode) for path in daemon.state.rglob("*") if path.is_file()}
     assert {path.name: mode for path, mode in modes.items() if mode & 0o077 and "hunter2" in path.read_text()} == {}
+
+
+def arguments(pid):
+    """Its command line; empty where the process has ended meanwhile."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
 
 
 def rpc(control, method, *arguments):
@@ -211,7 +219,8 @@ BOMB = (
 def test_the_control_face_is_a_table_of_verbs(daemon):
     """Who may speak to the socket has these verbs and no others, no files and no pages; garbage ends no daemon."""
     daemon.start(daemon.body("main: {}"))
-    fusion = {f"fusion.{verb}" for verb in ("reload", "rollback", "plan", "history", "identity", "status")}
+    verbs = ("reload", "rollback", "plan", "history", "identity", "status", "drain", "logs")
+    fusion = {f"fusion.{verb}" for verb in verbs}
     system = {f"system.{verb}" for verb in ("listMethods", "methodHelp", "methodSignature", "multicall")}
     listed = set(rpc(daemon.control, "system.listMethods"))
     assert fusion | system <= listed <= fusion | system | {f"supervisor.{verb}" for verb in VERBS}
@@ -266,6 +275,6 @@ def test_who_is_not_root_runs_groups_of_others_by_capabilities(daemon):
     daemon.directory.chmod(0o755)
     tasks = "  mine: {run: whose.mine}\n  deaf: {run: whose.deaf, timeout: {soft: 200ms, hard: 300ms}}\n"
     daemon.start(daemon.body("main: " + GROUP.format(app=daemon.app, python=PYTHON), tasks=tasks))
-    assert daemon.client().enqueue("mine").result(timeout=20) == [pwd.getpwnam("nobody").pw_uid, []]
+    assert daemon.client().enqueue("mine").result(timeout=PATIENCE) == [pwd.getpwnam("nobody").pw_uid, []]
     with pytest.raises(JobFailed, match="TIMEOUT"):
-        daemon.client().enqueue("deaf").result(timeout=20)
+        daemon.client().enqueue("deaf").result(timeout=PATIENCE)

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from tests.support.fusiond_command import fusiond
-from tests.support.running import until
+from tests.support.running import PATIENCE, until
 
 
 def reload_code(daemon, *groups):
@@ -47,10 +47,10 @@ def test_a_release_is_switched_under_load(daemon, isolation):
     release(daemon, 42)
     done = reload_code(daemon)
     assert (done.status, "1 group replaced (main, because code changed)" in done.out) == (0, True), done
-    assert daemon.client().enqueue("version").result(timeout=30) == 42
-    assert daemon.client().enqueue("python").result(timeout=30) == f"{daemon.app}/releases/42/bin/python"
+    assert daemon.client().enqueue("version").result(timeout=PATIENCE) == 42
+    assert daemon.client().enqueue("python").result(timeout=PATIENCE) == f"{daemon.app}/releases/42/bin/python"
     gate.touch()
-    assert held.result(timeout=30) == 41
+    assert held.result(timeout=PATIENCE) == 41
     daemon.assert_each_ran_once()
     until(lambda: daemon.names() == {*daemon.always, "worker:main@2"}, daemon.names)
 
@@ -63,11 +63,11 @@ def test_code_that_does_not_load_is_refused(daemon):
     release(daemon, 42, "def version(:\n")
     done = reload_code(daemon)
     assert (done.status, "shop.py" in done.out, "SyntaxError" in done.out) == (1, True, True), done
-    assert daemon.client().enqueue("version").result(timeout=30) == 41
+    assert daemon.client().enqueue("version").result(timeout=PATIENCE) == 41
     assert daemon.pid("worker:main@1") == before
     release(daemon, 43)
     assert reload_code(daemon).status == 0
-    assert daemon.client().enqueue("version").result(timeout=30) == 43
+    assert daemon.client().enqueue("version").result(timeout=PATIENCE) == 43
 
 
 def test_the_named_groups_alone_are_replaced(daemon):
@@ -91,7 +91,7 @@ def test_the_file_is_taken_in_with_the_code(daemon):
     daemon.write(body(daemon).replace("  version: {run: shop.version}\n", ""))
     done = reload_code(daemon)
     assert done.status == 0, done
-    assert daemon.client().enqueue("python").result(timeout=30) == f"{daemon.app}/releases/42/bin/python"
+    assert daemon.client().enqueue("python").result(timeout=PATIENCE) == f"{daemon.app}/releases/42/bin/python"
 
 
 def test_a_group_that_could_not_start_is_mended(daemon):
@@ -103,4 +103,4 @@ def test_a_group_that_could_not_start_is_mended(daemon):
     waiting = daemon.client().enqueue("broken")
     (daemon.app / "broken.py").write_text("def task():\n    return 'mended'\n")
     assert reload_code(daemon).status == 0
-    assert waiting.result(timeout=30) == "mended"
+    assert waiting.result(timeout=PATIENCE) == "mended"

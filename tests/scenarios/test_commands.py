@@ -8,7 +8,7 @@ import time
 import pytest
 
 from tests.support.fusiond_command import fusiond
-from tests.support.running import Running, until
+from tests.support.running import PATIENCE, Running, until
 
 SHOP = """
 import time
@@ -23,7 +23,7 @@ FILE = """
 defaults: {workers: {directory: app}}
 tasks:
   send: {run: shop.send}
-  sleep: {run: shop.sleep, timeout: 60s}
+  sleep: {run: shop.sleep, timeout: 1h}
 workers: {main: {queues: [default], processes: 2}}
 """
 
@@ -51,12 +51,12 @@ def test_an_operators_round(daemon):
         lambda: run("enqueue", "send", "7", "--wait", "20").out == '"7"\n'
     )  # the catalogue is published in its own time
 
-    running = run("enqueue", "sleep", "seconds:=60").out.strip()
+    running = run("enqueue", "sleep", "seconds:=3600").out.strip()
     until(lambda: run("job", "list", "--status", "started", "--json").json)
     worker = until(lambda: [w for w in run("status", "-W", "--json").json["workers"] if w["jobs"]])[0]
     assert (worker["group"], worker["state"]) == ("main", "busy")
     assert [(job["job"], job["task"]) for job in worker["jobs"]] == [(running, "sleep")]
-    assert "is running and will be killed" in run("job", "cancel", running).out
+    assert "is running and will be stopped" in run("job", "cancel", running).out
     until(lambda: run("job", "show", running, "--json").json[0]["status"] == "canceled")
 
     assert run("suspend", "default").status == 0
@@ -89,14 +89,51 @@ def test_reload_takes_no_other_file_than_the_daemons(daemon):
     assert daemon.status()["reloads"]["unchanged"] == 3
 
 
+def test_a_drained_host_claims_nothing_until_that_is_undone(daemon):
+    """Running jobs go on; who comes after a kill or a restart of the group claims nothing either."""
+
+    def run(*words):
+        return fusiond(*words, cwd=daemon.directory)
+
+    def worker():
+        gone = {"name": "", "pid": None, "ready": False, "busy": None}
+        programs = daemon.status()["programs"]
+        return next((each for each in programs if each["part"] == "worker:main" and each["ready"]), gone)
+
+    until(lambda: run("enqueue", "send", "7", "--wait", "20").out == '"7"\n')
+    running = run("enqueue", "sleep", "seconds:=3600").out.strip()
+    until(lambda: run("job", "list", "--status", "started", "--json").json)
+    assert run("drain").status == 0
+    waiting = run("enqueue", "send", "8").out.strip()
+    until(lambda: worker()["busy"] == 1)
+    done = run("drain", "--wait", "0.1", "--json")
+    assert (done.status, done.json) == (124, {"drained": True, "running": 1})
+    until(lambda: [each["state"] for each in run("status", "-W", "--json").json["workers"]] == ["draining"])
+    run("job", "cancel", running)
+    assert run("drain", "--wait").out.endswith("; no job runs\n")
+
+    first = worker()["pid"]
+    daemon.kill(first)
+    until(lambda: worker()["pid"] not in (None, first) and worker()["busy"] == 0)
+    assert "1 group replaced" in run("group", "restart", "main").out
+    until(lambda: (worker()["name"], worker()["busy"]) == ("worker:main@2", 0))
+    assert run("job", "show", waiting, "--json").json[0]["status"] == "queued"
+    assert run("drain", "--undo").out == "the groups of this host claim again\n"
+    until(lambda: run("job", "show", waiting, "--json").json[0]["status"] == "finished")
+    # Its line is there a moment after its end.
+    until(lambda: waiting.rpartition("/")[2] in run("group", "logs", "main", "-n", "2").out)
+    assert [each["name"] for each in run("group", "list", "--json").json] == ["worker:main@2"]
+    assert run("group", "logs", "mian").err.startswith("fusiond: no group 'mian'")
+
+
 def test_watch_shows_the_change(daemon):
     """--watch prints again and again until it is interrupted, and is then quiet."""
     command = [sys.executable, "-m", "fusiond.cli", "status", "--watch", "-c", str(daemon.file)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        seen, deadline = 0, time.monotonic() + 30
+        seen, deadline = 0, time.monotonic() + PATIENCE
         while seen < 2:
             assert time.monotonic() < deadline
             seen += process.stdout.readline().startswith("daemon")
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=20)
+        _, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, err) == (130, "")

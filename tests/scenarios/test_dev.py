@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fusiond import paths
-from tests.support.running import until
+from tests.support.running import PATIENCE, until
 
 MORE = "logging: {format: json}\nqueues: {shop: {}}\n"
 
@@ -27,7 +27,7 @@ def daemon(daemon):
 
 
 def price(daemon):
-    return daemon.client().options(queue="shop").enqueue("price").result(timeout=30)
+    return daemon.client().options(queue="shop").enqueue("price").result(timeout=PATIENCE)
 
 
 def save(daemon, name, text):
@@ -72,7 +72,7 @@ def test_only_code_counts(daemon):
 def test_no_job_is_lost_while_code_is_saved(daemon):
     """Each job runs once, whatever is saved meanwhile."""
     daemon.enqueue_notes(100, seconds=0.02)
-    for number in range(5):
+    for number in range(3):
         generation = daemon.status()["generation"]
         save(daemon, "side/anything.py", f"x = {number}\n")
         until(lambda generation=generation: daemon.status()["generation"] > generation, daemon.text)
@@ -91,7 +91,7 @@ def test_the_file_is_made_small(daemon):
     config = json.loads(Path(snapshot).read_text())["config"]
     assert {name: group["processes"] for name, group in config["workers"].items()} == {"main": 1, "shop": 1}
     assert (config["broker"]["url"], config["logging"]["format"]) == ("embedded", "text")
-    assert f"export FUSION_URL='{daemon.url}?namespace=fusion'" in daemon.text()
+    until(lambda: f"export FUSION_URL='{daemon.url}?namespace=fusion'" in daemon.text(), daemon.text)
     daemon.file.write_text(daemon.file.read_text().replace("processes: 4", "processes: 4, max_jobs: 7"))
     until(lambda: daemon.status()["generation"] == 2, daemon.text)
     config = json.loads(Path(snapshot).read_text())["config"]["workers"]["shop"]

@@ -14,6 +14,11 @@ def test_a_victim_is_the_job_that_was_meant():
     assert victims.violations(rounds=2) == []
 
 
+def test_a_victim_among_many_at_once_is_the_job_that_was_meant():
+    """I18: those beside it in its process end as if it had not been there."""
+    assert victims.violations(rounds=2, many=True) == []
+
+
 def test_what_is_quicker_in_the_copy_still_fits_the_code():
     """A patience that is not shortened would be longer than what the copy's jobs are allowed."""
     for edit in frozen.QUICKER:

@@ -55,7 +55,8 @@ class Daemon(Running):
 @pytest.fixture
 def daemon(redis_server):
     with contextlib.closing(Daemon(redis_server.url)) as daemon:
-        yield daemon.start(daemon.body())
+        # Without the scheduler, whose sweep repairs the same, once a minute.
+        yield daemon.start(daemon.body(), "--only", "main")
 
 
 def test_a_namespace_is_checked_and_mended_while_its_daemon_works(daemon, redis_server):

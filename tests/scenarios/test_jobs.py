@@ -7,9 +7,9 @@ import pytest
 from fusiond.client import Client
 from fusiond.errors import JobFailed, QueueFull, UnknownTask
 from fusiond.job import JobStatus
-from tests.chaos.package import SELDOM_POLLS, copy
 from tests.support.fusiond_command import fusiond
-from tests.support.running import Running, until
+from tests.support.running import PATIENCE, Running, until
+from tests.support.seldom_polls import seldom_polls
 
 TASKS = '''
 import os, time
@@ -46,8 +46,7 @@ class Daemon(Running):
                 url=url, app=self.app, log=self.notes, processes=processes, isolation=isolation, quiet=not cron
             ).replace("True", "true")
         )
-        code = None if polls else copy(self.directory / "code", (SELDOM_POLLS,))
-        self.start(environment={"PYTHONPATH": str(code)} if code else None)
+        self.start(environment=None if polls else seldom_polls(self.directory))
 
     def client(self):
         return Client(self.url)
@@ -141,9 +140,9 @@ def test_an_expired_job_fails_and_never_runs(start):
     time.sleep(0.06)  # its time is over then
     assert daemon.order("resume", "orders").status == 0
     with pytest.raises(JobFailed, match="had not begun when it expired") as caught:
-        late.result(timeout=20)
+        late.result(timeout=PATIENCE)
     assert caught.value.code == "EXPIRED"
-    kept.result(timeout=20)
+    kept.result(timeout=PATIENCE)
     assert [word for word, _, _ in daemon.noted()] == ["kept"]
 
 
@@ -153,12 +152,12 @@ def test_a_suspended_queue_takes_jobs_and_runs_none(start):
     client = daemon.client()
     assert daemon.order("suspend", "orders").status == 0
     jobs = [client.enqueue("note", f"n{number}", str(daemon.notes)) for number in range(5)]
-    client.enqueue("little", "other", str(daemon.notes)).result(timeout=20)
+    client.enqueue("little", "other", str(daemon.notes)).result(timeout=PATIENCE)
     assert {job.status() for job in jobs} == {JobStatus.QUEUED}
     began = time.time()
     assert daemon.order("resume", "orders").status == 0
     for job in jobs:
-        job.result(timeout=20)
+        job.result(timeout=PATIENCE)
     assert [word for word, _, _ in daemon.noted()] == ["other", "n0", "n1", "n2", "n3", "n4"]
     print(f"resumed after {daemon.noted()[1][1] - began:.3f} s, the command included")
 
@@ -176,7 +175,7 @@ def test_a_full_queue_refuses_and_stores_nothing(start):
         client.enqueue_many([("little", ["more", str(daemon.notes)])] * 2)
     assert daemon.order("resume", "small").status == 0
     until(lambda: len(daemon.noted()) == 5, daemon.text)
-    client.enqueue("little", "again", str(daemon.notes)).result(timeout=20)
+    client.enqueue("little", "again", str(daemon.notes)).result(timeout=PATIENCE)
     assert [word for word, _, _ in daemon.noted()] == ["n0", "n1", "n2", "n3", "n4", "again"]
 
 

@@ -10,10 +10,9 @@ import pytest
 from fusiond import paths
 from fusiond.supervise.control import ask
 from tests.support.fusiond_command import fusiond
-from tests.support.running import STANDINS, Running, until
+from tests.support.running import PATIENCE, STANDIN, Running, until
 
 #: programs that are stand-ins: no broker, so that a daemon starts quickly
-STANDIN = (sys.executable, str(STANDINS / "standin_daemon.py"))
 BODY = 'broker: {url: "redis://localhost:1/"}\ndefaults: {workers: {directory: /}}\nworkers: {main: {}}\n'
 OTHER = BODY.replace("{main: {}}", "{main: {processes: 2}}")
 
@@ -87,7 +86,7 @@ def test_a_command_finds_the_daemon_whatever_its_file_holds(daemon):
 
 def test_a_producer_keeps_its_broker_while_the_file_is_wrong(daemon):
     """A mistake in the file stops no application that enqueues: what the daemon runs on says where the broker is."""
-    code = "from fusiond.client import find_broker; broker, _ = find_broker(None, None); print(broker.url)"
+    code = "from fusiond.find_broker import find_broker; broker, _ = find_broker(None, None); print(broker.url)"
 
     def producer():
         variables = {**os.environ, **daemon.home, "FUSION_CONFIG": str(daemon.file)}
@@ -118,7 +117,7 @@ def test_a_producer_finds_a_broker_whose_file_has_lost_its_directories(daemon):
 
 def test_the_broker_is_the_daemons_until_it_is_restarted(daemon):
     """A file with another broker is refused at its reload, so commands and producers stay where its jobs are."""
-    code = "from fusiond.client import find_broker; broker, _ = find_broker(None, None); print(broker.url)"
+    code = "from fusiond.find_broker import find_broker; broker, _ = find_broker(None, None); print(broker.url)"
     variables = {**os.environ, **daemon.home, "FUSION_CONFIG": str(daemon.file)}
     variables.pop("FUSION_URL", None)
 
@@ -130,7 +129,7 @@ def test_the_broker_is_the_daemons_until_it_is_restarted(daemon):
     daemon.start()
     command, producer, warned = asked()
     assert ("localhost:1" in command, producer) == (True, "redis://localhost:1/\n")
-    assert "changed; until a restart" not in command
+    assert "use the old values" not in command
     assert "another broker" not in warned
     daemon.file.write_text(f"version: 1\n{BODY}".replace('1/"', '1/", password_file: /no'))
     assert "broker.password_file of" in asked()[0]
@@ -138,12 +137,12 @@ def test_the_broker_is_the_daemons_until_it_is_restarted(daemon):
     command, producer, warned = asked()
     assert ("localhost:1" in command, producer) == (True, "redis://localhost:1/\n")
     assert "broker.url of" in command
-    assert "changed; until a restart, its daemon and this command use the old" in command
-    assert "names another broker than its daemon runs on" in warned
+    assert "changed; daemon and commands use the old values until a restart" in command
+    assert "names another broker than its daemon uses" in warned
     daemon.stop()
     command, producer, warned = asked()
     assert ("localhost:2" in command, producer) == (True, "redis://localhost:2/\n")
-    assert "changed; until a restart" not in command
+    assert "use the old values" not in command
     assert "another broker" not in warned
 
 
@@ -185,17 +184,17 @@ def test_a_given_directory_is_taken_over_and_what_was_anothers_is_not_gone_back_
     first.start(environment=given)
     first.reload(OTHER)
     second.start(wait=False, environment=given)
-    assert second.process.wait(30) == 1
+    assert second.process.wait(PATIENCE) == 1
     assert f"(pid {first.process.pid}, which runs {first.file})" in second.text()
     first.stop()
     second.start(environment=given)
     assert f"given was the state directory of {first.file}; it is that of {second.file} from now on" in second.text()
     assert second.status()["generation"] == 3
     assert [entry["generation"] for entry in ask(second.control, "history")["entries"]] == [3]
-    assert "nothing before it is kept" in second.fusiond("rollback").out
+    assert "no earlier generation is kept" in second.fusiond("rollback").out
     second.stop()
     second.start(BODY, "--last-good", wait=False, environment=given)
-    assert second.process.wait(30) == 1
+    assert second.process.wait(PATIENCE) == 78
     assert f"is of {first.file}, not of {second.file}" in second.text()
 
 
@@ -206,7 +205,7 @@ def test_a_directory_that_nobody_gave_is_never_taken_over(daemon):
     daemon.stop()
     record.write_text('{"file": "/srv/other.yaml"}')
     daemon.start(wait=False)
-    assert daemon.process.wait(30) == 1
+    assert daemon.process.wait(PATIENCE) == 1
     assert "is the state directory of /srv/other.yaml; set state_directory" in daemon.text()
 
 

@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 from tests.support.fusiond_command import fusiond
-from tests.support.running import until
+from tests.support.running import PATIENCE, until
 
 
 def run(daemon, *words):
@@ -41,13 +41,13 @@ def test_a_bad_change_is_undone_while_jobs_run(daemon):
     held = daemon.hold("a")
     daemon.enqueue_notes(60, seconds=0.02)
     assert daemon.reload(daemon.body("main: {processes: 2, environment: {COLOUR: blue}}"))["result"] == "applied"
-    assert daemon.client().enqueue("colour").result(timeout=30) == "blue"
+    assert daemon.client().enqueue("colour").result(timeout=PATIENCE) == "blue"
     done = run(daemon, "rollback")
     assert done.status == 0, done
     assert "a rollback to generation 1" in done.out
-    assert daemon.client().enqueue("colour").result(timeout=30) == "red"
+    assert daemon.client().enqueue("colour").result(timeout=PATIENCE) == "red"
     daemon.let_go("a")
-    assert held.result(timeout=30) == "red"
+    assert held.result(timeout=PATIENCE) == "red"
     daemon.assert_each_ran_once()
     shown = run(daemon, "history").out
     assert "back to 1: 1 group replaced (main, because environment.COLOUR changed)" in shown
@@ -63,7 +63,7 @@ def colour_from_a_file(daemon):
 
 
 def colour(daemon):
-    return daemon.client().enqueue("colour").result(timeout=30)
+    return daemon.client().enqueue("colour").result(timeout=PATIENCE)
 
 
 def test_a_rotated_environment_file_counts_at_a_plan_and_at_a_reload(daemon):
@@ -134,7 +134,7 @@ def test_a_plan_after_the_watcher_says_what_was_taken(daemon):
     # Its outcome is there a moment after its generation.
     said = until(lambda: [line for line in run(daemon, "plan").out.splitlines() if "was accepted" in line])[0]
     assert said.startswith("generation 2 was accepted ")
-    assert said.endswith("asked by the file's change: 1 group resized (main, 1 → 2 processes)")
+    assert said.endswith("(the file's change): 1 group resized (main, 1 → 2 processes)")
     assert run(daemon, "plan", "--json").json["taken"]["generation"] == 2
 
 
@@ -144,7 +144,7 @@ def test_a_plan_after_a_refusal_says_so(daemon):
     daemon.write(daemon.body("main: {processes: 1}", tasks="  new: {run: stories.colours}\n"))
     until(lambda: (daemon.status()["reload"] or {}).get("result") == "refused", daemon.text)
     said = [line for line in run(daemon, "plan").out.splitlines() if line.startswith("the last reload was refused ")]
-    assert [line.partition(", ")[2] for line in said] == ["asked by the file's change; fusiond status shows why"]
+    assert [line.partition(" (")[2] for line in said] == ["the file's change); fusiond status shows why"]
     assert run(daemon, "plan", "--json").json["last_reload"]["result"] == "refused"
 
 

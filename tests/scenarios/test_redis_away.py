@@ -13,13 +13,13 @@ import pytest
 from fusiond import paths
 from fusiond.broker.call import as_is, plain
 from fusiond.errors import BrokerUnavailable
-from fusiond.worker.dispatcher import leases
+from fusiond.worker.dispatcher.claims import leases
 from tests.chaos import ledger, report, verdict
 from tests.chaos.faults import Fault
 from tests.chaos.load import Load, Mix
 from tests.chaos.plant import DISPATCHER, REDIS, SCHEDULER, SERVER, SUPERVISOR
 from tests.chaos.recovery import ended, stopped
-from tests.support.running import alive, until
+from tests.support.running import PATIENCE, alive, until
 
 #: s
 AWAY = 10.0
@@ -74,7 +74,7 @@ def test_a_producer_is_told(plant, away):
         assert time.monotonic() - began < 15
         print(caught.value)
         assert "\n" not in str(caught.value)
-    until(lambda: acknowledged(client)).result(timeout=40)
+    until(lambda: acknowledged(client)).result(timeout=PATIENCE)
 
 
 def acknowledged(client):

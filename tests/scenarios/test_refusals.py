@@ -6,7 +6,7 @@ import time
 import pytest
 
 from tests.support.fusiond_command import fusiond, samples
-from tests.support.running import until
+from tests.support.running import PATIENCE, until
 
 SYNTAX = "def task(:\n"
 #: its children end as they are forked; the module itself imports
@@ -36,9 +36,9 @@ class Producer(threading.Thread):
 
     def run(self):
         try:
-            while not self._ended.is_set():
+            while not self._ended.wait(0.02):
                 began = time.monotonic()
-                assert self._client.enqueue("colour").result(timeout=30) == "red"
+                assert self._client.enqueue("colour").result(timeout=PATIENCE) == "red"
                 self.longest = max(self.longest, time.monotonic() - began)
                 self.results += 1
         except Exception as error:  # the test's own thread reports it
@@ -86,7 +86,7 @@ def test_refused_before_the_commit(daemon, case):
 
     assert daemon.stop() == 0
     daemon.start(None, "--last-good", environment=own)
-    assert daemon.client().enqueue("colour").result(timeout=30) == "red"
+    assert daemon.client().enqueue("colour").result(timeout=PATIENCE) == "red"
 
 
 def test_a_task_that_does_not_load_is_named_with_its_place_in_the_file(daemon):
@@ -107,4 +107,4 @@ def test_a_start_with_a_group_that_cannot_run_serves_the_others(daemon, source):
     (daemon.app / "broken.py").write_text(source)
     tasks = "  broken: {run: broken.task, queue: b}\n"
     daemon.start(daemon.body("main: {queues: [default]}\n  other: {queues: [b]}\nqueues: {b: {}}", tasks=tasks))
-    assert daemon.client().enqueue("colour").result(timeout=30) is None
+    assert daemon.client().enqueue("colour").result(timeout=PATIENCE) is None

@@ -5,7 +5,7 @@ import signal
 import pytest
 
 from fusiond.errors import ResultTimeout
-from tests.support.running import until
+from tests.support.running import PATIENCE, until
 
 
 def test_grow_and_shrink_under_load(daemon):
@@ -38,7 +38,7 @@ def test_replace_under_load(daemon):
     daemon.enqueue_notes(100, seconds=0.02)
     outcome = daemon.reload(daemon.body("main: {processes: 2, environment: {COLOUR: blue}}"))
     assert outcome["result"] != "refused"
-    assert daemon.client().enqueue("colour").result(timeout=30) == "blue"
+    assert daemon.client().enqueue("colour").result(timeout=PATIENCE) == "blue"
     daemon.assert_each_ran_once()
     until(lambda: "worker:main@1" not in daemon.names(), daemon.text)
 
@@ -48,10 +48,10 @@ def test_a_running_job_ends_in_its_old_group(daemon):
     daemon.start(daemon.body("main: {processes: 2, drain_timeout: 1s, environment: {COLOUR: red}}"))
     held = daemon.hold("a")
     daemon.reload(daemon.body("main: {processes: 2, drain_timeout: 1s, environment: {COLOUR: blue}}"))
-    assert daemon.client().enqueue("colour").result(timeout=30) == "blue"
+    assert daemon.client().enqueue("colour").result(timeout=PATIENCE) == "blue"
     assert daemon.programs()["worker:main@1"]["draining"]
     daemon.let_go("a")
-    assert held.result(timeout=30) == "red"
+    assert held.result(timeout=PATIENCE) == "red"
     until(lambda: "worker:main@1" not in daemon.names(), daemon.text)
 
 
@@ -65,7 +65,7 @@ def test_old_and_new_together_run_no_more_than_the_group_may(daemon):
     with pytest.raises(ResultTimeout):
         waiting.result(timeout=0.5)
     daemon.let_go("a")
-    assert waiting.result(timeout=30) == "blue"
+    assert waiting.result(timeout=PATIENCE) == "blue"
 
 
 def test_there_and_back_while_draining(daemon):
@@ -78,8 +78,8 @@ def test_there_and_back_while_draining(daemon):
     daemon.reload(red)
     daemon.let_go("a")
     daemon.let_go("b")
-    assert (first.result(timeout=30), second.result(timeout=30)) == ("red", "blue")
-    assert daemon.client().enqueue("colour").result(timeout=30) == "red"
+    assert (first.result(timeout=PATIENCE), second.result(timeout=PATIENCE)) == ("red", "blue")
+    assert daemon.client().enqueue("colour").result(timeout=PATIENCE) == "red"
     until(lambda: daemon.names() == {*daemon.always, "worker:main@3"}, daemon.names)
 
 
@@ -117,7 +117,7 @@ def test_a_storm_of_signals_under_load(daemon):
             daemon.write(daemon.body(f"main: {{processes: 2, environment: {{COLOUR: c{number}}}}}"))
         daemon.signal(signal.SIGHUP)
     daemon.reload()
-    assert daemon.client().enqueue("colour").result(timeout=30) == "c80"
+    assert daemon.client().enqueue("colour").result(timeout=PATIENCE) == "c80"
     daemon.assert_each_ran_once()
 
 
@@ -129,7 +129,7 @@ def test_a_killed_daemon_leaves_no_strays_and_the_next_one_goes_on(daemon):
     daemon.children()
     daemon.kill(daemon.process.pid)
     daemon.process.wait()
-    until(lambda: not daemon.children(), daemon.children, timeout=10)
+    until(lambda: not daemon.children(), daemon.children)
     daemon.start()
     until(lambda: all(job.status().ended for job in daemon.jobs), daemon.text, timeout=60)
     assert {int(line.split()[0]) for line in daemon.runs.read_text().splitlines()} == set(range(200))
@@ -141,6 +141,6 @@ def test_a_warm_shutdown_gives_back_what_was_not_begun(daemon):
     daemon.enqueue_notes(100, seconds=0.02)
     until(lambda: daemon.runs.exists() and len(daemon.runs.read_text().splitlines()) > 5)
     assert daemon.stop() == 0
-    assert not daemon.children()
+    until(lambda: not daemon.children())  # a helper ends with the daemon, a moment after it
     daemon.start()
     daemon.assert_each_ran_once()

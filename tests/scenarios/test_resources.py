@@ -11,7 +11,7 @@ SHORT = {
     "descriptors": functools.partial(resources.descriptors, seconds=1.0),
     "processes": functools.partial(resources.processes, seconds=1.0),
     "disk": resources.disk,
-    "misfits": functools.partial(resources.misfits, mebibytes=200),
+    "misfits": functools.partial(resources.misfits, mebibytes=64),
 }
 
 

@@ -2,7 +2,7 @@
 
 from tests.soak.storm import WARM, storm
 
-RELOADS = WARM + 40
+RELOADS = WARM + 10
 
 
 def test_reloads_under_load_lose_nothing_and_leave_nothing():

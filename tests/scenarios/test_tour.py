@@ -14,9 +14,12 @@ from pathlib import Path
 import pytest
 import redis
 
+from fusiond import paths
+from fusiond.errors import ControlError
+from fusiond.supervise.control import ask
 from tests.chaos.package import SELDOM_POLLS, copy
 from tests.support.fusiond_command import fusiond
-from tests.support.running import alive, until
+from tests.support.running import PATIENCE, alive, until
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -111,7 +114,7 @@ def test_the_examples_own_commands_work(daemon_directory):
 def test_producers_do_as_their_page_shows(daemon_directory):
     """The page's Python runs as printed; its JSON, pushed with its script, is a job that runs at once."""
     place, environment = daemon_directory
-    environment = {**environment, "PYTHONPATH": str(copy(place / "code", (SELDOM_POLLS,)))}
+    environment = {**environment, "PYTHONPATH": str(copy(place / "code", SELDOM_POLLS))}
     for name, page, language in (("fusion.yaml", "README.md", "yaml"), ("shop.py", "README.md", "python")):
         (place / name).write_text(next(text for found, text in blocks(page) if found == language))
     shown = dict(reversed(blocks("docs/producers.md")))  # the first of each language
@@ -125,9 +128,10 @@ def test_producers_do_as_their_page_shows(daemon_directory):
             text=True,
             check=False,
         )
-        assert "{'sent': '+4912345'} finished" in done.stdout, done.stderr
+        assert "{'sent': '+4912345'} finished" in done.stdout, done.stderr + (place / "log").read_text()
         with redis.Redis.from_url(url) as server:
-            pushed = shown["json"].replace("otp-77", "from-afar")
+            jobs = (text for language, text in blocks("docs/producers.md") if language == "json" and "otp-77" in text)
+            pushed = next(jobs).replace("otp-77", "from-afar")
             server.eval(shown["lua"], 2, "fusion:{default}:inbox", "fusion:{default}:wake", pushed)
         # By the script's wake-up: no poll comes while this waits.
         until(lambda: from_afar(place, environment))
@@ -150,16 +154,18 @@ def running(place, environment, file="fusion.yaml"):
             stderr=log,
         )
     try:
-        until(lambda: ready(place, environment, file), (place / "log").read_text)
+        until(lambda: ready(place), (place / "log").read_text, step=0.05)
         yield
     finally:
         daemon.terminate()
-        daemon.wait(30)
+        daemon.wait(PATIENCE)
 
 
-def ready(place, environment, file):
-    status = fusiond("status", "--json", "-c", file, cwd=place, **environment)
-    return status.status == 0 and status.json["daemon"]["ready"]
+def ready(place):
+    try:
+        return ask(paths.control_socket(place / "run"), "status")["ready"]
+    except ControlError:
+        return False
 
 
 @pytest.fixture

@@ -335,3 +335,9 @@ def test_what_was_decided_is_never_due_again(item, seen, away, missed):
     assert not set(again[0]) & set(first[0])
     if missed != "all":
         assert again == ((), None)
+
+
+def test_a_replacing_entry_runs_only_the_newest_of_all_ticks_that_were_missed():
+    """However many there are: each of the others would be canceled by the next one."""
+    item = entry(every=1.0, overlap="replace", missed="all")
+    assert decision.due(item, 1_000_000, 0, 1_500_500) == ((1_500_000,), 1_499_000)

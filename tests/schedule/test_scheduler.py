@@ -20,20 +20,25 @@ from pathlib import Path
 import pytest
 
 from fusiond.broker.call import as_is, plain
-from fusiond.broker.records import NewJob, Outcome
+from fusiond.broker.records import NewJob, Outcome, Renewal
 from fusiond.broker.redis.connection import connect_async
 from fusiond.broker.ticks import DecidedTicks
 from fusiond.config.accepted import snapshot
 from fusiond.config.model import Config, CronEntry, Logging, Queue, Task
+from fusiond.config.model.flow_steps import Flow, FlowStep
 from fusiond.errors import BrokerUnavailable
+from fusiond.flows.run_control import carry
 from fusiond.identity import daemon_id
-from fusiond.job import JobStatus
-from fusiond.program import Link
+from fusiond.job import JobStatus, new_token
+from fusiond.program import LINK, Link
 from fusiond.schedule import decision, drift, publishing
+from fusiond.schedule.overdue import overdue_since
 from fusiond.schedule.scheduler import Scheduler
 from fusiond.schedule.sweeping import Sweeper
-from fusiond.schedule.ticking import Clock, Ticker
+from fusiond.schedule.ticking import Ticker
+from tests.chaos.package import Edit, copy
 from tests.support import running
+from tests.support.warm import is_enough, warm
 
 SECOND = 1000
 DAY = 86_400_000
@@ -42,20 +47,27 @@ DAY = 86_400_000
 class Program:
     """One scheduler, with the supervisor's end of its link."""
 
-    def __init__(self, path, directory, number, *options) -> None:
+    def __init__(self, path, directory, number, *options, own=None) -> None:
+        """`own`: more variables."""
         #: of the daemon that it belongs to
         self.state = path.parent
         self.log_path = directory / f"scheduler-{number}.log"
         self.link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.link.settimeout(20)
+        self.link.settimeout(running.PATIENCE)
+        words = ["--snapshot", str(path), "--runtime", "/", *options]
         with theirs, self.log_path.open("wb") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "fusiond.schedule", "--snapshot", path, "--runtime", "/", *options],
-                stdout=log,
-                stderr=log,
-                pass_fds=[theirs.fileno()],
-                env={**os.environ, "FUSIOND_LINK": str(theirs.fileno())},
-            )
+            self.process = self._begin(words, theirs.fileno(), log, own)
+
+    @staticmethod
+    def _begin(words, link, log, own):
+        env = {**os.environ, **(own or {})}
+        if is_enough(own):
+            entry, words = "fusiond.schedule.__main__:entry_point", ["fusiond.schedule", *words]
+            return warm().start(entry, words, environment=env | {LINK: "100"}, directory="/", out=log, kept=[link])
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", "fusiond.schedule", *words],
+            stdout=log, stderr=log, pass_fds=[link], env=env | {LINK: str(link)},
+        )  # fmt: skip
 
     def hear(self) -> dict:
         return json.loads(self.link.recv(65536))
@@ -75,7 +87,7 @@ class Program:
     def end(self) -> None:
         self.link.close()
         try:
-            self.process.wait(10)
+            self.process.wait(running.PATIENCE)
         finally:
             self.process.kill()
             self.process.wait()
@@ -106,11 +118,11 @@ class Bench:
         snapshot.write(path, config, generation=self.generation, source=f"/etc/{state.name}.yaml")
         return path
 
-    def launch(self, config: Config, *options: str, host: str = "") -> Program:
-        """`host`: schedulers of one host are one daemon's."""
+    def launch(self, config: Config, *options: str, host: str = "", own: dict | None = None) -> Program:
+        """`host`: schedulers of one host are one daemon's; `own`: more variables."""
         state = self.directory / host
         state.mkdir(exist_ok=True)
-        program = Program(self.write(config, state), self.directory, len(self.programs), *options)
+        program = Program(self.write(config, state), self.directory, len(self.programs), *options, own=own)
         self.programs.append(program)
         return program
 
@@ -120,8 +132,8 @@ class Bench:
         assert program.hear() == {"is": "ready"}
         return program
 
-    def start(self, *entries: CronEntry, **more) -> Program:
-        program = self.launch(self.config(*entries, **more))
+    def start(self, *entries: CronEntry, own: dict | None = None, **more) -> Program:
+        program = self.launch(self.config(*entries, **more), own=own)
         assert program.hear() == {"is": "ready"}
         return program
 
@@ -143,7 +155,7 @@ class Bench:
     def carried_out(self, entry: str) -> int | None:
         """The entry's last tick; None while what was decided is not confirmed."""
         state = self.state(entry)
-        return None if state.decided else state.last_tick_ms
+        return None if state.decided else state.last
 
     def past(self, entry: CronEntry, *, last: int, first_seen: int = 1) -> None:
         """As if daemons had decided on the entry's ticks up to `last`, and then none had run."""
@@ -228,7 +240,7 @@ def test_a_daemon_that_is_shut_down_has_no_word_from_then_on(bench, broker):
     program = bench.start()
     assert bench.run(broker.catalogue()).tasks["t"]["queue"] == "default"
     program.process.terminate()
-    assert program.process.wait(20) == 0
+    assert program.process.wait(running.PATIENCE) == 0
     assert bench.run(broker.catalogue()).tasks["t"]["queue"] == "other"
 
 
@@ -267,7 +279,7 @@ def test_apply_is_answered_when_producers_can_see_it(bench):
 
 def test_two_schedulers_enqueue_each_tick_once(bench):
     """Any number of daemons, no leader: each tick has one job, made by one of them, and none is left out."""
-    programs = [bench.start(each(1.0)) for _ in range(3)]
+    programs = [bench.start(each(1.0, missed="all")) for _ in range(3)]
     ticks = until(lambda: len(found := bench.ticks("e")) >= 5 and found)
     assert ticks == list(range(ticks[0], ticks[-1] + 1, SECOND))
     assert ticks[0] % SECOND == 0
@@ -280,13 +292,21 @@ def test_a_job_holds_what_the_entry_says(bench):
     """Arguments, priority and expiry of a tick's job are those of the file; it comes with its tick, not before."""
     task = Task("t", "a.b", priority=2, expires=60.0)
     bench.start(each(1.0, args=(1, "é"), kwargs={"k": [None, 2.5]}), task=task)
-    jobs = until(lambda: len(found := bench.run(bench.broker.jobs("default", JobStatus.QUEUED))) >= 3 and found)
-    for job in jobs:
+
+    def late():
+        """How many ms after its tick each job came."""
+        return [job.created_at - int(job.id.removeprefix("cron:e:")) for job in jobs()]
+
+    def jobs():
+        return bench.run(bench.broker.jobs("default", JobStatus.QUEUED))
+
+    # One timer to the tick, not a poll: it need not be in time each time, on a busy machine.
+    until(lambda: len(jobs()) >= 3 and min(late()) < 300)
+    assert min(late()) >= 0
+    for job in jobs():
         assert json.loads(job.args) == [[1, "é"], {"k": [None, 2.5]}]
         assert (job.task, job.priority) == ("t", 2)
         assert job.expires_at == job.created_at + 60_000
-    late = [job.created_at - int(job.id.removeprefix("cron:e:")) for job in jobs]
-    assert 0 <= min(late) < 300, "one timer to the tick, not a poll"
 
 
 def test_kill_9_of_a_scheduler_leaves_its_ticks_to_the_other(bench):
@@ -359,7 +379,7 @@ def test_a_new_entry_has_missed_nothing(bench):
     bench.start(CronEntry("new", "t", schedule=text, missed="all"), each(1.0, "mark"))
     until(lambda: len(bench.ticks("mark")) >= 2)
     assert bench.ticks("new") == []
-    assert bench.state("new").last_tick_ms is None
+    assert bench.state("new").last is None
 
 
 def test_more_missed_ticks_than_fit_into_one_round(bench):
@@ -379,20 +399,173 @@ def test_overlap_skip_waits_for_the_last_job_to_end(bench):
     until(lambda: [line for line in program.log() if line["message"].startswith("passed over")])
     assert bench.ticks("e") == first
     claim = bench.run(bench.broker.claim("default", 1, dispatcher="d", nonce="n", lease_ms=60_000, max_rescues=3))
-    decided = bench.state("e").last_tick_ms
-    until(lambda: bench.state("e").last_tick_ms > decided)
+    decided = bench.state("e").last
+    until(lambda: bench.state("e").last > decided)
     assert bench.ticks("e") == [], "a job that runs has not ended either"
     assert bench.run(bench.broker.settle("default", [Outcome(claim.jobs[0].id, "n", "finished", 60_000)])) == [1]
     assert until(lambda: bench.ticks("e")) > first
+
+
+def test_overlap_replace_cancels_the_last_job_and_waits_for_its_end(bench):
+    """A job that waits ends at once. One that runs is asked to; no other is there before it has ended."""
+    program = bench.start(each(1.0, overlap="replace"))
+    first = until(lambda: bench.ticks("e"))
+    second = until(lambda: bench.ticks("e") != first and bench.ticks("e"))
+    assert len(second) == 1
+    assert f"cron:e:{first[0]}" in bench.ids(JobStatus.CANCELED)
+
+    def replaced():
+        return [line for line in program.log() if line["message"].startswith("replaces the job")]
+
+    until(replaced)
+    # If another tick replaces it just now, the claim gives that one.
+
+    def runs_until_canceled(nonce):
+        asked = bench.broker.claim("default", 1, dispatcher="d", nonce=nonce, lease_ms=60_000, max_rescues=3)
+        id_ = until(lambda: bench.run(asked).jobs)[0].id.decode()
+        until(lambda: bench.run(bench.broker.renew("default", [Renewal(id_, nonce)], 60_000)) == [2], "none is asked")
+        return id_
+
+    running = runs_until_canceled("n")
+    asked = bench.now()
+    until(lambda: bench.now() > asked + 1500)
+    assert bench.ticks("e") == [], "it has not ended"
+    assert bench.run(bench.broker.settle("default", [Outcome(running, "n", "canceled", 60_000)])) == [1]
+    (third,) = until(lambda: bench.ticks("e"))
+    assert f"cron:e:{third}" != running
+    said = len(replaced())
+    runs_until_canceled("m")
+    until(lambda: len(replaced()) > said, "the log tells of each job that is replaced")
+
+
+@pytest.mark.parametrize(("overlap", "ends"), [("skip", "finished"), ("replace", "canceled")])
+def test_a_run_of_a_flow_overlaps_as_a_job_does(bench, overlap, ends):
+    """`skip` passes its tick over, `replace` cancels the run and waits for its end; a lost one stops no other entry."""
+    steps = {"one": FlowStep(task="t")}
+    flows = {"f": Flow("f", steps), "lost": Flow("lost", steps, queue="lost")}
+    entries = [CronEntry(name, flow=name, every=1.0, overlap=overlap) for name in flows]
+
+    def runs(queue="default"):
+        return set(bench.run(bench.broker.runs(queue, 99)))
+
+    def claim():
+        token = new_token()
+        asked = bench.broker.claim("default", 9, dispatcher="d", nonce=token, lease_ms=60_000, max_rescues=3)
+        return [(job.id.decode(), token) for job in bench.run(asked).jobs if job.id.startswith(b"cron:f:")]
+
+    async def story():
+        async with connect_async(bench.settings, bench.directory) as connection:
+            ticker = Ticker(bench.broker, connection, "d")
+            ticker.set_config(bench.config(*entries, flows=flows))
+
+            async def goes(condition):
+                while not (found := condition()):
+                    await ticker.run_once()
+                    await asyncio.sleep(0.02)
+                return found
+
+            for lost in await goes(lambda: runs("lost")):
+                bench.run(plain(as_is, "HSET", f"test:{{lost}}:flow:{lost}", "shape", "none"))
+            [(job, token)] = await goes(claim)
+            before = runs()
+            if overlap == "skip":
+                await goes(lambda: bench.state("f").decision == "overlap")
+            else:
+                await goes(lambda: bench.run(bench.broker.renew("default", [Renewal(job, token)], 60_000)) == [2])
+            assert runs() == before
+            bench.run(bench.broker.settle("default", [Outcome(job, token, ends, 60_000, 0, b'{"code":"X"}')]))
+            bench.run(carry(bench.broker, "default"))
+            await goes(lambda: runs() > before)
+            return json.loads(bench.run(bench.broker.run_record("default", job.rpartition(".")[0])).state)["status"]
+
+    assert asyncio.run(story()) == ends
+
+
+@pytest.mark.parametrize("first", ["task", "flow"])
+def test_an_entry_that_changes_its_kind_still_overlaps_what_it_began(bench, first):
+    """From a task to a flow, and back: its next tick is passed over while the old work goes on."""
+    flows = {"f": Flow("f", {"one": FlowStep(task="t")})}
+    task, flow = (CronEntry("e", **{key: value}, every=1.0) for key, value in (("task", "t"), ("flow", "f")))
+    before, after = (task, flow) if first == "task" else (flow, task)
+
+    async def story():
+        async with connect_async(bench.settings, bench.directory) as connection:
+            ticker = Ticker(bench.broker, connection, "d")
+
+            async def decides(word):
+                while bench.state("e").decision != word:
+                    await ticker.run_once()
+                    await asyncio.sleep(0.02)
+
+            ticker.set_config(bench.config(before, flows=flows))
+            await decides("enqueued")
+            ticker.set_config(bench.config(after, flows=flows))
+            await decides("overlap")
+            return bench.state("e")
+
+    state = asyncio.run(story())
+    assert state.last_is_run == (first == "flow")
+    assert bench.run(bench.broker.last_status(state)) in ("queued", "started")
+
+
+def test_an_entry_of_which_nothing_finishes_is_overdue_until_something_does(bench):
+    """It is logged once, and once more when a job has finished."""
+    program = bench.start(each(1.0, alert_if_no_success=1.5))
+
+    def said(message):
+        return [line for line in program.log() if line["message"].startswith(message)]
+
+    (warning,) = until(lambda: said("overdue: "))
+    assert (warning["cron"], warning["level"].lower()) == ("e", "warning")
+    assert warning["message"] == "overdue: no job of this entry has finished for 1s500ms"
+    claim = bench.run(bench.broker.claim("default", 1, dispatcher="d", nonce="n", lease_ms=60_000, max_rescues=3))
+    assert bench.run(bench.broker.settle("default", [Outcome(claim.jobs[0].id, "n", "finished", 60_000)])) == [1]
+    until(lambda: said("overdue no more"))
+    assert len(said("overdue: ")) == 1
+
+
+def test_an_entry_that_moved_or_was_resumed_is_not_overdue_at_once(bench):
+    """What its jobs have finished in another queue is not known here, and while it was suspended there were none."""
+    entry = each(3600.0, alert_if_no_success=60.0)
+    program = bench.start(entry)
+
+    def state():
+        return bench.run(bench.broker.cron_state("e"))
+
+    def is_overdue():
+        return overdue_since(60.0, state(), 0) is not None
+
+    def grow_old(queue):
+        until(lambda: state().counted == queue)
+        long_ago = bench.now() - 600_000
+        until(lambda: bench.run(bench.broker.cron_write(state(), first_seen=long_ago, counted_since=long_ago)))
+        assert is_overdue()
+
+    grow_old("default")
+    bench.apply(program, bench.config(entry, task=Task("t", "fusiond.tasks.echo", queue="other")))
+    until(lambda: not is_overdue())
+    grow_old("other")
+    bench.run(bench.broker.suspend_cron("e", on=True))
+    bench.run(bench.broker.suspend_cron("e", on=False))
+    assert not is_overdue()
+    grow_old("other")
+    bench.run(bench.broker.suspend_cron("e", on=False))
+    assert is_overdue(), "it was not suspended"
 
 
 def test_jitter_delays_the_job_by_what_all_daemons_agree_on(bench):
     """A tick's job is scheduled for the tick, plus a jitter that derives from its id."""
     entry = each(1.0, jitter=3000.0)
     bench.start(entry)
-    job = until(lambda: bench.run(bench.broker.jobs("default", JobStatus.SCHEDULED)))[0]
-    tick = int(job.id.removeprefix("cron:e:"))
-    assert 0 <= job.due_at - (tick + decision.jitter(entry, tick)) < 900
+
+    def late():
+        """By how many ms each job is due after that time, which is how late its tick came."""
+        jobs = bench.run(bench.broker.jobs("default", JobStatus.SCHEDULED))
+        ticks = [int(job.id.removeprefix("cron:e:")) for job in jobs]
+        return [job.due_at - (tick + decision.jitter(entry, tick)) for job, tick in zip(jobs, ticks, strict=True)]
+
+    until(lambda: min(late(), default=900) < 900)
+    assert min(late()) >= 0
 
 
 def test_suspended_ticks_pass_and_are_not_made_up_for(bench):
@@ -401,7 +574,7 @@ def test_suspended_ticks_pass_and_are_not_made_up_for(bench):
     bench.run(bench.broker.suspend_cron("operator", on=True))
     program = bench.start(*entries)
     begun = bench.now()
-    until(lambda: all((bench.state(entry.name).last_tick_ms or 0) > begun + SECOND for entry in entries))
+    until(lambda: all((bench.state(entry.name).last or 0) > begun + SECOND for entry in entries))
     assert bench.ids() == []
     resumed = bench.now()
     bench.run(bench.broker.suspend_cron("operator", on=False))
@@ -420,7 +593,7 @@ def test_a_timetable_that_a_reload_changes_or_adds_begins_at_the_reload(bench):
     bench.apply(program, bench.config(*entries, each(1.0, "mark")))
     until(lambda: len(bench.ticks("mark")) >= 2)
     assert bench.ticks("moved") == bench.ticks("added") == []
-    assert all(bench.state(entry.name).first_seen_ms > newest for entry in entries)
+    assert all(bench.state(entry.name).first_seen > newest for entry in entries)
 
 
 @pytest.mark.parametrize("reloads", [1, 2, 3])
@@ -443,7 +616,7 @@ def test_a_changed_timetable_begins_at_the_reload_however_many_follow(bench, rel
     reloaded = bench.now()
     asyncio.run(story())
     assert bench.ids() == []
-    assert bench.state("c").first_seen_ms >= reloaded
+    assert bench.state("c").first_seen >= reloaded
 
 
 def test_an_entry_that_is_unchanged_goes_on_through_a_reload(bench):
@@ -487,11 +660,12 @@ def test_a_suspension_goes_along_with_the_entry(bench):
     program = bench.serve("one", in_queue(bench, "slow", entry))
     until(lambda: bench.ticks("e", "slow"))
     bench.run(bench.broker.suspend_cron("e", on=True))
+    until(lambda: bench.carried_out("e"))
     suspended = bench.ticks("e", "slow")
     bench.apply(program, in_queue(bench, "fast", entry))
     bench.serve("two", in_queue(bench, "default", entry, each(3600.0, "more")))
     moved = bench.now()
-    until(lambda: (bench.state("e").last_tick_ms or 0) > moved + SECOND)
+    until(lambda: (bench.state("e").last or 0) > moved + SECOND)
     assert bench.ticks("e", "slow", "fast", "default") == suspended
 
 
@@ -540,12 +714,12 @@ def test_an_entry_that_a_second_host_adds_passes_over_nothing(bench, missed):
     until(lambda: bench.ticks("e"))
     first.process.send_signal(signal.SIGSTOP)
     seen = bench.state("e")
-    until(lambda: bench.now() > seen.last_tick_ms + 2 * SECOND)
+    until(lambda: bench.now() > seen.last + 2 * SECOND)
     bench.apply(second, bench.config(entry, each(3600.0, "other")))
     first.process.send_signal(signal.SIGCONT)
-    until(lambda: (bench.carried_out("e") or 0) > seen.last_tick_ms)
-    assert seen.last_tick_ms + 2 * SECOND in bench.ticks("e")
-    assert bench.state("e").first_seen_ms == seen.first_seen_ms
+    until(lambda: (bench.carried_out("e") or 0) > seen.last)
+    assert seen.last + 2 * SECOND in bench.ticks("e")
+    assert bench.state("e").first_seen == seen.first_seen
 
 
 def test_an_entry_that_no_file_has_any_more_begins_anew_when_it_is_added_again(bench):
@@ -554,7 +728,7 @@ def test_an_entry_that_no_file_has_any_more_begins_anew_when_it_is_added_again(b
     program = bench.serve("one", bench.config(entry, other))
     until(lambda: bench.ticks("e"))
     bench.apply(program, bench.config(other))
-    until(lambda: bench.state("e").first_seen_ms is None)
+    until(lambda: bench.state("e").first_seen is None)
     removed = bench.now()
     until(lambda: bench.now() > removed + 2 * SECOND)
     bench.apply(program, bench.config(entry, other))
@@ -605,11 +779,16 @@ def test_one_broken_entry_does_not_stop_the_others(bench):
     """A state in Redis that no verb has written, or a zone that this host does not know: said, and the others tick."""
     bench.run(plain(as_is, "HSET", bench.broker.keys.cron, "broken last", "x"))
     zone = CronEntry("zone", "t", schedule="* * * * *", timezone="Mars/Olympus")
+    began = time.monotonic()
     program = bench.start(each(1.0, "broken"), zone, each(1.0))
+
+    def said(*words):
+        errors = [line["message"] for line in program.log() if line["level"] == "error"]
+        return [text for text in errors if all(word in text for word in words)]
+
     until(lambda: len(bench.ticks("e")) >= 2)
-    errors = [line["message"] for line in program.log() if line["level"] == "error"]
-    assert len([text for text in errors if "'broken'" in text]) == 1, "said once in five seconds"
-    assert any("'zone'" in text and "Mars" in text for text in errors)
+    until(lambda: said("'broken'") and said("'zone'", "Mars"))
+    assert len(said("'broken'")) <= 1 + (time.monotonic() - began) / 5, "said once in five seconds"
 
 
 def test_a_clock_of_redis_that_was_set_back_is_told(bench):
@@ -630,7 +809,7 @@ def test_redis_away_at_the_start_is_waited_for(bench, redis_server):
     """No Redis yet: one sentence, and ready as soon as it is there."""
     redis_server.kill()
     program = bench.launch(bench.config(each(1.0)))
-    until(lambda: "trying again" in program.log_path.read_text())
+    until(lambda: "Retrying until Redis answers" in program.log_path.read_text())
     redis_server.start()
     assert program.hear() == {"is": "ready"}
     until(lambda: bench.ticks("e"))
@@ -644,10 +823,10 @@ def test_redis_that_comes_back_empty_is_told_everything_again(bench, redis_serve
     program = bench.start(each(1.0), each(3600.0, "hourly"))
     until(lambda: bench.ticks("e"))
     redis_server.kill()
-    until(lambda: "trying again" in program.log_path.read_text())
+    until(lambda: "Retrying until Redis answers" in program.log_path.read_text())
     redis_server.start()
     until(lambda: bench.ticks("e"))
-    until(lambda: bench.state("hourly").first_seen_ms)
+    until(lambda: bench.state("hourly").first_seen)
     until(lambda: set(bench.run(bench.broker.catalogue()).tasks) == {"t"})
     assert program.process.poll() is None
     until(lambda: any(line["message"].startswith("Redis is back") for line in program.log()))
@@ -674,6 +853,26 @@ def test_a_redis_that_is_full_gets_its_ticks_later(bench):
     assert ticks == list(range(ticks[0], ticks[-1] + 1, SECOND))
 
 
+def test_a_redis_that_is_full_gets_the_limits_of_a_queue_later(bench):
+    """At maxmemory they are refused and said; when there is room they hold, without another reload."""
+
+    def config(limit):
+        return bench.config(queues={"default": Queue("default", max_length=limit, max_running=limit)})
+
+    def limits():
+        counts = bench.run(bench.broker.counts("default"))
+        return counts.max_length, counts.max_running
+
+    program = bench.serve("", config(5))
+    until(lambda: limits() == (5, 5))
+    bench.run(plain(as_is, "CONFIG", "SET", "maxmemory", 1))
+    bench.apply(program, config(7))
+    until(lambda: any("settings did not reach Redis" in line["message"] for line in program.log()))
+    assert limits() == (5, 5)
+    bench.run(plain(as_is, "CONFIG", "SET", "maxmemory", 0))
+    until(lambda: limits() == (7, 7))
+
+
 def test_a_redis_that_is_unfit_ends_it_with_the_reason(bench):
     """A Redis that evicts keys: told to the supervisor, exit status 78, one sentence, no traceback."""
     bench.run(plain(as_is, "CONFIG", "SET", "maxmemory-policy", "allkeys-lru"))
@@ -681,7 +880,7 @@ def test_a_redis_that_is_unfit_ends_it_with_the_reason(bench):
     said = program.hear()
     assert said["is"] == "failed"
     assert "noeviction" in said["reason"]
-    assert program.process.wait(10) == 78
+    assert program.process.wait(running.PATIENCE) == 78
     assert "Traceback" not in program.log_path.read_text()
 
 
@@ -690,7 +889,7 @@ def test_a_snapshot_that_is_missing_ends_it_with_the_reason(bench):
     program = Program(bench.directory / "none.json", bench.directory, 0)
     bench.programs.append(program)
     assert program.hear()["is"] == "failed"
-    assert program.process.wait(10) == 78
+    assert program.process.wait(running.PATIENCE) == 78
 
 
 @pytest.mark.parametrize("how", ["SIGTERM", "SIGINT", "link"])
@@ -701,18 +900,19 @@ def test_it_ends_at_once(bench, how):
         program.link.close()
     else:
         program.process.send_signal(getattr(signal, how))
-    assert program.process.wait(30) == 0
+    assert program.process.wait(running.PATIENCE) == 0
 
 
-def test_it_ends_at_once_while_redis_does_not_answer(bench, redis_server):
-    """A Redis that hangs does not keep it: SIGTERM ends it in mid-reply."""
-    program = bench.start(each(1.0))
+def test_it_ends_at_once_while_redis_does_not_answer(bench, redis_server, tmp_path):
+    """A Redis that hangs does not keep it, here for an hour: SIGTERM ends it in mid-reply."""
+    patient = Edit("broker/redis/connection.py", "\nTIMEOUT = 5.0", "\nTIMEOUT = 3600.0")
+    program = bench.start(each(1.0), own={"PYTHONPATH": str(copy(tmp_path / "code", [patient]))})
     os.kill(redis_server.process.pid, signal.SIGSTOP)
     stopped = time.time()
     try:
         until(lambda: time.time() > int(stopped) + 1.3, what="the next tick's request is on its way")
         program.process.terminate()
-        assert program.process.wait(4) == 0
+        assert program.process.wait(running.PATIENCE) == 0
     finally:
         os.kill(redis_server.process.pid, signal.SIGCONT)
 
@@ -728,13 +928,13 @@ def test_by_hand_it_needs_no_supervisor(bench):
         until(lambda: bench.ticks("e"))
     finally:
         process.terminate()
-    assert process.wait(10) == 0
+    assert process.wait(running.PATIENCE) == 0
 
 
 def test_idle_costs_nothing(bench):
     """With nothing due it sleeps: one timer, no polling, so that three seconds hardly wake it at all."""
     program = bench.start(each(3600.0), CronEntry("daily", "t", schedule="@daily", timezone="Europe/Berlin"))
-    until(lambda: bench.state("daily").first_seen_ms)
+    until(lambda: bench.state("daily").first_seen)
 
     def wakes() -> int:
         status = (Path("/proc") / str(program.process.pid) / "status").read_text()
@@ -746,14 +946,6 @@ def test_idle_costs_nothing(bench):
 
 
 # --- parts
-
-
-def test_the_clock_is_that_of_redis():
-    """An answer sets it, half a round trip back; between answers it goes on by itself, not by this host's clock."""
-    clock = Clock()
-    here = time.monotonic() * 1000
-    clock.sync(5_000_000, here - 10, here + 10)
-    assert 5_000_000 <= clock.now() < 5_000_000 + 1000
 
 
 def test_a_sweep_goes_through_all_queues_in_steps(bench, broker):

@@ -14,7 +14,7 @@ from fusiond.supervise.supervisord.daemon_options import DaemonOptions
 from fusiond.supervise.supervisord.process import Process
 from fusiond.supervise.supervisord.program_config import ProgramConfig
 from fusiond.supervise.wanted_programs import Program
-from fusiond.worker.dispatcher.leases import LEASE
+from fusiond.worker.dispatcher.claims.leases import LEASE
 from tests.supervise.file import file
 from tests.support.fusiond_command import fusiond, samples
 from tests.support.running import alive, until
@@ -161,7 +161,7 @@ def test_a_drain_that_did_not_go_is_told_again(tmp_path):
     """The link takes no more just now: the program counts as draining, and is told at a later turn."""
     options = DaemonOptions(tmp_path / "socket")
     group = ProcessGroupConfig(options, "worker", 999, []).make_group()
-    program = Program("worker:main@1", "worker:main", ("/bin/true",), 1, 10.0, tmp_path / "tail", slots=2)
+    program = Program("worker:main@1", "worker:main", "", ("/bin/true",), (), 1, 10.0, tmp_path / "tail", slots=2)
     process = Process(ProgramConfig(options, program), group)
     process.dispatchers, process.pipes = process.config.make_dispatchers(process)
     theirs = process.pipes["link"].theirs

@@ -1,15 +1,16 @@
 """The small parts of the supervisor: watching, systemd, the client's face, directories, the server."""
 
 import contextlib
+import functools
 import os
 import re
 import shutil
 import socket
 import stat
-import subprocess
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import watchfiles
@@ -21,10 +22,12 @@ from fusiond.errors import ConfigError, ControlError, FusionError
 from fusiond.supervise import directories, server, start, watch
 from fusiond.supervise.control import ask
 from fusiond.supervise.notify import Notify
-from fusiond.supervise.reload.reading import watched_files
+from fusiond.supervise.reload import reading, transaction
+from fusiond.supervise.reload.outcome import Refused
+from fusiond.supervise.reload.reading import LastRead, Result, watched_files
 from fusiond.supervise.supervisord.process import describe_exit
 from fusiond.supervise.watch import Watcher, fingerprint, fingerprint_as_read, targets
-from tests.support.running import until
+from tests.support.running import PATIENCE, until
 
 
 def test_each_way_to_change_a_file_changes_its_print(tmp_path):
@@ -82,7 +85,8 @@ def test_symlinks_in_a_circle_are_survived(tmp_path):
 
 def test_a_path_that_nobody_can_have_is_survived():
     """Its name is too long: a look at it fails otherwise than at one that is not there."""
-    assert targets([f"/tmp/{'x' * 300}/f.yaml", f"/tmp/{'x' * 300}/*.yaml"]).directories == {os.path.realpath("/tmp")}
+    found = targets([f"/tmp/{'x' * 300}/f.yaml", f"/tmp/{'x' * 300}/*.yaml"])
+    assert found.directories == {"/", os.path.realpath("/tmp")}
 
 
 def test_a_directory_that_may_come_to_match_is_watched(tmp_path):
@@ -109,13 +113,34 @@ def test_what_has_changed_since_it_was_read_is_no_part_of_what_was_read(tmp_path
     for file in (same, written, gone):
         file.write_text("{}\n")
     loaded = load(main, environ={})
-    stats = {str(path): tell_apart(found) for path, found in loaded.stats.items()}
-    files = watched_files(main, loaded.globs)
+    stats = {str(path): tell_apart(found) for path, found in loaded.tree.stats.items()}
+    files = watched_files(main, loaded.tree.globs)
     assert fingerprint_as_read(files, stats) == fingerprint(files)
     new.write_text("{}\n")
     written.write_text("{ }\n")
     gone.unlink()
     assert [mark[0] for mark in fingerprint_as_read(files, stats)] == [str(main), str(same)]
+
+
+def test_a_file_that_changed_while_it_was_read_is_read_again(tmp_path, monkeypatch):
+    """It may have been half-written; how long a busy machine took to read it says nothing."""
+    source, readings = tmp_path / "fusion.yaml", []
+
+    def read(*_, **__):
+        if not readings:
+            source.touch()
+            time.sleep(transaction.FRESH + 0.1)
+        readings.append(1)
+        yield from ()
+        return Result()
+
+    monkeypatch.setattr(transaction, "read", read)
+    accepted = SimpleNamespace(source=str(source), generation=1)
+    processes = SimpleNamespace(accepted=accepted, run=SimpleNamespace(state=tmp_path, development=False))
+    steps = transaction.Transaction(processes, [], LastRead((str(source),)))._read(tmp_path / "candidate")
+    with pytest.raises(Refused):
+        list(steps)
+    assert len(readings) == 2
 
 
 @pytest.fixture(params=["", "true"], ids=["inotify", "polling"])
@@ -125,22 +150,33 @@ def polling(request, monkeypatch):
 
 @pytest.fixture
 def watcher(monkeypatch):
-    """It looks again by itself after a minute: until then all that it says has a reason."""
-    monkeypatch.setattr(watch, "AGAIN", 60.0)
+    """It looks again by itself after an hour: until then all that it says has a reason."""
+    monkeypatch.setattr(watch, "RECHECK", 3600.0)
     watcher = Watcher(targets, lambda: None)
+    watcher.stands = threading.Event()
+    monkeypatch.setattr(watchfiles, "watch", functools.partial(watched, watchfiles.watch, watcher.stands))
     yield watcher
     watcher.stop()
     assert not watcher._thread.is_alive()
 
 
+def watched(watch_files, stands, *directories, **options):
+    """As watchfiles does it; `stands` is set once a new watch has been told of, and no change is being told of."""
+    began, is_told = time.monotonic(), False
+    for changes in watch_files(*directories, **options):
+        if changes:
+            stands.clear()  # what is told of ends the watch
+        is_told = is_told or time.monotonic() - began >= watch.SETTLE
+        yield changes
+        if is_told:
+            stands.set()
+
+
 def at_rest(watcher):
-    """Wait until a new watch stands, which is told of once more, and nothing has been told of for a while."""
+    """Wait until the watch stands, and forget that this was told of."""
     until(watcher.fired)
-    quiet = time.monotonic() + watch.SETTLED * 1.5
-    while time.monotonic() < quiet:
-        if watcher.fired():
-            quiet = time.monotonic() + watch.SETTLED * 1.5
-        time.sleep(0.05)
+    assert watcher.stands.wait(PATIENCE)
+    watcher.fired()
 
 
 def change(watcher, file, act):
@@ -197,18 +233,26 @@ def test_a_link_that_is_swapped_is_followed(tmp_path, watcher):
     change(watcher, file, lambda: (tmp_path / "b" / "file").write_text("22"))
 
 
-def test_what_no_watch_tells_of_is_looked_for(tmp_path, watcher, monkeypatch):
-    """A directory further up is another: the kernel tells of neither it nor what is in it."""
+@pytest.mark.usefixtures("polling")
+def test_a_directory_above_that_is_replaced_is_noticed(tmp_path, watcher):
+    """The new file is another one, though nothing happened in the directory of the old one."""
     file = tmp_path / "a" / "b" / "file"
     file.parent.mkdir(parents=True)
     file.touch()
-    monkeypatch.setattr(watch, "AGAIN", 3.0)
+    (tmp_path / "new" / "b").mkdir(parents=True)
+    (tmp_path / "new" / "b" / "file").write_text("22")
     watcher.watch((str(file),))
-    until(watcher.fired)
-    until(watcher.fired)
-    (tmp_path / "a").rename(tmp_path / "old")
-    file.parent.mkdir(parents=True)
-    until(watcher.fired)
+    at_rest(watcher)
+    old, new, directory = tmp_path / "old", tmp_path / "new", tmp_path / "a"
+    change(watcher, file, lambda: (directory.rename(old), new.rename(directory)))
+
+
+def test_the_files_are_compared_again_even_if_no_change_is_reported(tmp_path, watcher, monkeypatch):
+    """A network file system reports no change that another host makes."""
+    monkeypatch.setattr(watch, "RECHECK", 1.0)
+    watcher.watch((str(tmp_path / "file"),))
+    for _ in range(4):
+        until(watcher.fired)
 
 
 def test_other_files_wake_nobody(tmp_path, watcher):
@@ -432,6 +476,28 @@ def test_only_etc_uses_the_directories_of_the_system(monkeypatch, tmp_path):
     assert paths.state_directory(Path("/etc/other.yaml")).is_relative_to(tmp_path)
 
 
+def test_an_instance_has_directories_of_the_system_too(monkeypatch, tmp_path):
+    """By its file's path, however the file was named; no other file of /etc has them, and no `fusiond dev`."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    file = paths.instance_file("mail-eu")
+    assert str(file) == "/etc/fusion-mail-eu.yaml"
+    assert str(paths.state_directory(file)) == "/var/lib/fusiond-mail-eu"
+    assert str(paths.runtime_directory(file)) == "/run/fusiond-mail-eu"
+    assert paths.is_given_state(file)
+    assert paths.state_directory(file, development=True).is_relative_to(tmp_path)
+    for other in ("/etc/fusion-.yaml", "/etc/fusion-a.yml", "/srv/fusion-a.yaml", "/etc/fusion--a.yaml"):
+        assert paths.state_directory(Path(other)).is_relative_to(tmp_path), other
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "../a", "-a", ".a", "a b", "é", "x" * 49])
+def test_a_name_that_no_instance_can_have_is_refused(name):
+    """It becomes a part of paths, and of a unit's name."""
+    with pytest.raises(ConfigError, match="instance"):
+        paths.instance_file(name)
+    longest = paths.instance_file("x" * 48)
+    assert len(os.fsencode(paths.redis_socket(paths.runtime_directory(longest)))) < 100
+
+
 @pytest.mark.parametrize("stem", ["fusion", "x" * 200, "größe und mehr", ".hidden"])
 def test_a_sockets_path_stays_short(monkeypatch, tmp_path, stem):
     """Whatever the file and $XDG_RUNTIME_DIR are called, the kernel takes it; two files of one stem stay apart."""
@@ -522,12 +588,8 @@ def test_a_question_that_changes_nothing_is_asked_again(tmp_path, verb, asked):
 
 def test_a_machine_that_is_too_busy_to_read_the_file_is_told_in_a_sentence(tmp_path, monkeypatch):
     """Not by the command line of the helper."""
-
-    def read_now(*_, **__):
-        raise subprocess.TimeoutExpired(["python", "-m", "fusiond.config.candidate"], 30.0)
-
-    monkeypatch.setattr(start, "read_now", read_now)
+    monkeypatch.setattr(reading, "DEADLINE", 0.0)
     file = tmp_path / "fusion.yaml"
     with pytest.raises(FusionError) as told:
         start.run(file)
-    assert str(told.value) == f"{file} was not read within 30 s; the machine is too busy, start the daemon again"
+    assert str(told.value) == f"{file} was not read within 0 s: the machine is too busy; try again"

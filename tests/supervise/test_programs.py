@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from fusiond.config.accepted.snapshot import Snapshot
 from fusiond.config.model import Broker, Config, WorkerGroup
+from fusiond.config.model.web_face import Web
 from fusiond.supervise.wanted_programs import SETTLE, RunOptions, part_of, wanted_programs
 
 OPTIONS = RunOptions(Path("/s"), Path("/r"), "/usr/bin/redis-server")
@@ -47,22 +48,53 @@ def test_only_keeps_redis_and_what_is_named():
     assert list(wanted_programs(found, generations(found), only)) == ["redis", "publisher", "worker:other@3"]
 
 
+def test_the_dashboard_runs_where_the_file_has_it_and_only_permits_it():
+    """Without `web:` there is no such program; on a host of its own it runs beside a publisher."""
+    found = snapshot(WorkerGroup("main"), url="redis://elsewhere")
+    shown = replace(found, config=replace(found.config, web=Web()))
+    assert "web" not in wanted_programs(found, generations(found), OPTIONS)
+    assert list(wanted_programs(shown, generations(found), OPTIONS)) == ["scheduler", "web", "worker:main@3"]
+    for only, names in (("web", ["publisher", "web"]), ("main", ["publisher", "worker:main@3"])):
+        alone = replace(OPTIONS, only=frozenset({only}))
+        assert list(wanted_programs(shown, generations(found), alone)) == names
+
+
+@pytest.mark.parametrize(
+    ("hosts", "host", "runs"),
+    [
+        ((), "web-1", True),
+        (("batch-*",), "web-1", False),
+        (("batch-*",), "Batch-07.example.com", True),
+        (("web-2", "web-1"), "web-1", True),
+        (("web",), "web-1", False),
+        (("web-[0-3]",), "web-4", False),
+    ],
+)
+def test_a_group_runs_on_the_hosts_that_it_names(hosts, host, runs):
+    """Names and globs, whatever their case; `fusiond dev` runs all groups, since it has one host."""
+    found = snapshot(WorkerGroup("main", hosts=hosts), url="redis://elsewhere")
+    wanted = wanted_programs(found, generations(found), replace(OPTIONS, host=host))
+    assert ("worker:main@3" in wanted) is runs
+    dev = replace(OPTIONS, host=host, development=True)
+    assert "worker:main@3" in wanted_programs(found, generations(found), dev)
+
+
 def test_a_worker_is_told_its_snapshot_and_its_group():
     """It runs isolated from the working directory, and may take its drain and a moment more to stop."""
     found = snapshot(WorkerGroup("main", processes=3, drain_timeout=60.0))
     worker = wanted_programs(found, generations(found), OPTIONS)["worker:main@3"]
     told = ("--snapshot", "/s/current.json", "--runtime", str(OPTIONS.runtime), "--group", "main")
-    assert worker.argv[1:] == ("-P", "-m", "fusiond.worker", *told)
+    assert (worker.command[1:], worker.arguments) == (("-P", "-m", "fusiond.worker.__main__"), told)
     assert (worker.slots, worker.stop_seconds, worker.reads) == (3, 60.0 + SETTLE, 4)
 
 
 def test_the_server_is_run_by_the_standard_library_alone():
     """No site-packages, no environment; its socket is opened to a group only if the file says so."""
-    plain = wanted_programs(snapshot(), {}, OPTIONS)["redis"].argv
-    assert plain[1:3] == ("-I", "-S")
-    assert Path(plain[3]).is_file()
-    assert "--group" not in plain
-    opened = wanted_programs(snapshot(socket_group="shop"), {}, OPTIONS)["redis"].argv
+    plain = wanted_programs(snapshot(), {}, OPTIONS)["redis"]
+    assert plain.command[1:3] == ("-I", "-S")
+    assert Path(plain.command[3]).is_file()
+    assert "--group" not in plain.arguments
+    opened = wanted_programs(snapshot(socket_group="shop"), {}, OPTIONS)["redis"].arguments
     assert opened[opened.index("--group") + 1] == "shop"
 
 
@@ -70,7 +102,7 @@ def test_no_secret_is_in_a_command_line():
     """Whatever the broker's url holds stays in the snapshot."""
     found = snapshot(WorkerGroup("main", environment={"PASSWORD": "hunter2"}), url="redis://:hunter2@elsewhere")
     assert "hunter2" not in str(
-        [program.argv for program in wanted_programs(found, generations(found), OPTIONS).values()]
+        [program.arguments for program in wanted_programs(found, generations(found), OPTIONS).values()]
     )
 
 

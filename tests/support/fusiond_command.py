@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from typing import Any
 from unittest import mock
@@ -13,6 +14,7 @@ from unittest import mock
 from prometheus_client.parser import text_string_to_metric_families
 
 from fusiond.cli import main
+from tests.support.warm import warm
 
 
 @dataclass(frozen=True)
@@ -33,23 +35,61 @@ class Done:
 AS_PERSON = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-dac_override,-dac_read_search"]
 
 
+#: variables that an interpreter reads at its start begin so
+AT_START = ("PYTHON", "LC_", "LANG", "TZ")
+
+
 def fusiond(*words, cwd, given="", as_person=False, **environment) -> Done:
-    """Run a command to its end; of FUSION_… variables it sees only those named here."""
+    """Run a command to its end, as a process; of FUSION_… variables it sees only those named here."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("FUSION")}
-    prefix = AS_PERSON if as_person and os.geteuid() == 0 else []
+    words, environment = list(map(str, words)), {**inherited, **environment}
+    own = environment.items() - inherited.items()
+    if as_person or any(name.startswith(AT_START) for name, _ in own):
+        done = _run(words, cwd, given, environment, AS_PERSON if as_person and os.geteuid() == 0 else [])
+    else:
+        done = _forked(words, cwd, given, environment)
+    assert "Traceback" not in done.err or "shop.py" in done.err, done.err
+    return done
+
+
+def _run(words, cwd, given, environment, prefix):
+    """By a new interpreter."""
     done = subprocess.run(
-        [*prefix, sys.executable, "-P", "-m", "fusiond.cli", *map(str, words)],
+        [*prefix, sys.executable, "-P", "-m", "fusiond.cli", *words],
         cwd=cwd,
         input=given,
-        env={**inherited, **environment},
+        env=environment,
         capture_output=True,
         text=True,
         errors="surrogateescape",
         check=False,
         timeout=60,
     )
-    assert "Traceback" not in done.stderr or "shop.py" in done.stderr, done.stderr
     return Done(done.returncode, done.stdout, done.stderr)
+
+
+def _forked(words, cwd, given, environment):
+    """By a fork of a process that has loaded its modules."""
+    with contextlib.ExitStack() as stack:
+        streams = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(3)]
+        stdin, out, err = streams
+        stdin.write(given.encode(errors="surrogateescape"))
+        stdin.seek(0)
+        process = warm().start(
+            "fusiond.cli:main", ["fusiond", *words],
+            environment=environment, directory=cwd, out=out, err=err, given=stdin,
+        )  # fmt: skip
+        try:
+            status = process.wait(60)
+        finally:
+            process.kill()
+        return Done(status, *(_text(stream) for stream in (out, err)))
+
+
+def _text(stream):
+    """As `subprocess` reads a pipe with text=True."""
+    stream.seek(0)
+    return stream.read().decode(errors="surrogateescape").replace("\r\n", "\n").replace("\r", "\n")
 
 
 def fusiond_here(*words, cwd, given="", **environment) -> Done:

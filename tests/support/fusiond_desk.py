@@ -5,6 +5,7 @@ import json
 from contextlib import contextmanager
 from pathlib import Path
 
+from fusiond.broker.jobs import OUTBOX
 from fusiond.broker.records import Outcome
 from fusiond.broker.redis.connection import connect
 from fusiond.broker.verbs import Verbs
@@ -50,7 +51,7 @@ class Desk:
     def claim(self, queue="default"):
         """Begin the next job: (id, token)."""
         token = new_token()
-        claim = self.verbs.claim(queue, 1, dispatcher="test", nonce=token, lease_ms=15_000, max_rescues=3)
+        claim = self.verbs.claim(queue, 1, dispatcher="test", nonce=token, lease_ms=3_600_000, max_rescues=3)
         (job,) = self.run(claim).jobs
         return job.id.decode(), token
 
@@ -59,7 +60,8 @@ class Desk:
         job, token = self.claim(queue)
         body = json.dumps(payload.get("result", payload)).encode()
         outcome = Outcome(job, token, kind, ms=3_600_000, payload=body, why=payload.get("why", kind))
-        assert self.run(self.verbs.settle(queue, [outcome])) == [1]
+        [reply] = self.run(self.verbs.settle(queue, [outcome]))
+        assert reply & ~OUTBOX == 1
         return f"{queue}/{job}"
 
     def fail(self, queue="default"):

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from fusiond.broker.call import plain
-from fusiond.broker.fsck import Fsck
+from fusiond.broker.maintenance.fsck import Fsck
 
 
 class Broken(NamedTuple):

@@ -24,7 +24,6 @@ OPTIONS = {
     "appendonly": "yes",
     "appendfsync": "everysec",
     "maxmemory-policy": "noeviction",
-    "hash-max-listpack-value": "512",
     "auto-aof-rewrite-percentage": "0",
     "enable-protected-configs": "yes",
     "enable-debug-command": "yes",

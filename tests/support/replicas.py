@@ -4,6 +4,7 @@ Real servers that stand in for one another, on loopback: a primary with replicas
 Each lives in a directory of its own, on free ports, and dies with the process that started it.
 """
 
+import random
 import shutil
 import signal
 import socket
@@ -19,20 +20,24 @@ from fusiond.errors import BrokerError, BrokerUnavailable
 from fusiond.supervise.server import choose_server
 from tests.support.running import end_with_parent, until
 
+#: not that of `random`, whose seed a test may have set to what other test processes set
+_RANDOM = random.SystemRandom()
 PASSWORD = "opensesame"
 SLOTS = 16384
 
 
 def free_port():
-    """A port that nothing listens on now, with its cluster bus port, 10,000 above."""
+    """
+    A port that nothing listens on now, with its cluster bus port, 10,000 above.
+
+    Both are below those that the kernel gives to connections, of which one could have it while a node is down.
+    """
     while True:
+        port = _RANDOM.randrange(12_000, 22_000)
         with socket.socket() as one, socket.socket() as bus:
-            one.bind(("127.0.0.1", 0))
-            port = one.getsockname()[1]
-            if not 10000 < port < 50000:
-                continue
             try:
-                bus.bind(("127.0.0.1", port + 10000))
+                one.bind(("127.0.0.1", port))
+                bus.bind(("127.0.0.1", port + 10_000))
             except OSError:
                 continue
             return port

@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import json
+import math
 import os
 import shutil
 import signal
@@ -15,21 +16,46 @@ from pathlib import Path
 from fusiond import paths
 from fusiond.errors import ControlError
 from fusiond.supervise.control import ask
+from tests.support.warm import is_enough, warm
 
 REAL = (sys.executable, "-P", "-m", "fusiond.cli")
 STANDINS = Path(__file__).parent / "standins"
+STANDIN = (sys.executable, str(STANDINS / "standin_daemon.py"))
+#: what a fork of a warm process runs in their place
+ENTRIES = {REAL: "fusiond.cli:main", STANDIN: STANDIN[1]}
 PR_SET_PDEATHSIG = 1
 #: seconds that a state may take to come on a busy machine
 PATIENCE = 60.0
+#: For the files of a Redis that is killed, so that syncing takes no time. While a disk is slow to sync, Redis answers
+#: before it writes (`appendfsync everysec`): killed then, it loses what it has acknowledged, as the docs say.
+MEMORY = Path("/dev/shm")
 
 
-def until(condition, what="", timeout=PATIENCE):
-    """Poll until `condition()` is true, and return it; after `timeout` seconds fail with `what`, or what it returns."""
+def until(condition, what="", timeout=PATIENCE, step=0.01):
+    """
+    Poll until `condition()` is true, and return it; after `timeout` seconds fail with `what`, or what it returns.
+
+    `step`: s from one poll to the next; longer where a poll is work for the process that is waited for.
+    """
     deadline = time.monotonic() + timeout
     while not (value := condition()):
         assert time.monotonic() < deadline, what() if callable(what) else what or condition
-        time.sleep(0.01)
+        time.sleep(step)
     return value
+
+
+def run_down(left, what="", patience=PATIENCE, step=0.02):
+    """
+    Poll until `left()` is 0; fail with `what` once it has not fallen for `patience` seconds.
+
+    How long all of it takes depends on the machine. `left`: a number; `inf` while nobody can tell.
+    """
+    least, since = math.inf, time.monotonic()
+    while now := left():
+        if now < least:
+            least, since = now, time.monotonic()
+        assert time.monotonic() < since + patience, what() if callable(what) else what or f"{now} are left"
+        time.sleep(step)
 
 
 def end_with_parent():
@@ -51,6 +77,15 @@ def born(pid):
     return None if state in "ZX" else rest[18]
 
 
+def descriptors(pid):
+    """What the process has open besides its standard streams, as the kernel names it; not what it closes meanwhile."""
+    names = set()
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            names |= {str(entry.readlink())} if int(entry.name) > 2 else set()
+    return names
+
+
 def descendants(pid):
     """The processes below `pid`, as (pid, born), by this machine's own numbers."""
     try:
@@ -66,6 +101,10 @@ class Running:
 
     #: the Redis of every daemon whose file says `url: embedded`; None: each has its own
     broker_url = None
+    #: the RedisCluster of that address; None: it is none, or not ours to change
+    cluster = None
+    #: more keys for the file of every daemon
+    added = ""
 
     def __init__(self, command=REAL):
         self.command, self.verb = command, "run"
@@ -98,7 +137,7 @@ class Running:
             where = f"{{url: '{self.broker_url}'}}"
             body = body.replace("{url: embedded}", where) if "broker:" in body else f"broker: {where}\n{body}"
         fresh = self.file.with_suffix(".tmp")
-        fresh.write_text(self.head() + body)
+        fresh.write_text(self.head() + body + self.added)
         fresh.replace(self.file)
 
     def start(self, body=None, *arguments, wait=True, environment=None):
@@ -106,14 +145,22 @@ class Running:
         if body is not None:
             self.write(body)
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [*self.command, self.verb, "-c", str(self.file), *arguments],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-                cwd=self.directory, env={**os.environ, **(environment or {})},
-            )  # fmt: skip
+            self.process = self._begin([self.verb, "-c", str(self.file), *arguments], log, environment)
         if wait:
-            until(self._settled, self.text)
+            until(self._settled, self.text, step=0.05)
         return self
+
+    def _begin(self, words, log, own):
+        env = {**os.environ, **(own or {})}
+        if is_enough(own) and self.command in ENTRIES:
+            words = ["fusiond", *words]
+            return warm().start(
+                ENTRIES[self.command], words, environment=env, directory=self.directory, out=log, session=True
+            )
+        return subprocess.Popen(
+            [*self.command, *words],
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=self.directory, env=env,
+        )  # fmt: skip
 
     def _settled(self):
         assert self.process.poll() is None, self.text()

@@ -1,5 +1,6 @@
 """A worker group's real program for a test: its file, its process, its jobs, and nothing left of it afterwards."""
 
+import contextlib
 import inspect
 import json
 import os
@@ -15,10 +16,13 @@ from pathlib import Path
 from fusiond.config import model
 from fusiond.config.accepted import snapshot
 from fusiond.job import JobStatus, new_id
+from fusiond.program import LINK
 from tests.chaos.package import copy
 from tests.support.running import PATIENCE, alive, until
 from tests.support.standins import worker_tasks
+from tests.support.warm import is_enough, warm
 
+ROOT = Path(__file__).parents[2]
 TASKS = Path(worker_tasks.__file__)
 #: every function of the stand-ins; async ones too
 NAMES = [name for name, value in vars(worker_tasks).items() if inspect.isfunction(value) and not name.startswith("_")]
@@ -76,7 +80,8 @@ class Place:
 
     def edited(self, *edits):
         """What a program gets as `own` to run a copy of the code with these edits."""
-        return {"PYTHONPATH": str(copy(self.directory / "code", edits))}
+        self._files += 1
+        return {"PYTHONPATH": str(copy(self.directory / f"code-{self._files}", edits))}
 
     def path(self, name=None):
         """A file for a task to write to."""
@@ -147,6 +152,11 @@ class Place:
             timeout,
         )
 
+    def let_go(self, path):
+        """A line of the test's own, by which the stand-in `meet` of one line more than began may end."""
+        with Path(path).open("a") as file:
+            file.write("go\n")
+
     def processes(self):
         """All living processes of this test but the test itself: those that carry its mark."""
         found = set()
@@ -177,30 +187,40 @@ class Place:
 
 
 class Program:
-    """`python -m fusiond.worker`, once."""
+    """`python -m fusiond.worker`, once, or a fork that does the same."""
 
     def __init__(self, place, config, *, held=False, link=False, environment=None, prefix=()):
         self.place, self.config, self.generation = place, config, 1
         self.file = place.directory / f"snapshot-{len(place.programs)}.json"
         self.log = place.directory / f"log-{len(place.programs)}"
         snapshot.write(self.file, config, generation=1)
-        env = {**os.environ, MARK: place.mark, **(environment or {})}
-        command = [*prefix, sys.executable, "-P", "-m", "fusiond.worker", "--snapshot", str(self.file)]
-        command += ["--runtime", str(place.directory), "--group", "main"]
+        arguments = ["--snapshot", str(self.file), "--runtime", str(place.directory), "--group", "main"]
+        arguments += ["--held"] * held
         theirs = None
         self.link = None
         if link:
             self.link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             self.link.settimeout(PATIENCE)
-            env["FUSIOND_LINK"] = str(theirs.fileno())
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(
-                command + ["--held"] * held,
-                env=env, cwd=Path(__file__).parents[2], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                pass_fds=[theirs.fileno()] if theirs else [],
-            )  # fmt: skip
+        self.process = self._begin(arguments, theirs, environment, prefix)
         if theirs:
             theirs.close()
+
+    def _begin(self, arguments, link, own, prefix):
+        """Start it. `own`: more variables."""
+        env = {**os.environ, MARK: self.place.mark, **(own or {})}
+        with self.log.open("wb") as log:
+            if not prefix and is_enough(own):
+                env |= {LINK: "100"} if link else {}
+                entry, kept = "fusiond.worker.__main__:entry_point", [link.fileno()] if link else []
+                return warm().start(
+                    entry, ["fusiond.worker", *arguments], environment=env, directory=ROOT, out=log, kept=kept
+                )
+            env |= {LINK: str(link.fileno())} if link else {}
+            return subprocess.Popen(
+                [*prefix, sys.executable, "-P", "-m", "fusiond.worker", *arguments],
+                env=env, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                pass_fds=[link.fileno()] if link else [],
+            )  # fmt: skip
 
     @property
     def pid(self):
@@ -299,9 +319,10 @@ class Program:
 
         def found():
             for pid in children_of(self.pid):
-                line = Path(f"/proc/{pid}/cmdline").read_bytes()
-                if b"privileges.py" not in line and line:
-                    return pid
+                with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+                    line = Path(f"/proc/{pid}/cmdline").read_bytes()
+                    if b"privileges.py" not in line and line:
+                        return pid
             return None
 
         return until(found, self.text)
@@ -333,3 +354,20 @@ def _new_job(task, arguments, **options):
     from fusiond.broker.records import NewJob
 
     return NewJob(new_id(), task, json.dumps(arguments).encode(), **options)
+
+
+def pythons():
+    """Other versions on this machine: version → path."""
+    found = {}
+    for version in ("3.9", "3.10", "3.12", "3.13"):
+        paths = [
+            *Path("/root/.pyenv/versions").glob(f"{version}.*/bin/python{version}"),
+            shutil.which(f"python{version}"),
+        ]
+        for path in filter(None, paths):
+            if (
+                version not in found
+                and not subprocess.run([path, "-c", ""], capture_output=True, check=False).returncode
+            ):
+                found[version] = str(path)
+    return found

@@ -10,48 +10,12 @@ import socket
 import ssl
 import subprocess
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from fusiond.tasks import WebhookRefused, WebhookUnavailable, webhook
 from fusiond.tasks.webhooks import KEPT, is_public
-
-
-class Receiver(ThreadingHTTPServer):
-    """Answers each request as `answers` says, and keeps it."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.requests: list[tuple[str, str, dict[str, str], bytes]] = []
-        self.status, self.body, self.headers = 200, b"fine", {}
-        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: Receiver
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        headers = {name.lower(): value for name, value in self.headers.items()}
-        self.server.requests.append((self.command, self.path, headers, body))
-        self.send_response(self.server.status)
-        for name, value in self.server.headers.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(self.server.body)))
-        self.end_headers()
-        self.wfile.write(self.server.body)
-
-    do_GET = do_PUT = do_POST  # noqa: N815
-
-    def log_message(self, *args) -> None:
-        pass
+from tests.support.receiver import Receiver
 
 
 @pytest.fixture(autouse=True)
@@ -134,6 +98,15 @@ def test_an_answer_that_may_change_is_a_connection_error(receiver, status):
     with pytest.raises(WebhookUnavailable, match=str(status)) as caught:
         webhook(receiver.url, 1, allow_private=True)
     assert isinstance(caught.value, ConnectionError)
+
+
+@pytest.mark.parametrize(("header", "seconds"), [("120", 120.0), ("Mon, 23 Nov 2026 08:00:00 GMT", None), ("-1", None)])
+def test_a_host_says_when_it_can_serve_again(receiver, header, seconds):
+    """Its Retry-After becomes the delay of the next attempt; a date depends on its clock, and is left out."""
+    receiver.status, receiver.headers = 503, {"Retry-After": header}
+    with pytest.raises(WebhookUnavailable) as caught:
+        webhook(receiver.url, 1, allow_private=True)
+    assert caught.value.retry_after == seconds
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 410, 422])
@@ -307,3 +280,19 @@ def test_a_certificate_that_is_not_trusted_is_final_and_a_trusted_one_works(rece
     assert webhook(url, {"a": 1}, allow_private=True)["status"] == 200
     with pytest.raises(WebhookRefused, match="not trusted"):
         webhook(url.replace("localhost", "127.0.0.1"), 1, allow_private=True)
+
+
+def test_a_host_that_a_callback_of_the_file_names_may_be_private(receiver, monkeypatch):
+    """The daemon says which hosts these are; any other one stays refused, and the secret of callbacks signs."""
+    monkeypatch.delenv("FUSION_WEBHOOK_HOSTS")
+    monkeypatch.setenv("FUSION_WEBHOOK_CALLBACKS", "127.0.0.1,ops.example.com")
+    monkeypatch.setenv("FUSION_WEBHOOK_SECRET", "s3cret")
+    webhook(receiver.url, {"a": 1}, allow_private=True, job={"id": "j"})
+    _, _, headers, body = receiver.requests.pop()
+    signed = f"j.{headers['webhook-timestamp']}.".encode() + body
+    digest = base64.b64encode(hmac.new(b"s3cret", signed, hashlib.sha256).digest()).decode()
+    assert headers["webhook-signature"] == f"v1,{digest}"
+    with pytest.raises(WebhookRefused, match="not a public address"):
+        webhook(receiver.url)
+    with pytest.raises(WebhookRefused, match="not a public address"):
+        webhook(receiver.url.replace("127.0.0.1", "localhost"), allow_private=True)

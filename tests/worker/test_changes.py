@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from fusiond.broker.call import as_is, plain
-from fusiond.config.model import Timeout
+from fusiond.config.model.tasks import Timeout
+from tests.support.job_text import change_job, shift
 from tests.support.running import alive, until
+from tests.support.seldom_polls import seldom_polls
 
 BOTH = pytest.mark.parametrize("isolation", ["fork", "process"])
 
@@ -131,11 +133,12 @@ def test_drain_over_the_link(place):
     program = place.start(link=True, isolation="process", processes=2, drain_timeout=0.1)
     program.heard("ready")
     path = place.path()
-    ids = place.enqueue_many([("work", path, 4.0, f"w{n}") for n in range(2)])
+    ids = place.enqueue_many([("meet", path, 3) for _ in range(2)])
     place.until_lines(path, 2)
     waiting = place.enqueue("echo")
     program.tell(do="drain")
     assert program.heard("busy")["slots"] == 2
+    place.let_go(path)
     assert program.wait() == 0
     assert {place.status(id_) for id_ in ids} == {"finished"}
     assert place.status(waiting) == "queued"
@@ -155,6 +158,20 @@ def test_leave_slots(place):
     assert {place.status(id_) for id_ in ids} == {"started"}
 
 
+@BOTH
+def test_slots_that_come_free_are_used_at_once(place, isolation):
+    """Nobody wakes the group for jobs that waited while the former generation held all slots; its poll is far away."""
+    own = seldom_polls(place.directory)
+    program = place.start(held=True, link=True, isolation=isolation, processes=2, own=own)
+    program.tell(do="leave", slots=2)
+    program.tell(do="go")
+    path = place.path()
+    place.enqueue_many([("work", path, 60, f"w{n}") for n in range(2)])
+    for left, begun in ((1, 1), (0, 2)):
+        program.tell(do="leave", slots=left)
+        place.until_lines(path, begun)
+
+
 # -- changes in place -------------------------------------------------------------------------------------------------
 
 
@@ -166,10 +183,11 @@ def test_processes_grow_and_shrink(place, isolation):
     program.until_children(1 + ahead)
     program.apply(isolation=isolation, processes=3)
     path = place.path()
-    ids = place.enqueue_many([("work", path, 4.0, f"w{n}") for n in range(3)])
+    ids = place.enqueue_many([("meet", path, 4) for _ in range(3)])
     place.until_lines(path, 3)
     assert {place.status(id_) for id_ in ids} == {"started"}
     program.apply(isolation=isolation, processes=1)
+    place.let_go(path)
     assert {place.until(id_).attempts for id_ in ids} == {1}
     program.until_children(1 + ahead)
     assert place.result(place.enqueue("echo"))
@@ -198,10 +216,11 @@ def test_timeouts_apply_to_jobs_that_wait(place, isolation):
     """A job enqueued before the change runs under the timeout after it."""
     program = place.start(link=True, isolation=isolation)
     path = place.path()
-    running = place.enqueue("work", path, 3.0)
+    running = place.enqueue("meet", path, 2)
     place.until_lines(path)
     id_ = place.enqueue("clean_up", place.path())
     program.apply(isolation=isolation, tasks={"clean_up": {"timeout": Timeout(0.2, 20)}})
+    place.let_go(path)
     assert place.error(id_)["code"] == "TIMEOUT"
     assert place.status(running) == "finished"
 
@@ -331,13 +350,13 @@ def test_unknown_task_fails_after_its_grace(place, run):
     run(place.broker.suspend("default", by="operator", on=True))
     id_ = place.enqueue("of_no_file")
     key = place.broker.keys.of("default", "job", id_)
-    run(plain(as_is, "HSET", key, "created_at", 1))
+    change_job(run, key, created_at=1)
     run(place.broker.suspend("default", by="operator", on=False))
     program = place.start()
     place.until(id_, "scheduled")
     program.signal(signal.SIGTERM)
     program.wait()
-    run(plain(as_is, "HINCRBY", key, "unknown_since", -3_600_000))
+    shift(run, key, "unknown_since", -3_600_000)
     run(plain(as_is, "ZADD", place.broker.keys.of("default", "scheduled"), "XX", 1, id_))
     place.start()
     assert place.error(id_)["code"] == "TASK_NOT_FOUND"

@@ -8,6 +8,7 @@ import pytest
 
 from fusiond.broker.call import as_is, plain
 from fusiond.config.model import RetryPolicy
+from tests.support.job_text import change_job, shift
 from tests.support.running import until
 
 HOUR = 3_600_000
@@ -64,7 +65,7 @@ def test_jobs_that_a_claim_ends_have_their_lines(place):
     path = place.path()
     once, canceled = place.enqueue("work", path, 60.0), place.enqueue("defy", path)
     place.until_lines(path, 2)
-    place.run(plain(as_is, "HSET", place.broker.keys.of("default", "job", canceled), "cancel", HOUR))
+    change_job(place.run, place.broker.keys.of("default", "job", canceled), cancel=HOUR)
     die(place, first, once, canceled)
     late = place.enqueue("echo", header={"expires_ms": 1})
     second = place.start(processes=1, tasks={"defy": {"log_tag": "red"}})
@@ -103,7 +104,7 @@ def test_job_that_no_host_could_run_for_an_hour_has_its_line(place, task, code):
     place.until(job, "scheduled")
     first.signal(signal.SIGTERM)
     first.wait()
-    place.run(plain(as_is, "HINCRBY", place.broker.keys.of("default", "job", job), "unknown_since", -HOUR))
+    shift(place.run, place.broker.keys.of("default", "job", job), "unknown_since", -HOUR)
     place.run(plain(as_is, "ZADD", place.broker.keys.of("default", "scheduled"), "XX", 1, job))
     second = place.start(tasks=tasks)
     assert place.error(job)["code"] == code
@@ -118,7 +119,7 @@ def test_job_that_was_to_be_tried_again_and_is_canceled_has_its_line(place):
     path = place.path()
     job = place.enqueue("work", path, 60.0)
     child = int(place.until_lines(path)[0].split()[1])
-    place.run(plain(as_is, "HSET", place.broker.keys.of("default", "job", job), "cancel", HOUR))
+    change_job(place.run, place.broker.keys.of("default", "job", job), cancel=HOUR)
     os.kill(child, signal.SIGKILL)
     place.until(job, "canceled")
     [line] = lines_of(program, job, "canceled")

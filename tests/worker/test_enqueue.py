@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from fusiond.broker.records import Catalogue
+from fusiond.broker.hosts.host_records import Catalogue
 from tests.support.running import until
 
 SAYS = "enqueue inside a function"

@@ -91,7 +91,7 @@ def test_what_runs_and_nobody_has_taken_goes_on(place, woken):
 def test_what_runs_is_not_judged_before_the_answer_has_come(place):
     """However slow Redis is just then, since the whole machine wakes up."""
     asked = "        changed, failed = await renew(self._broker, self._connection, self._held())\n"
-    slow = Edit("worker/dispatcher/leases.py", asked, "        await asyncio.sleep(0.5)\n" + asked)
+    slow = Edit("worker/dispatcher/claims/leases.py", asked, "        await asyncio.sleep(0.5)\n" + asked)
     host = Host(place, slow, isolation="process")
     path = place.path()
     id_ = place.enqueue("work", path, 3)

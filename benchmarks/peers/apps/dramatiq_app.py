@@ -2,15 +2,17 @@
 
 import bench_tasks
 import dramatiq
-import speed
+import producer
 from dramatiq.brokers.redis import RedisBroker
 from dramatiq.results import Results
 from dramatiq.results.backends import RedisBackend
 
-broker = RedisBroker(url=speed.URL)
-broker.add_middleware(Results(backend=RedisBackend(url=speed.URL)))
+broker = RedisBroker(url=producer.URL)
+broker.add_middleware(Results(backend=RedisBackend(url=producer.URL)))
 dramatiq.set_broker(broker)
 noop = dramatiq.actor(store_results=True, actor_name="noop")(bench_tasks.noop)
+mark = dramatiq.actor(store_results=True, actor_name="mark")(bench_tasks.mark)
+rest = dramatiq.actor(store_results=True, actor_name="rest")(bench_tasks.rest)
 
 if __name__ == "__main__":
-    speed.tell(one=noop.send)
+    producer.serve(noop.send, mark.send, rest.send)

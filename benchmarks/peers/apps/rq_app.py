@@ -1,16 +1,22 @@
 """RQ, https://python-rq.org/docs: a queue, and bulk enqueueing by `enqueue_many`."""
 
-import speed
-from bench_tasks import noop
+import bench_tasks
+import producer
 from redis import Redis
 from rq import Queue
 
-queue = Queue(connection=Redis.from_url(speed.URL))
+queue = Queue(connection=Redis.from_url(producer.URL))
 
 
 def many(count):
-    queue.enqueue_many([Queue.prepare_data(noop) for _ in range(count)])
+    data = [Queue.prepare_data(bench_tasks.noop, args=producer.ARGS, kwargs=producer.KWARGS) for _ in range(count)]
+    queue.enqueue_many(data)
 
 
 if __name__ == "__main__":
-    speed.tell(one=lambda: queue.enqueue(noop), many=many)
+    producer.serve(
+        noop=lambda *args, **kwargs: queue.enqueue(bench_tasks.noop, *args, **kwargs),
+        mark=lambda *args: queue.enqueue(bench_tasks.mark, *args),
+        rest=lambda: queue.enqueue(bench_tasks.rest),
+        many=many,
+    )

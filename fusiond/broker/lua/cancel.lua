@@ -1,29 +1,41 @@
--- include: now queue many ends
+-- include: now queue many score job events wake line_up places locks follow tally ends gaps
 --
--- cancel(queue, id, ttl_ms): ends a job that waits, asks for the end of one that runs.
+-- cancel(queue, id, who): ends a job that waits, asks for the end of one that runs.
 --
 -- KEYS  1 ns:{q}
--- ARGV  1 id · 2 ms that the canceled job is kept
+-- ARGV  1 id · 2 who asks, or empty
 -- reply canceled · asked: it runs; its dispatcher hears of it by the next renew, which the message on `wake` brings forward; or it
 --       is being moved to another queue, where it will be canceled · ended: it had ended before · missing
 --
--- moves queue | scheduled | deferred -> canceled
+-- moves queue | held | scheduled | deferred -> canceled
+--       held -> queue    another one, whose turn it is then
 -- A finish that arrives before the cancel is carried out wins.
--- touches queue scheduled deferred leaving job canceled wake
+-- touches conf queue held again scheduled deferred leaving job unique canceled events metrics wake
 
 redis.call('ZREM', QUEUE, '')
-local id, ttl = ARGV[1], ARGV[2]
-local h = redis.pcall('HMGET', JOB .. id, 'task', 'token', 'ended_at', 'score')
-if h.err or not h[1] then return 'missing' end
-if h[3] then return 'ended' end
-if (h[2] or '') ~= '' or redis.call('HEXISTS', ROOT .. ':leaving', id) == 1 then
-  redis.call('HSET', JOB .. id, 'cancel', ttl)
+local id = ARGV[1]
+read_events(redis.call('HGET', CONF, 'events'), asked_by(ARGV[2]))
+local h = load(id)
+if not h then return 'missing' end
+if h.ended_at then return 'ended' end
+if h.token or redis.call('HEXISTS', ROOT .. ':leaving', id) == 1 then
+  h.cancel = failure_ttl(h)
+  save(id, h)
   redis.call('PUBLISH', WAKE, 'cancel')
+  if events then
+    events.job('cancel.asked', id, h)
+    events.write()
+  end
   return 'asked'
 end
-cancel_waiting(id, ttl, redis.call('ZSCORE', QUEUE, id) or h[4] or 0)
-redis.call('ZREM', QUEUE, id)
-redis.call('ZREM', SCHEDULED, id)
-redis.call('ZREM', ROOT .. ':deferred', id)
-trim('canceled', 10)
+cancel_waiting(id, h, failure_ttl(h), redis.call('ZSCORE', QUEUE, id) or h.score or 0)
+if redis.call('ZREM', QUEUE, id) == 1 then
+  leave_gaps(1)
+else
+  redis.call('ZREM', SCHEDULED, id)
+  redis.call('ZREM', ROOT .. ':deferred', id)
+end
+write_endings()
+if line_up() then wake() end
+if events then events.write() end
 return 'canceled'

@@ -1,36 +1,44 @@
--- include: now queue many score wake line_up store broken ends inbox due rescue
+-- include: now queue many score job events wake rate line_up by turns store room broken places locks follow tally ends unique rescue held inbox due placing
 --
--- claim(queue, want, dispatcher, nonce, lease_ms, max_rescues): the next jobs, each under a lease.
+-- claim(queue, want, dispatcher, nonce, lease_ms, max_rescues, parking, few, tasks): the next jobs, each under a lease.
 --
 -- KEYS  1 ns:{q}
 -- ARGV  1 want · 2 dispatcher · 3 nonce, the token of each attempt that this call begins · 4 lease, ms · 5 max_rescues
---       then, where it matters: how many jobs of the tasks that follow, at most · tasks
--- reply {more 0|1|2: the next job is one of such a task and above that number, ms until something comes due or -1, {id, task, args, attempts, crashes, rescues, header, ms from when it became ready to its claim, …},
+--       6 a token under which one job may be given to the caller later, without being asked for (enqueue.lua); empty: none
+--       7 few: how many jobs of the tasks that follow, at most, or of the queue, if it has a limit · tasks
+-- reply {more 0|1|2: the next job is one of these and above that number, ms until something comes due or -1,
+--        {id, task, args, ms from when it became ready to its claim, …},
+--        {n, attempts, crashes, rescues, header, …}: of the n-th job, where it is not its first attempt and no more; this one counted
 --        {n, ms, …}: the n-th job must have begun within so many ms, or it expires
 --        and only where jobs were rescued or ended here: {id, task, RESCUED or the code of its error, the sentence of its error or empty,
 --        attempts, rescues, token of the lost lease or empty, ms that its last attempt or it itself waited, log tag, …}}
 --        and in the same form, without id and task, each body that was put aside as broken: BROKEN and the reason
 --
--- moves inbox     -> queue | scheduled | broken
+-- moves inbox     -> queue | scheduled | broken | gone   gone: another job holds its lock, and the task's on_conflict is skip
+--       queue | held | scheduled | deferred -> canceled   a job from the inbox replaces it
 --       scheduled -> queue              its time has come: a new place in its priority's row
 --       started   -> queue              its lease has expired: its old place, rescues + 1
 --       started   -> failed             LEASE_LOST, above max_rescues, or at once where its attempt alone was permitted to begin
 --       started   -> canceled           its lease has expired and a cancel was asked
---       queue     -> failed             EXPIRED, BAD_ARGUMENTS: larger than a child is handed
+--       queue     -> held               its task's limit has no place or no token for it
+--       held      -> queue              it has one again: the old place
+--       queue | held -> failed          EXPIRED, BAD_ARGUMENTS: larger than a child is handed
 --       queue     -> started            lease, token, attempt + 1
---       queue | scheduled | started -> broken   no hash, or one that is no job's
+--       queue | scheduled | started -> broken   no text, or none of a job
 -- A repeat with the same nonce gives the same jobs again, leases renewed, and tells the same of the others. Fewer than `want`, and no more to be had: the caller is
--- noted as waiting. A reply ends with the job that takes it over 1 MB; the others stay where they are, and `more` says so.
--- touches conf queue scheduled started seq job claim inbox broken failed canceled wake
+-- noted as waiting; so is one that max_running stops. One that the rate stops is told when it may ask again. A reply ends with the job that takes it over 1 MB; the others stay where they are, and `more` says so.
+-- touches conf queue tenants held again places scheduled started seq job unique claim rate inbox broken failed canceled events metrics wake
 
 local want, dispatcher, nonce = tonumber(ARGV[1]), ARGV[2], ARGV[3]
 local lease, max_rescues = tonumber(ARGV[4]), tonumber(ARGV[5])
-local few, most_of = tonumber(ARGV[6]), {}
-for i = 7, #ARGV do most_of[ARGV[i]] = true end
+local parking, few, most_of = ARGV[6], tonumber(ARGV[7] or ARGV[1]), {}
+for i = 8, #ARGV do most_of[ARGV[i]] = true end
 local LAST = ROOT .. ':claim:' .. dispatcher
 local CHORES = 100                -- of each kind, at most, in one call
+local PLACED = 500                -- jobs that are placed anew, likewise
 local REPEATABLE = 60000          -- ms
-local NOW, LEASE_ENDS = whole(now), whole(now + lease)
+local LEASE_ENDS = whole(now + lease)
+local TOKEN = 't' .. word(nonce) .. ' '
 local LARGEST_BODY = 2097152      -- bytes, twice what a producer may give; whatever is larger was written by another program
 local LONGEST_ID = 1024           -- bytes, likewise
 local LARGE_REPLY = 1048576       -- bytes of bodies; a slow link must be able to bring it within the time of one reply
@@ -38,33 +46,40 @@ local LARGE_REPLY = 1048576       -- bytes of bodies; a slow link must be able t
 -- at maxmemory a script passes whose first write frees memory (also: raises here if the key is no set, before any write)
 redis.call('ZREM', QUEUE, '')
 
-local given, expiring, last, bytes = {}, {}, 0, 0
+local given, known, expiring, last, bytes = {}, {}, {}, 0, 0
 local leases, ids = {}, {}
 
--- first_begin(attempts, rescues): whether none of the attempts so far is known to have begun: a release undoes its attempt, a rescue
--- counts one of which nobody knows, and what is renewed once it has begun has no expires_at any more
-local function first_begin(attempts, rescues)
-  return count(attempts) <= count(rescues)
+-- give(id, task, args, waited): the reply's part about one job
+local function give(id, task, args, waited)
+  given[last + 1], given[last + 2], given[last + 3], given[last + 4] = id, task, args, waited
+  last, bytes = last + 4, bytes + #args
+  local n = #ids + 1
+  ids[n], leases[2 * n - 1], leases[2 * n] = id, LEASE_ENDS, id
 end
 
--- give(id, h, attempts, started): the reply's part about one job, this attempt counted; `started`: when it was claimed
-local function give(id, h, attempts, started)
-  given[last + 1], given[last + 2], given[last + 3], given[last + 4] = id, h[1], h[2], attempts
-  given[last + 5], given[last + 6] = h[4] and count(h[4]) or 0, h[5] and count(h[5]) or 0
-  given[last + 7], given[last + 8] = h[6] or '', math.max(0, started - (finite(h[8] or h[9]) or started))
-  last, bytes = last + 8, bytes + #(h[2] or '') + #(h[6] or '')
-  ids[#ids + 1] = id
-  leases[#leases + 1], leases[#leases + 2] = LEASE_ENDS, id
-  local expires = h[7] and finite(h[7])
-  if expires and first_begin(attempts - 1, h[5]) then add(expiring, #ids, expires - now) end
+-- tell_known(attempts, crashes, rescues, header): more about the same job
+local function tell_known(attempts, crashes, rescues, header)
+  for _, value in ipairs({ #ids, attempts, crashes, rescues, header }) do known[#known + 1] = value end
+  bytes = bytes + #header
 end
 
--- reply(more): also when something comes due, or a lease expires
-local function reply(more)
+-- give_fields(id, h): all about a job that was decoded, as it is after its claim
+local function give_fields(id, h)
+  local started, attempts = finite(h.started_at) or now, count(h.attempts)
+  give(id, h.task, h.args, math.max(0, started - (finite(h.queued_at or h.created_at) or started)))
+  tell_known(attempts, count(h.crashes), count(h.rescues), h.header or '')
+  local expires = finite(h.expires_at)
+  if expires and first_begin(attempts - 1, h.rescues) then add(expiring, #ids, expires - now) end
+end
+
+-- reply(more, pause): also when something comes due, or a lease expires, or a pause is over
+local function reply(more, pause)
   local due = tonumber(redis.call('ZRANGE', SCHEDULED, 0, 0, 'WITHSCORES')[2]) or math.huge
   due = math.min(due, tonumber(redis.call('ZRANGE', STARTED, 0, 0, 'WITHSCORES')[2]) or math.huge)
+  if limits then due = math.min(due, tonumber(redis.call('ZRANGE', AGAIN, 0, 0, 'WITHSCORES')[2]) or math.huge) end
+  if pause then due = math.min(due, now + pause) end
   return {
-    more == 'few' and 2 or more and 1 or 0, due < math.huge and math.max(due - now, 0) or -1, given, expiring,
+    more == 'few' and 2 or more and 1 or 0, due < math.huge and math.max(due - now, 0) or -1, given, known, expiring,
     #told > 0 and told or nil,
   }
 end
@@ -75,69 +90,175 @@ if before and before:sub(1, #nonce + 1) == nonce .. ' ' then
   local list, rest = before:sub(#nonce + 2):match('^([^\n]*)\n?(.*)$')
   if rest ~= '' then told = cjson.decode(rest) end
   for id in list:gmatch('[^ ]+') do
-    local h = redis.pcall('HMGET', JOB .. id, 'task', 'args', 'attempts', 'crashes', 'rescues', 'header', 'expires_at', 'queued_at', 'created_at', 'started_at', 'token')
-    if h[11] == nonce then give(id, h, count(h[3]), finite(h[10]) or now) end
+    local h = load(id)
+    if h and h.token == nonce then give_fields(id, h) end
   end
   many('ZADD', STARTED, leases, 'XX')
   return reply(false)
 end
 
--- 1. take in the inbox · 2. scheduled jobs that are due -> queue · 3. expired leases -> queue, the old place
-local more = take_in(CHORES)
+-- 1. take in the inbox · 2. scheduled jobs that are due -> queue · 3. expired leases -> queue, the old place; held jobs that may go on
+local conf = redis.call('HMGET', CONF, 'suspended_operator', 'suspended_file', 'max_running', 'rate', 'limits', 'fair', 'placing', 'gaps', 'metrics', 'events')
+read_limits(conf[5])
+read_events(conf[10], dispatcher)
+local fair = conf[6] or conf[7]
+local more = fair and place_anew(conf[6], conf[7], conf[8], PLACED)
+more = take_in(CHORES) or more
 more = promote(CHORES) or more
 more = rescue_expired(CHORES, max_rescues) or more
-local moved = line_up()
+if limits then more = limited.look_again(CHORES) or more end
+write_endings()
+local moved = line_up() or lined_up
 
--- 4. the first of the queue -> started
--- begin(id, score): true where it must stay where it was
-local function begin(id, score)
-  local key = JOB .. id
-  local h = redis.pcall('HMGET', key, 'task', 'args', 'attempts', 'crashes', 'rescues', 'header', 'expires_at', 'queued_at', 'created_at')
-  if h.err or not h[1] or not h[2] or #id > LONGEST_ID then return break_job(id) end
-  local code, why
-  if #h[2] > LARGEST_BODY or #(h[6] or '') > LARGEST_BODY then
-    code, why = 'BAD_ARGUMENTS', 'its body is larger than ' .. LARGEST_BODY .. ' bytes'
-  elseif h[7] and first_begin(h[3], h[5]) and (tonumber(h[7]) or math.huge) <= now then
-    code, why = 'EXPIRED', count(h[5]) == 0 and 'it had not begun when it expired' or 'it is not known to have begun before it expired'
-  end
-  if code then return end_job(id, 'failed', code, why, FAILED_KEPT, score, h[1], h[3], count(h[5]), '', h[8] or h[9], now, h[6]) end
-  if most_of[h[1]] then
-    if few <= 0 then return true end
-    few = few - 1
-  end
-  local attempts = h[3] and count(h[3]) + 1 or 1
-  redis.call('HSET', key, 'score', score, 'started_at', NOW, 'attempts', attempts, 'token', nonce)
-  give(id, h, attempts, now)
+-- 4. what the queue's limits let begin
+local suspended, max_running = conf[1] or conf[2], tonumber(conf[3])
+local every, burst = (conf[4] or ''):match('^(%S+) (%S+)$')
+local most, stop, spent = want, nil, nil
+-- at_most(number, what): no more than so many begin
+local function at_most(number, what)
+  if number < most then most, stop = math.max(0, number), what end
 end
-local conf = redis.call('HMGET', CONF, 'suspended_operator', 'suspended_file')
-local suspended = conf[1] or conf[2]
-local looked, stays = 0, nil
-while not suspended and not stays and #ids < want and looked < want + CHORES and bytes < LARGE_REPLY do
-  local popped, back = redis.call('ZPOPMIN', QUEUE, want - #ids), {}
-  if #popped == 0 then break end
-  for i = 1, #popped, 2 do
-    local keep = stays or bytes >= LARGE_REPLY
-    if not keep then
-      stays = begin(popped[i], popped[i + 1])
-      keep = stays
-    end
-    if keep then add(back, popped[i + 1], popped[i]) end
+if max_running then at_most(max_running - redis.call('ZCARD', STARTED), 'running') end
+if every then
+  local free
+  every, burst = tonumber(every), tonumber(burst)
+  free, spent = rates().tokens(RATE, every, burst)
+  at_most(free, 'rate')
+end
+-- last: what a limit stops, another free child would not help
+if max_running or every then at_most(few, 'few') end
+local LIMIT = max_running and '-'   -- what the end of each job of this queue makes free
+
+-- 5. the first of the queue -> started
+local begun = {}                  -- the texts of the jobs that are given: {key, text, …}
+local held = {}                   -- tasks of the jobs that are not, since a limit holds them
+-- few_only(task): counts a job of this task; whether it is one too many
+local function few_only(task)
+  if not (most_of[task] or limits and limits[task]) then return false end
+  few = few - 1
+  return few < 0
+end
+
+-- begin_decoded(id, text, score): true where it must stay where it was
+local function begin_decoded(id, text, score)
+  local h = text and #id <= LONGEST_ID and with_args(id, decode(text))
+  if not h then return break_job(id) end
+  local code, why
+  if #h.args > LARGEST_BODY or #(h.header or '') > LARGEST_BODY then
+    code, why = 'BAD_ARGUMENTS', 'its body is larger than ' .. LARGEST_BODY .. ' bytes'
+  elseif h.expires_at and first_begin(h.attempts, h.rescues) and (tonumber(h.expires_at) or math.huge) <= now then
+    code, why = 'EXPIRED', count(h.rescues) == 0 and 'it had not begun when it expired' or 'it is not known to have begun before it expired'
   end
+  local limit, key = limits and limits[h.task], nil
+  if limit and not code then
+    local good
+    good, key = pcall(limited.key_of_body, h.task, h.args)
+    if not good then code, why = 'BAD_ARGUMENTS', 'its task has a limit, and ' .. key end
+  end
+  if code then
+    return end_job(id, h, 'failed', code, why, failure_ttl(h), score, h.task, h.attempts or false, count(h.rescues), '', h.queued_at or h.created_at, now,
+      h.header)
+  end
+  if limit and limited.is_full(limited.room_of(key, limit)) then
+    held[#held + 1] = h.task
+    return limited.hold(id, h, key, score)
+  end
+  if few_only(h.task) then return true end
+  if h.unique and h.unique:find('^started,') then free_lock(id, h) end
+  -- the limit that had held it is another one now: the turn of that one is passed on
+  if h.limit and h.limit ~= key then withdraw(id, h) end
+  h.limit = limit and limited.take_place(id, key, limit, nonce) or LIMIT
+  h.score, h.started_at, h.attempts, h.token, h.progress = score, now, count(h.attempts) + 1, nonce, nil
+  save(id, h)
+  give_fields(id, h)
+  if events then events.job('claimed', id, h) end
+end
+
+-- fresh(state): how a job begins that was never claimed before. Its state says when it was made and, if it does, when it expires. Jobs that were
+-- made together often have the same state, so it is worked out once. false: another job
+local FRESH = {}
+local function fresh(state)
+  local created, task, header, large, rest = state:match('^c(%d+) l([1-9]%d*),(%d+),?(%d*)(.*)$')
+  local expires = created and rest:match('^ x(%d+)$')
+  FRESH[state] = created and (rest == '' or expires and created + expires > now) and {
+    held = TOKEN .. state .. ' b' .. now - created .. ' n1 ' .. (LIMIT and 'p' .. LIMIT .. ' ' or '') .. 's', waited = math.max(0, now - created), expires = expires and created + expires - now,
+    header_at = task + 2, args_at = task + header + 3, has_header = header ~= '0', large = large ~= '' and large,
+  }
+  return FRESH[state]
+end
+
+-- begin(id, text, score): as begin_decoded; the hot path
+local function begin(id, text, score)
+  local at = text and text:find('\n', 1, true)
+  local state = at and text:sub(1, at - 1)
+  local how = state and FRESH[state]
+  if how == nil and state then how = fresh(state) end
+  if not how or #text > LARGEST_BODY or #id > LONGEST_ID or score:find('%D') then return begin_decoded(id, text, score) end
+  local header_at, args_at = at + how.header_at, at + how.args_at
+  local task, args = text:sub(at + 1, header_at - 2), how.large and large_args(id, how.large) or text:sub(args_at)
+  if text:byte(header_at - 1) ~= 10 or text:byte(args_at - 1) ~= 10 or #args == 0 or #args > LARGEST_BODY then return begin_decoded(id, text, score) end
+  if limits and limits[task] then return begin_decoded(id, text, score) end
+  if few_only(task) then return true end
+  add(begun, JOB .. id, how.held .. score .. text:sub(at))
+  give(id, task, args, how.waited)
+  if events then events.tell('claimed', id, task, how.has_header and events.of_header(text:sub(header_at, args_at - 2))) end
+  if how.has_header then tell_known(1, 0, 0, text:sub(header_at, args_at - 2)) end
+  if how.expires then add(expiring, #ids, how.expires) end
+end
+
+-- begin_all(popped): claims what was popped, {id, score, …}, until there is enough; the rest goes back. True where one stays for its task
+local function begin_all(popped)
+  local back, stays = {}, nil
+  for first = 1, #popped, 2 * PAGE do
+    local last = math.min(first + 2 * PAGE - 1, #popped)
+    local texts = texts_of(popped, first, last)
+    for i = first, last, 2 do
+      local full = stays or bytes >= LARGE_REPLY
+      if not full then
+        stays = begin(popped[i], texts[(i - first) / 2 + 1], popped[i + 1])
+        full = stays
+      end
+      if full then add(back, popped[i + 1], popped[i]) end
+    end
+  end
+  write(begun)
+  begun = {}
   many('ZADD', QUEUE, back)
+  if fair then (turns or placed_by).reach(popped, #popped - #back) end
+  return stays
+end
+local looked, stays = 0, nil
+while not suspended and not stays and #ids < most and looked < most + CHORES and bytes < LARGE_REPLY do
+  local popped = redis.call('ZPOPMIN', QUEUE, most - #ids)
+  if #popped == 0 then break end
+  stays = begin_all(popped)
   looked = looked + #popped / 2
 end
 if #ids > 0 then many('ZADD', STARTED, leases) end
+if placed_by then placed_by.write() end
+moved = line_up() or moved
+if every and #ids > 0 then
+  spent = spent + #ids * every
+  rates().spend(RATE, spent)
+end
+write_endings()
+if conf[9] and (#told > 0 or #held > 0) then tallies().chores(told, held) end
 for _, reason in ipairs(put_aside) do tell('', 'BROKEN', reason:sub(1, 255), '', 0, 0) end
 if #ids > 0 or #told > 0 then
   local others = #told > 0 and '\n' .. cjson.encode(told) or ''
   redis.call('SET', LAST, nonce .. ' ' .. table.concat(ids, ' ') .. others, 'PX', REPEATABLE)
 end
 
--- 5. who waits, and who is to be woken
+if events then events.write() end
+
+-- 6. who waits, and who is to be woken
 local left = not suspended and redis.call('ZCARD', QUEUE) > 0
-if #ids < want and not suspended and not left then
-  redis.call('SET', WAKE, '1', 'PX', 15000)
+if fair and not suspended and not left then redis.call('DEL', TENANTS) end
+local stopped = left and #ids >= most and stop
+if #ids < want and not suspended and (not left or stopped == 'running') then
+  -- of a queue with a limit, its own or a task's, or with tenants, nothing but a claim may begin a job
+  redis.call('SET', WAKE, parking ~= '' and not (max_running or every or limits or fair) and parking or '1', 'PX', WAITS)
 elseif moved and left then
   wake()
 end
-return reply(stays and 'few' or more or left)
+return reply(stays and 'few' or stopped == 'few' and 'few' or more or left and not stopped, stopped == 'rate' and rates().until_next(spent, every, burst))

@@ -1,28 +1,33 @@
--- include: now queue score
+-- include: now queue score job
 --
 -- counts(queue): how many jobs, by status, and how long the one has waited that is ready longest.
 --
 -- KEYS  1 ns:{q}
 -- reply {deferred, scheduled, queued, started, finished, failed, canceled, inbox, broken, oldest wait in ms | nil,
---        suspended by operator 1 | nil, suspended by file 1 | nil, max_length | nil, started ones whose lease has expired}
+--        suspended by operator 1 | nil, suspended by file 1 | nil, max_length | nil, started ones whose lease has expired,
+--        max_running | nil, rate as of `configure` | nil, pushes left out for another job's lock, held, limits as of `configure` | nil,
+--        fair_by as of `configure` | nil, 1 while jobs are placed anew | nil}
 --
 -- moves nothing
--- touches queue scheduled started finished failed canceled deferred inbox job conf
+-- touches queue scheduled started finished failed canceled deferred held inbox job conf
 
+local MANY_TENANTS = 100          -- jobs of a priority that are looked at
 -- since(id): when it became ready
 local function since(id)
-  local h = redis.pcall('HMGET', JOB .. id, 'queued_at', 'created_at')
-  return tonumber(h[1] or h[2] or nil)
+  local state = state_of(id)
+  return state and (time_in(state, 'q') or time_in(state, 'c')) or nil
 end
 
--- the first of each priority has waited longest in it, so one look a priority is enough
-local function oldest()
+-- oldest(depth): the first of each priority has waited longest in it, so one look a priority is enough; of a queue with tenants one of the first
+local function oldest(depth)
   local least, from = nil, '-inf'
   for _ = 0, 255 do
-    local first = redis.call('ZRANGEBYSCORE', QUEUE, from, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+    local first = redis.call('ZRANGEBYSCORE', QUEUE, from, '+inf', 'WITHSCORES', 'LIMIT', 0, depth)
     if #first == 0 then break end
-    local ready = since(first[1])
-    if ready and (not least or ready < least) then least = ready end
+    for i = 1, #first, 2 do
+      local ready = since(first[i])
+      if ready and (not least or ready < least) then least = ready end
+    end
     local following = later(first[2], BAND)
     -- by hand a score can be infinite: there is no priority behind that one
     if not (following > tonumber(first[2])) then break end
@@ -36,10 +41,13 @@ for i, status in ipairs({ 'deferred', 'scheduled', 'queue', 'started', 'finished
   replies[i] = redis.call('ZCARD', ROOT .. ':' .. status)
 end
 local inbox = redis.pcall('LLEN', ROOT .. ':inbox')
-local conf = redis.call('HMGET', CONF, 'broken', 'suspended_operator', 'suspended_file', 'max_length')
+local conf = redis.call('HMGET', CONF, 'broken', 'suspended_operator', 'suspended_file', 'max_length', 'max_running', 'rate', 'skipped', 'limits', 'fair', 'placing')
 replies[8] = type(inbox) == 'number' and inbox or 0
 replies[9] = tonumber(conf[1]) or 0
-replies[10] = oldest()
+replies[10] = oldest(conf[9] and MANY_TENANTS or 1)
 replies[11], replies[12], replies[13] = conf[2], conf[3], tonumber(conf[4]) or false
 replies[14] = redis.call('ZCOUNT', STARTED, '-inf', now)
+replies[15], replies[16] = tonumber(conf[5]) or false, conf[6]
+replies[17], replies[18], replies[19] = tonumber(conf[7]) or 0, redis.call('ZCARD', ROOT .. ':held'), conf[8]
+replies[20], replies[21] = conf[9] or conf[10] and conf[10]:match('^%S+'), conf[10] and 1
 return replies

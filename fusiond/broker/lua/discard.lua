@@ -1,34 +1,42 @@
--- include: now queue many ends
+-- include: now queue many score job events locks follow ends
 --
--- discard(queue, ids): drops failed and canceled jobs before their time is over.
+-- discard(queue, finished, who, ids): drops ended jobs before their time is over.
 --
 -- KEYS  1 ns:{q}
--- ARGV  ids
+-- ARGV  1 whether finished jobs are dropped, too: 1 | 0 · 2 who asks, or empty · ids
 -- reply per id: 1 dropped · 2 it will be dropped soon: it ended a moment ago, and a repeated enqueue must still find its id
---       0 it is neither failed nor canceled
+--       0 it is neither failed nor canceled, nor finished if these are dropped
 --
--- moves failed | canceled -> gone
--- touches failed canceled job
+-- moves failed | canceled | finished -> gone
+-- touches failed canceled finished job events
+
+local registries = { ':failed', ':canceled' }
+if ARGV[1] == '1' then registries[3] = ':finished' end
 
 local function discard(id)
   local registry
-  for _, status in ipairs({ ':failed', ':canceled' }) do
+  for _, status in ipairs(registries) do
     if redis.call('ZSCORE', ROOT .. status, id) then registry = ROOT .. status end
   end
   if not registry then return 0 end
-  local ended = redis.pcall('HGET', JOB .. id, 'ended_at')
-  local known_until = (type(ended) == 'string' and tonumber(ended) or 0) + REMEMBERED
+  local state = state_of(id)
+  local known_until = (state and time_in(state, 'e') or 0) + REMEMBERED
   if known_until > now then
-    redis.call('ZADD', registry, known_until, id)
+    redis.call('ZADD', registry, whole(known_until), id)
     return 2
   end
   redis.call('ZREM', registry, id)
-  redis.call('UNLINK', JOB .. id)
+  unlink({ id })
   return 1
 end
 
 -- at maxmemory a script passes whose first write frees memory
 redis.call('ZREM', ROOT .. ':failed', '')
 local replies = {}
-for i, id in ipairs(ARGV) do replies[i] = discard(id) end
+read_events(redis.call('HGET', CONF, 'events'), asked_by(ARGV[2]))
+for i = 3, #ARGV do
+  replies[i - 2] = discard(ARGV[i])
+  if events and replies[i - 2] > 0 then events.tell('deleted', ARGV[i], '-') end
+end
+if events then events.write() end
 return replies

@@ -8,8 +8,8 @@
 --
 -- The new name is <key>:broken:<ms>, in the slot of the key: one without braces is put into braces.
 -- moves nothing; the jobs that such a key should have held are in no set
--- touches queue scheduled started finished failed canceled deferred inbox broken conf seq ticks leaving arriving
---         meta queues workers daemons catalog cron
+-- touches queue scheduled started finished failed canceled deferred held again tenants inbox broken conf seq ticks leaving arriving
+--         meta queues workers daemons catalog cron sinks
 
 local kind = redis.call('TYPE', KEYS[1]).ok
 if kind == 'none' or kind == ARGV[1] then return false end

@@ -1,16 +1,20 @@
--- include: queue status
+-- include: now queue many score job line_up by turns status
 --
 -- job(queue, id): all that is known of a job.
 --
 -- KEYS  1 ns:{q}
 -- ARGV  1 id
--- reply nil: no such job, or {status, score in the set of that status, field, value, …}
+-- reply nil: no such job, or {status, score in the set of that status, {field, value, …}}; no field: it cannot be read;
+--       `tenant` in a queue with `fair_by`: whose turn it takes
 --
 -- moves nothing
--- touches queue scheduled started finished failed canceled deferred job
+-- touches conf queue scheduled started finished failed canceled deferred held job
 
-local fields = redis.pcall('HGETALL', JOB .. ARGV[1])
-if fields.err or #fields == 0 then return false end
+if redis.call('EXISTS', JOB .. ARGV[1]) == 0 then return false end
 local status, score = status_of(ARGV[1])
 if not status then return false end
-return { status, score, fields }
+local h = load(ARGV[1])
+local fair = redis.call('HMGET', CONF, 'fair', 'placing')
+local by = fair[1] or fair[2] and fair[2]:match('^%S+')
+if h and by then h.tenant = by .. '=' .. turn_taker(by).tenant_of(h.args) end
+return { status, score, flat(h or {}) }

@@ -1,4 +1,4 @@
--- include: queue
+-- include: now queue score job
 --
 -- jobs(queue, status, start, count): a page of the jobs of one status.
 --
@@ -7,17 +7,16 @@
 -- reply {id, score, {field, value, …}, …}: waiting and running ones in their order, ended ones with the longest kept first
 --
 -- moves nothing
--- touches queue scheduled started finished failed canceled deferred job
+-- touches queue scheduled started finished failed canceled deferred held job
 
 local status, start = ARGV[1], tonumber(ARGV[2])
-local waits = status == 'queued' or status == 'scheduled' or status == 'started' or status == 'deferred'
+local waits = status == 'queued' or status == 'scheduled' or status == 'started' or status == 'deferred' or status == 'held'
 local key = status == 'queued' and QUEUE or ROOT .. ':' .. status
 local page = redis.call(waits and 'ZRANGE' or 'ZREVRANGE', key, start, start + ARGV[3] - 1, 'WITHSCORES')
 local replies = {}
 for i = 1, #page, 2 do
-  local fields = redis.pcall('HGETALL', JOB .. page[i])
-  if not fields.err and #fields > 0 then
-    replies[#replies + 1], replies[#replies + 2], replies[#replies + 3] = page[i], page[i + 1], fields
+  if redis.call('EXISTS', JOB .. page[i]) == 1 then
+    replies[#replies + 1], replies[#replies + 2], replies[#replies + 3] = page[i], page[i + 1], flat(load(page[i]) or {})
   end
 end
 return replies

@@ -1,4 +1,4 @@
--- include: now queue many score wake line_up ends moved
+-- include: now queue many score job events wake line_up by turns places locks follow tally ends moved
 --
 -- move_end(queue, jobs): jobs that have left the other queue wait here from now on.
 --
@@ -9,9 +9,12 @@
 -- moves deferred -> queue        behind its priority
 --       deferred -> scheduled    for the time that it had
 --       deferred -> canceled     a cancel was asked while it moved
--- touches deferred arriving queue seq scheduled canceled job wake
+-- touches conf deferred arriving queue seq tenants scheduled canceled job unique events metrics wake
 
 redis.call('ZREM', QUEUE, '')
+local conf = redis.call('HMGET', CONF, 'fair', 'events')
+read_turns(conf[1])
+read_events(conf[2])
 local moved = 0
 for i = 1, #ARGV, 2 do
   local id = ARGV[i]
@@ -19,12 +22,19 @@ for i = 1, #ARGV, 2 do
   if kind then
     redis.call('HDEL', ARRIVING, id)
     if redis.call('ZSCORE', DEFERRED, id) then
-      local before = kind == 'queued' and place or finite(redis.call('HGET', JOB .. id, 'score')) or 0
-      redis.call('HSET', JOB .. id, 'last_outcome', 'moved')
-      undefer(id, kind, later(before, redis.call('INCR', SEQ)), place)
+      local h = load(id)
+      local before = kind == 'queued' and place or h and finite(h.score) or 0
+      if h then
+        h.last_outcome, h.limit = 'moved', nil
+        save(id, h)
+      end
+      if events and h then events.job('moved', id, h) end
+      undefer(id, h, kind, enter_row, later(before, redis.call('INCR', SEQ)), place)
       moved = moved + 1
     end
   end
 end
+write_endings()
 if line_up() then wake() end
+if events then events.write() end
 return moved

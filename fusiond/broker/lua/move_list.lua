@@ -1,4 +1,4 @@
--- include: now queue many score wake line_up ends moved
+-- include: now queue many score job wake line_up places locks follow ends moved
 --
 -- move_list(queue, target, limit): jobs that are leaving for another queue, the ready ones first, in their order.
 --
@@ -14,7 +14,7 @@ local all, jobs = redis.call('HGETALL', LEAVING), {}
 for i = 1, #all, 2 do
   local id = all[i]
   local nonce, kind, place, other = all[i + 1]:match('^(%S+) (%S+) (%S+) (%S+)$')
-  if not nonce or not redis.call('ZSCORE', DEFERRED, id) or redis.call('EXISTS', JOB .. id) == 0 then
+  if not nonce or not redis.call('ZSCORE', DEFERRED, id) or not state_of(id) then
     redis.call('HDEL', LEAVING, id)
   elseif other == ARGV[1] then
     jobs[#jobs + 1] = { id, nonce, kind, place }
@@ -27,7 +27,7 @@ end)
 local replies, bytes = {}, 0
 for i = 1, math.min(#jobs, tonumber(ARGV[2])) do
   if bytes > LARGE_REPLY then break end
-  local fields = redis.call('HGETALL', JOB .. jobs[i][1])
+  local fields = flat(load(jobs[i][1]) or {})
   for _, field in ipairs(fields) do bytes = bytes + #field end
   for _, word in ipairs(jobs[i]) do replies[#replies + 1] = word end
   replies[#replies + 1] = fields

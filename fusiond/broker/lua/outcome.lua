@@ -1,4 +1,4 @@
--- include: queue status
+-- include: now queue score job status
 --
 -- outcome(queue, id): the status, and how it ended if it has; little, since producers ask again and again.
 --
@@ -7,10 +7,10 @@
 -- reply nil: no such job, or {status, result | nil, error | nil}
 --
 -- moves nothing
--- touches queue scheduled started finished failed canceled deferred job
+-- touches queue scheduled started finished failed canceled deferred held job
 
 local status = status_of(ARGV[1])
 if not status then return false end
 if status ~= 'finished' and status ~= 'failed' and status ~= 'canceled' then return { status } end
-local h = redis.pcall('HMGET', JOB .. ARGV[1], 'result', 'error')
-return { status, h[1], h[2] }
+local h = load(ARGV[1]) or {}
+return { status, h.result or false, h.error or false }

@@ -1,4 +1,4 @@
--- include: now queue many
+-- include: now queue many score job
 --
 -- renew(queue, lease_ms, attempts): keeps the leases of running jobs, and notes how far they are.
 --
@@ -14,17 +14,19 @@
 
 -- at maxmemory ZADD is refused as a script's first write, which would expire every lease at once
 redis.call('ZREM', STARTED, '')
-local deadline, held, replies = now + ARGV[1], {}, {}
+local deadline, held, replies = whole(now + ARGV[1]), {}, {}
+-- note(id, what): few attempts have one
+local function note(id, what)
+  local h = load(id)
+  if what == 'begun' then h.expires_at = nil else h.permit = h.token end
+  save(id, h)
+end
 for i = 2, #ARGV, 3 do
-  local h = redis.pcall('HMGET', JOB .. ARGV[i], 'token', 'cancel')
-  if h[1] == ARGV[i + 1] then
-    if ARGV[i + 2] == 'begun' then
-      redis.call('HDEL', JOB .. ARGV[i], 'expires_at')
-    elseif ARGV[i + 2] == 'permit' then
-      redis.call('HSET', JOB .. ARGV[i], 'permit', h[1])
-    end
+  local state, mark = state_of(ARGV[i]) or '', 't' .. word(ARGV[i + 1]) .. ' '
+  if state:sub(1, #mark) == mark then
+    if ARGV[i + 2] == 'permit' or ARGV[i + 2] == 'begun' and state:find(' x', 1, true) then note(ARGV[i], ARGV[i + 2]) end
     held[#held + 1], held[#held + 2] = deadline, ARGV[i]
-    replies[#replies + 1] = h[2] and 2 or 1
+    replies[#replies + 1] = state:find(' a', 1, true) and 2 or 1
   else
     replies[#replies + 1] = 0
   end

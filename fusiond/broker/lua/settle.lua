@@ -1,156 +1,251 @@
--- include: now queue many score wake line_up ends
+-- include: now queue many score job events wake line_up places locks follow tally ends
 --
 -- settle(queue, outcomes): ends attempts.
 --
 -- KEYS  1 ns:{q}
--- ARGV  per outcome: id, token, kind, ms, crash 0|1, payload, why
+-- ARGV  where events are wanted: empty, what conf `events` says, `<host> <group>`; each payload then has a line in front: words of its event
+--       per group of outcomes: token, kind, ms, extra, why, how many, then of each: id, payload. If the kind is not `finished`, two lines come
+--       before the payload: what the history will say of the attempt besides (`,"host":"…",…`), and JSON of what it has printed, or nothing
 --         kind finished | failed | canceled   ms: how long the job is kept    payload: result | error | error
 --              retry                          ms: delay                       payload: error
+--              snoozed                        ms: delay                       payload: error, with which it fails in the end
 --              released                       ms: delay, 0: its old place     payload: not empty: it had begun, is interrupted and expires no more
 --              unknown                        ms: delay                       payload: error, with which it fails in the end
 --              unloaded                       ms: first delay                 payload: the same; the delay doubles, up to 5 minutes
+--         extra  snoozed: `<ms after which it fails, from its first snooze> <ms that it is kept then>`; else 1 if its child crashed
 --         why  what `last_outcome` will say; empty: nothing worth saying
+--       behind the groups, where outcomes are counted: an empty word, then what tally.lua is to count of each, and the tasks
 -- reply per outcome: 1 settled · 2 this very attempt was settled before · 0 fenced: the lease was lost
 --       and of an outcome after which the job would go on: 3 it has failed instead · 4 it was canceled instead; repeats, too
+--       8 more with one of them: something is in the outbox of this queue
 --
 -- moves started -> finished | failed | canceled
---               -> scheduled    retry, attempt counted; released with a delay, attempt undone
+--               -> scheduled    retry, attempt counted; snoozed, released with a delay: attempt undone
 --               -> queue        released, its old place, attempt undone
---               -> canceled     retry, released, unknown or unloaded, if a cancel was asked
+--               -> canceled     retry, snoozed, released, unknown or unloaded, if a cancel was asked
 --               -> scheduled    unknown: no task of that name there, another host may have it; attempt undone
 --               -> scheduled    unloaded: the task's function does not load there just now; attempt undone
---               -> failed       unknown or unloaded, once that has been so for an hour
+--               -> failed       unknown or unloaded, once that has been so for an hour; snoozed, once it was so for too long
+--       held    -> queue        the best one of a limit, as a place of it is free
 -- Each call drops as many jobs whose time is over as it adds, and a few more.
--- touches started queue scheduled finished failed canceled job wake
+-- touches started queue held places scheduled finished failed canceled job unique ticks outbox events metrics wake
 
 redis.call('ZREM', STARTED, '')
-local UNKNOWN_GRACE = 3600000     -- ms, 1 hour: how long a roll-out may take; so long such a job is kept, too
+local UNKNOWN_GRACE = 3600000     -- ms, 1 hour: how long a roll-out may take
 local LONGEST_UNLOADED = 300000   -- ms, 5 minutes: between two attempts to run a job whose task does not load
-local NOW, KEPT_UNTIL = whole(now), {}
-local GOES_ON = { retry = true, released = true, unknown = true, unloaded = true }
-local replies, ended = {}, {}
-local gone = {}
+local TOO_LONG = 'snoozed too long'
+local GOES_ON = { retry = true, snoozed = true, released = true, unknown = true, unloaded = true }
+local replies, by_now, settled = {}, {}, {}  -- id -> the text that a job has by now · those to be written: {key, text, …}
+local is_stale                    -- numbers of the outcomes of attempts that do not hold their jobs
 
-local function register(status, id, ttl)
-  local list = ended[status]
-  if not list then
-    list = {}
-    ended[status] = list
-  end
-  local score = KEPT_UNTIL[ttl]
-  if not score then
-    score = whole(keep_until(ttl))
-    KEPT_UNTIL[ttl] = score
-  end
-  list[#list + 1], list[#list + 2] = score, id
+local function put(id, text)
+  by_now[id] = text
+  add(settled, JOB .. id, text)
 end
 
--- finish(): the hot path, two commands a job
-local function finish(key, id, token, ttl, result, why)
-  if why ~= '' then
-    redis.call('HSET', key, 'result', result, 'ended_at', NOW, 'token', '', 'last_token', token, 'last_outcome', why)
+-- first_attempt(state): how a job ends that is in its first attempt: the state before the place that it had in the queue, and behind it. Jobs that
+-- were claimed together often have the same state, so it is worked out once. false: another job
+local FIRST_ATTEMPT = {}
+local function first_attempt(state)
+  local words, created = state:match('^t(%S+ c(%d+) l[%d,]+ b%d+ n1)$')
+  if not words then words, created = state:match('^t(%S+ c(%d+) l[%d,]+ x%d+ b%d+ n1)$') end
+  local limit
+  if not words then words, created, limit = state:match('^t(%S+ c(%d+) l[%d,]+ b%d+ n1) p(%-)$') end
+  FIRST_ATTEMPT[state] = words and { before = 'z' .. words, behind = ' e' .. now - created .. ' R', limit = limit, claimed = created + words:match(' b(%d+)') } or false
+  return FIRST_ATTEMPT[state]
+end
+
+-- note_success(id): when a job of a cron entry finished last
+local function note_success(id)
+  local entry = id:match('^cron:(.+):%d+$')
+  if entry then redis.call('HSET', ROOT .. ':ticks', entry .. ' success', whole(now)) end
+end
+
+-- tell_finished(id, text, how, result, said): the event of a job in its first attempt
+local function tell_finished(id, text, how, result, said)
+  local task, header = text:match('\n([^\n]*)\n([^\n]*)')
+  events.tell('finished', id, task, ' b' .. whole(now - how.claimed) .. said .. (header == '' and '' or events.of_header(header)) .. events.with('r', result))
+end
+-- finish(): the hot path is a job in its first attempt: the token that held it becomes the token that settled it
+local function finish(id, text, token, ttl, result, why, said)
+  local at = text:find(' s', 1, true) or 1
+  local past, state = text:match('^%d+()\n', at + 2), text:sub(1, at - 1)
+  local how = FIRST_ATTEMPT[state]
+  local h
+  if how == nil then how = first_attempt(state) end
+  if how and past and why == '' then
+    leave_started(id, how.limit)
+    if events then tell_finished(id, text, how, result, said) end
+    put(id, how.before .. text:sub(at, past - 1) .. how.behind .. #result .. text:sub(past) .. '\n' .. result)
   else
-    redis.call('HSET', key, 'result', result, 'ended_at', NOW, 'token', '', 'last_token', token)
+    h = decode(text)
+    leave_started(id, h.limit)
+    -- an outcome of an earlier attempt must not be read as this one's
+    if why ~= '' or h.last_outcome then h.last_outcome = why ~= '' and why or 'finished' end
+    h.result, h.ended_at, h.token, h.last_token, h.limit = result, now, nil, token, nil
+    put(id, encode(h))
+    if events then events.ended('finished', id, h, since_claim(h) .. said) end
   end
-  register('finished', id, ttl)
+  ended(id, 'finished', ttl, h)
+  if id:byte() == 99 then note_success(id) end   -- c
 end
 
--- note(): an attempt that did not finish; with further fields and their values
-local function note(key, token, outcome, err, crashes, ...)
-  local fields = { 'token', '', 'last_token', token, 'last_outcome', outcome, ... }
-  if err ~= '' then add(fields, 'error', err) end
-  if crashes then add(fields, 'crashes', crashes) end
-  redis.call('HSET', key, unpack(fields))
-end
+-- rarer(): what follows is made once for a call, and only where an attempt did not finish: to make functions takes a script as long as to use them
+local function rarer()
+  local about, printed, crash, interrupted   -- of the attempt at hand, for its history
+  local said                                 -- of the same, for its event
 
--- stop(): failed or canceled
-local function stop(key, id, token, status, ttl, err, why, crashes)
-  note(key, token, why ~= '' and why or status, err, crashes, 'ended_at', now)
-  register(status, id, ttl)
-end
-
--- again(): retry
-local function again(key, id, token, delay, err, why, crashes)
-  note(key, token, why ~= '' and why or 'retry', err, crashes)
-  add(later_on, now + delay, id)
-end
-
--- release(): as if it had never been claimed
-local function release(key, id, token, delay, why, attempts, score)
-  local outcome = why ~= '' and why or 'released'
-  redis.call('HSET', key, 'token', '', 'last_token', token, 'last_outcome', outcome, 'attempts', attempts - 1)
-  if delay > 0 then
-    add(later_on, now + delay, id)
-  else
-    add(ready, finite(score) or 254 * BAND, id)
+  -- note(): an attempt that did not finish; `undone`: of the same kind as `about`, where the job is as if it had never been claimed
+  local function note(h, outcome, err, undone)
+    made.remember(h, outcome, (undone or crash) .. about, printed)
+    h.last_token, h.token, h.last_outcome = h.token, nil, outcome
+    if err ~= '' then h.error = err end
   end
-end
 
--- note_unknown(): since when no host that had the job could run its task; what else becomes of it ends that. Whether it is too long
-local function note_unknown(key, kind, since)
-  if kind ~= 'unknown' and kind ~= 'unloaded' then
-    if since then redis.call('HDEL', key, 'unknown_since') end
-  elseif finite(since) then
-    return now - since >= UNKNOWN_GRACE
-  else
-    redis.call('HSET', key, 'unknown_since', now)
+  -- stop(): failed or canceled
+  local function stop(id, h, status, ttl, err, why)
+    note(h, why ~= '' and why or status, err)
+    h.ended_at = now
+    ended(id, status, ttl, h)
+    if events then events.ended(status, id, h, said) end
   end
-end
 
--- other_than_finished(): needs more of the hash, which the hot path does not read; its reply, where that is not 1
-local function other_than_finished(key, id, token, kind, ms, payload, why, crashed)
-  local h = redis.call('HMGET', key, 'crashes', 'attempts', 'score', 'cancel', 'unknown_since', 'interrupted')
-  local crashes = crashed and count(h[1]) + 1 or nil
-  local never = note_unknown(key, kind, h[5])
-  if kind == 'failed' or kind == 'canceled' then
-    stop(key, id, token, kind, ms, payload, why, crashes)
-  elseif h[4] then
-    stop(key, id, token, 'canceled', h[4], failure('CANCELED', 'it was canceled while it ran'), 'canceled', crashes)
-    return 4
-  elseif never then
-    stop(key, id, token, 'failed', UNKNOWN_GRACE, payload, '', crashes)
-    return 3
-  elseif kind == 'retry' then
-    again(key, id, token, ms, payload, why, crashes)
-  else
-    if kind == 'released' and payload ~= '' then
-      redis.call('HDEL', key, 'expires_at')
-      redis.call('HSET', key, 'interrupted', count(h[6]) + 1)
-    end
-    if kind == 'unloaded' then
-      -- as long again as it has been so: the delay doubles
-      ms = math.max(ms, math.min(now - (finite(h[5]) or now), LONGEST_UNLOADED))
-    end
-    release(key, id, token, ms, why, math.max(count(h[2]), 1), h[3])
+  -- again(): retry
+  local function again(id, h, delay, err, why)
+    note(h, why ~= '' and why or 'retry', err)
+    if events then events.ended('retry', id, h, said .. ' u' .. whole(delay)) end
+    add(later_on, whole(now + delay), id)
   end
-end
 
-for i = 1, #ARGV, 7 do
-  local id, token, kind = ARGV[i], ARGV[i + 1], ARGV[i + 2]
-  local key = JOB .. id
-  local h = redis.pcall('HMGET', key, 'token', 'last_outcome')
-  if h[1] ~= token then
-    replies[#replies + 1] = redis.pcall('HGET', key, 'last_token') == token and 2 or 0
-    if replies[#replies] == 2 and GOES_ON[kind] and (h[2] == 'failed' or h[2] == 'canceled') then
-      replies[#replies] = h[2] == 'failed' and 3 or 4
-    end
-  else
-    local ms, payload, why = tonumber(ARGV[i + 3]), ARGV[i + 5], ARGV[i + 6]
-    replies[#replies + 1] = 1
-    gone[#gone + 1] = id
-    if kind == 'finished' then
-      -- an outcome of an earlier attempt must not be read as this one's
-      finish(key, id, token, ms, payload, why == '' and h[2] and kind or why)
+  -- release(): as if it had never been claimed
+  local function release(id, h, delay, why)
+    note(h, why ~= '' and why or 'released', '', ',"undone":true' .. interrupted)
+    if events then events.job(why == 'snoozed' and why or 'released', id, h, said .. ' u' .. whole(delay) .. ' m' .. word(h.last_outcome)) end
+    h.attempts = math.max(count(h.attempts), 1) - 1
+    if delay > 0 then
+      add(later_on, whole(now + delay), id)
     else
-      replies[#replies] = other_than_finished(key, id, token, kind, ms, payload, why, ARGV[i + 4] == '1') or 1
+      return_to_row(id, whole(finite(h.score) or 254 * BAND))
     end
   end
+
+  -- snooze(): as if it had never been claimed, but that it has begun; or its end, if that has been so for too long
+  local function snooze(id, h, delay, err, extra)
+    local longest, ttl = extra:match('^(%d+) (%d+)$')
+    h.snoozed_since = finite(h.snoozed_since) or now
+    if now - h.snoozed_since >= tonumber(longest) then
+      stop(id, h, 'failed', ttl, err, TOO_LONG)
+      return 3
+    end
+    h.expires_at, h.error = nil, err
+    release(id, h, math.max(delay, 1), 'snoozed')
+  end
+
+  -- note_unknown(): since when no host that had the job could run its task; what else becomes of it ends that. Whether it is too long
+  local function note_unknown(h, kind)
+    local since = finite(h.unknown_since)
+    if kind ~= 'unknown' and kind ~= 'unloaded' then
+      h.unknown_since = nil
+    elseif since then
+      return now - since >= UNKNOWN_GRACE
+    else
+      h.unknown_since = now
+    end
+  end
+
+  -- other_than_finished(): its reply, where that is not 1
+  local function other_than_finished(id, h, kind, ms, payload, why, extra, words)
+    local crashes_before = h.crashes
+    said = words and since_claim(h) .. words
+    interrupted = ''
+    about, printed, payload = payload:match('^([^\n]*)\n([^\n]*)\n(.*)$')
+    if kind ~= 'snoozed' and extra == '1' then h.crashes = count(h.crashes) + 1 end
+    crash = h.crashes ~= crashes_before and ',"crash":true' or ''
+    if kind == 'retry' then h.snoozed_since = nil end
+    local since = finite(h.unknown_since) or now
+    local never = note_unknown(h, kind)
+    if kind == 'failed' or kind == 'canceled' then
+      stop(id, h, kind, ms, payload, why)
+    elseif h.cancel then
+      stop(id, h, 'canceled', h.cancel, failure('CANCELED', 'it was canceled while it ran'), 'canceled')
+      return 4
+    elseif never then
+      stop(id, h, 'failed', failure_ttl(h), payload, '')
+      return 3
+    elseif kind == 'retry' then
+      again(id, h, ms, payload, why)
+    elseif kind == 'snoozed' then
+      return snooze(id, h, ms, payload, extra)
+    else
+      h.crashes = crashes_before
+      if kind == 'released' and payload ~= '' then
+        h.expires_at, h.interrupted, interrupted = nil, count(h.interrupted) + 1, ',"interrupted":true'
+      end
+      -- as long again as it has been so: the delay doubles
+      if kind == 'unloaded' then ms = math.max(ms, math.min(now - since, LONGEST_UNLOADED)) end
+      release(id, h, ms, why)
+    end
+  end
+
+  -- repeated(text, token, kind): the reply to an attempt that does not hold the job
+  local function repeated(text, token, kind)
+    local h = text and decode(text)
+    if not h or h.last_token ~= token then return 0 end
+    has_posted = has_posted or h.follow ~= nil or h.flow ~= nil
+    if GOES_ON[kind] and (h.last_outcome == 'failed' or h.last_outcome == TOO_LONG) then return 3 end
+    return GOES_ON[kind] and h.last_outcome == 'canceled' and 4 or 2
+  end
+
+  return { settle = other_than_finished, repeated = repeated }
+end
+local rare
+
+-- settle_some(first, last, …): outcomes that differ in id and payload only; they stand in ARGV from there to there
+local function settle_some(first, last, token, kind, ms, extra, why)
+  local texts, mark = texts_of(ARGV, first, last), 't' .. word(token) .. ' '
+  for i = first, last, 2 do
+    local id, payload, said = ARGV[i], ARGV[i + 1], nil
+    if events then said, payload = payload:match('^([^\n]*)\n(.*)$') end
+    local text = by_now[id] or texts[(i - first) / 2 + 1]
+    local reply
+    if not text or text:sub(1, #mark) ~= mark then
+      rare, is_stale = rare or rarer(), is_stale or {}
+      reply, is_stale[#replies + 1] = rare.repeated(text, token, kind), true
+    else
+      if kind == 'finished' then
+        finish(id, text, token, ms, payload, why, said)
+      else
+        local h = decode(text)
+        leave_started(id, h.limit)
+        h.limit = nil
+        rare = rare or rarer()
+        reply = rare.settle(id, h, kind, ms, payload, why, extra, said)
+        put(id, encode(h))
+      end
+    end
+    replies[#replies + 1] = reply or 1
+  end
+  write(settled)
+  settled = {}
 end
 
-many('ZREM', STARTED, gone)
-for status, list in pairs(ended) do
-  many('ZADD', ROOT .. ':' .. status, list)
-  trim(status, #list + 10)
+local at = 1
+if ARGV[1] == '' then
+  read_events(ARGV[2], ARGV[3])
+  at = 4
 end
+while (ARGV[at] or '') ~= '' do
+  local first, past = at + 6, at + 6 + 2 * ARGV[at + 5]
+  for page = first, past - 1, 2 * PAGE do
+    settle_some(page, math.min(page + 2 * PAGE, past) - 1, ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2]), ARGV[at + 3], ARGV[at + 4])
+  end
+  at = past
+end
+
+announces = false
+write_endings()
+if ARGV[at] then tallies().outcomes(at + 1, replies, is_stale) end
+if has_posted then replies[#replies] = replies[#replies] + 8 end
 if line_up() then wake() end
+if events then events.write() end
 return replies

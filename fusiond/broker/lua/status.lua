@@ -7,6 +7,6 @@
 -- reply the status, or nil: no such job
 --
 -- moves nothing
--- touches queue scheduled started finished failed canceled deferred
+-- touches queue scheduled started finished failed canceled deferred held
 
 return (status_of(ARGV[1])) or false

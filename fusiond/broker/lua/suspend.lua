@@ -1,21 +1,32 @@
--- include: queue
+-- include: now queue score job events
 --
--- suspend(queue, by, on): nothing is claimed while the operator or the file says so; enqueue, due times and rescue go on.
+-- suspend(queue, by, on, who): nothing is claimed while the operator or the file says so; enqueue, due times and rescue go on.
 --
 -- KEYS  1 ns:{q}
--- ARGV  1 operator | file · 2 1: suspend, 0: resume
+-- ARGV  1 operator | file · 2 1: suspend, 0: resume · 3 who asks, or empty
 -- reply 1 if the queue is suspended now, by either
 --
 -- moves nothing
--- touches conf wake
+-- touches conf queue events wake
 
-local field = 'suspended_' .. ARGV[1]
+-- at maxmemory a script passes whose first write frees memory
+redis.call('ZREM', QUEUE, '')
+local field, name = 'suspended_' .. ARGV[1], ARGV[1] == 'file' and 'the file' or ARGV[3] or ''
+local conf = redis.call('HMGET', CONF, field, 'events')
+-- a daemon says what its file says again and again
+if (conf[1] and '1' or '0') ~= ARGV[2] then read_events(conf[2], asked_by(name)) end
+if events then
+  events.tell(ARGV[2] == '1' and 'suspended' or 'resumed', '-', '-')
+  events.write()
+end
 if ARGV[2] == '1' then
   redis.call('HSET', CONF, field, 1)
+  -- nor is it carried to a dispatcher that waits
+  redis.call('DEL', WAKE)
   return 1
 end
 redis.call('HDEL', CONF, field)
-local conf = redis.call('HMGET', CONF, 'suspended_operator', 'suspended_file')
+conf = redis.call('HMGET', CONF, 'suspended_operator', 'suspended_file')
 if conf[1] or conf[2] then return 1 end
 -- dispatchers of a suspended queue are not noted as waiting: tell whoever listens
 redis.call('PUBLISH', WAKE, 'ready')

@@ -1,39 +1,62 @@
--- include: now queue many score wake line_up store
+-- include: now queue many score job events wake line_up by turns store room places locks follow tally ends unique
 --
 -- tick(queue, entry, ticks): stores the jobs of ticks that a cron entry has decided on; a repeat, however late, stores nothing.
 --
 -- KEYS  1 ns:{q}
 -- ARGV  1 entry · 2 task · 3 args · 4 priority · 5 expires, ms from now, or empty · 6 ms by which a tick may be late, or empty: any
+--       7 how the job is unique, as shared/unique.lua says, or empty · 8, 9 what follows its end: that field of the job, JSON; or empty
 --       then pairs, oldest first: a tick, epoch ms · ms by which its job is delayed
 -- reply {a digit per tick, the newest tick of this entry that has a job in this queue, or 0}
 --       0 stored · 1 a job with its id was there · 2 too late · 3 the queue is full · 4 answered before
+--       5 another job holds its lock
 --
 -- moves -> queue | scheduled
+--       queue | held | scheduled | deferred -> canceled    the job of a tick replaces it
 -- `ticks` remembers the newest tick of each entry: its job may have ended, and been dropped, before a scheduler that was stopped asks
 -- again. A clock that goes ahead enqueues nothing early: the job is scheduled for its tick.
--- touches conf queue scheduled seq job ticks wake
+-- touches conf queue tenants held scheduled canceled seq job unique ticks events metrics wake
 
 local TICKS = ROOT .. ':ticks'
 local entry, task, args, expires, patience = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[5]), tonumber(ARGV[6])
 local known = redis.call('HGET', TICKS, entry) or ''
 local newest, with_job = known:match('^(%d+) (%d+)$')
 newest, with_job = newest or '0', with_job or '0'
-local room = tonumber(redis.call('HGET', CONF, 'max_length')) or math.huge
-room = room - redis.call('ZCARD', QUEUE) - redis.call('ZCARD', SCHEDULED)
+local follow, header = ARGV[8] ~= '' and ARGV[8] or nil, ARGV[9] ~= '' and '{"follow":' .. ARGV[9] .. '}' or ''
+local left = room()
 
+local unique = ARGV[7] ~= '' and unique_jobs()
+local ways = {}                   -- tick -> the way in which its job gets its lock
 -- judge(tick): what becomes of it
 local function judge(tick)
   if tonumber(tick) <= tonumber(newest) then return '4' end
   if patience and now - tick > patience then return '2' end
   -- by an operator's hand, or after an AOF was cut
-  if redis.call('EXISTS', JOB .. 'cron:' .. entry .. ':' .. tick) == 1 then return '1' end
-  if room < 1 then return '3' end
-  room = room - 1
+  local id, way = 'cron:' .. entry .. ':' .. tick, nil
+  if redis.call('EXISTS', JOB .. id) == 1 then return '1' end
+  if unique then
+    way = unique.look_at_lock(id, task, ARGV[7])
+    if not way then return '5' end
+  end
+  if not (way and way.makes_room) then
+    if left < 1 then return '3' end
+    left = left - 1
+  end
+  if way then ways[tick], unique.locking[way.key] = way, way end
   return '0'
 end
 
+local SKIPPED = { ['2'] = 'deadline', ['3'] = 'the queue is full', ['5'] = 'another job holds its lock' }
+-- tell_tick(tick, reply): its event
+local function tell_tick(tick, reply)
+  local id = 'cron:' .. entry .. ':' .. tick
+  if reply == '0' then
+    events.tell('cron.tick', id, task, ' o' .. word(entry))
+  elseif SKIPPED[reply] then
+    events.tell('cron.skipped', id, task, ' o' .. word(entry) .. ' m' .. word(SKIPPED[reply]))
+  end
+end
 local replies, fresh = {}, {}
-for i = 7, #ARGV, 2 do
+for i = 10, #ARGV, 2 do
   local reply = judge(ARGV[i])
   replies[#replies + 1] = reply
   if reply == '0' then fresh[#fresh + 1] = i end
@@ -42,14 +65,23 @@ end
 local seq = #fresh > 0 and redis.call('INCRBY', SEQ, #fresh) - #fresh
 for place, at in ipairs(fresh) do
   local id, due = 'cron:' .. entry .. ':' .. ARGV[at], math.max(ARGV[at], now) + ARGV[at + 1]
-  local fields = expires and { 'expires_at', now + expires } or {}
-  store(id, task, args, (255 - ARGV[4]) * BAND + seq + place, due, fields)
+  local way, score, expires_at = ways[ARGV[at]], (255 - ARGV[4]) * BAND + seq + place, expires and now + expires
+  if way then
+    unique.store(way, task, args, score, due, header, expires_at, follow)
+  else
+    store(id, task, args, score, due, header, expires_at, nil, follow)
+  end
 end
 for i, reply in ipairs(replies) do
-  local tick = ARGV[5 + 2 * i]
+  local tick = ARGV[8 + 2 * i]
   if reply ~= '4' then newest = tick end
   if reply == '0' or reply == '1' then with_job = tick end
 end
 redis.call('HSET', TICKS, entry, newest .. ' ' .. with_job)
+if unique then write_endings() end
+if events then
+  for i, reply in ipairs(replies) do tell_tick(ARGV[8 + 2 * i], reply) end
+  events.write()
+end
 if line_up() then wake() end
 return { table.concat(replies), with_job }

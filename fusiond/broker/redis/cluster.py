@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from redis.exceptions import (
     AskError,
@@ -31,9 +32,6 @@ from redis.exceptions import (
 from fusiond.broker.call import Call, as_is, plain
 from fusiond.broker.redis.protocol import Answer, OneServer, Part, Step, Steps, confirms, is_forgotten, send_in_full
 from fusiond.errors import BrokerUnavailable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 #: seconds for which a call is repeated while its slot is on its way, or has no primary
 PATIENCE = 3.0
@@ -53,10 +51,10 @@ _KEYLESS = frozenset({
 class _Unit:
     """A Call, and those that confirm it: they stay together."""
 
-    #: among all Calls of the pipeline
-    places: list[int]
     calls: list[Call[Any]]
     key: bytes | None
+    #: the last ones; that no node has the slot is one for each Call, too
+    replies: list[Any] = field(default_factory=list)
     #: where it was sent on to
     node: str | None = None
     asking: bool = False
@@ -75,6 +73,7 @@ class ClusterNodes(OneServer):
     """The conversation with the nodes of a Cluster."""
 
     cluster = True
+    asks_at_once = False
 
     def __init__(self, shown: str, repeats: int) -> None:
         """As of one server."""
@@ -86,26 +85,30 @@ class ClusterNodes(OneServer):
         #: an answer has shown that the map is old
         self._stale = True
 
-    def ask(self, calls: Sequence[Call[Any]]) -> Steps[list[Any]]:
+    def ask(self, calls: Sequence[Call[Any]], answers: list[Answer] | None = None) -> Steps[list[Any]]:  # noqa: ARG002 - there is no first attempt
         """The replies; BrokerUnavailable stands in place of a lost node's. Raises it where no node tells the map."""
         if len(calls) == 1 and calls[0].words[0] == "SCAN" and _key(calls[0].words) is None:
             return (yield from self._scan(calls[0]))
-        replies: list[Any] = [None] * len(calls)
-        units, repeats = _units(calls), self._repeats
-        total, hops, give_up = len(units), 0, time.monotonic() + PATIENCE
-        while units:
+        units = asked = _units(calls)
+        repeats, hops, give_up = self._repeats, 0, time.monotonic() + PATIENCE
+        while asked:
             yield from self._read_map()
-            left = yield from self._send(units, replies)
-            units = left.onward if hops < HOPS else []
+            left = yield from self._send(asked)
+            asked = left.onward if hops < HOPS else []
             hops += 1
             if left.lost and repeats:
                 repeats -= 1
-                units += left.lost
+                asked += left.lost
             # Only where nobody else's reply has to wait for it.
-            if not units and len(left.later) == total and time.monotonic() < give_up:
-                units = left.later
+            if not asked and len(left.later) == len(units) and time.monotonic() < give_up:
+                asked = left.later
                 yield PAUSE
-        return replies
+        return [reply for unit in units for reply in unit.replies]
+
+    def route(self, calls: list[Call[Any]]) -> Steps[tuple[str | None, list[Call[Any]]]]:
+        """As of one server."""
+        yield from self._read_map()
+        return self._owner(_key(calls[0].words)), [_declared(calls[0]), *calls[1:]]
 
     def primaries(self) -> Steps[list[str]]:
         """The nodes that own slots, by a map that is read now."""
@@ -153,14 +156,14 @@ class ClusterNodes(OneServer):
 
     # -- one round ----------------------------------------------------------------------------------------------------
 
-    def _send(self, units: Iterable[_Unit], replies: list[Any]) -> Steps[_Left]:
+    def _send(self, units: Iterable[_Unit]) -> Steps[_Left]:
         """Ask each unit's node, and note the replies."""
         left = _Left()
         parts: dict[str, list[_Unit]] = {}
         for unit in units:
             node = unit.node or self._owner(unit.key)
             if node is None:
-                _fill(replies, unit, ClusterDownError("Hash slot not served", status_code="CLUSTERDOWN"))
+                unit.replies = [ClusterDownError("Hash slot not served", status_code="CLUSTERDOWN")] * len(unit.calls)
                 left.later.append(unit)
                 self._stale = True
             else:
@@ -175,20 +178,18 @@ class ClusterNodes(OneServer):
             if isinstance(answer, BrokerUnavailable):
                 self.lose(node)
                 for unit in part:
-                    _fill(replies, unit, answer)
-                    unit.node, unit.asking = None, False
+                    unit.replies, unit.node, unit.asking = [answer] * len(unit.calls), None, False
                 left.lost += part
                 continue
             self._silent.discard(node)
             rest = iter(answer)
             for unit in part:
-                own = [next(rest) for _ in _asked(unit)][unit.asking :]
-                for place, reply in zip(unit.places, own, strict=True):
-                    replies[place] = reply
-                self._judge(unit, own[0], node, left)
+                unit.replies = [next(rest) for _ in _asked(unit)][unit.asking :]
+                self._judge(unit, node, left)
         return left
 
-    def _judge(self, unit: _Unit, reply: Any, node: str, left: _Left) -> None:
+    def _judge(self, unit: _Unit, node: str, left: _Left) -> None:
+        reply = unit.replies[0]
         if isinstance(reply, AskError):  # MOVED, too
             unit.node, unit.asking = _named(reply, node), not isinstance(reply, MovedError)
             self._stale |= not unit.asking
@@ -212,11 +213,6 @@ class ClusterNodes(OneServer):
         return [name for name in names if name not in self._silent] or names
 
 
-def _fill(replies: list[Any], unit: _Unit, reply: Any) -> None:
-    for place in unit.places:
-        replies[place] = reply
-
-
 def _named(redirection: AskError, teller: str) -> str:
     """`host:port` of a redirection, which may leave out the host."""
     return f"{redirection.host or teller.rpartition(':')[0]}:{redirection.port}"
@@ -224,12 +220,11 @@ def _named(redirection: AskError, teller: str) -> str:
 
 def _units(calls: Sequence[Call[Any]]) -> list[_Unit]:
     units: list[_Unit] = []
-    for place, call in enumerate(calls):
+    for call in calls:
         if units and confirms(call):
-            units[-1].places.append(place)
             units[-1].calls.append(call)
         else:
-            units.append(_Unit([place], [_declared(call)], _key(call.words)))
+            units.append(_Unit([_declared(call)], _key(call.words)))
     return units
 
 
@@ -237,7 +232,7 @@ def _asked(unit: _Unit) -> list[Call[Any]]:
     if not unit.asking:
         return unit.calls
     # in full, for it is told where to go before the script is looked for
-    return [_ASKING, *(call.in_full() if call.script else call for call in unit.calls)]
+    return [_ASKING, *(call.in_full() for call in unit.calls)]
 
 
 def _declared(call: Call[Any]) -> Call[Any]:

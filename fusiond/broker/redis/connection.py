@@ -10,31 +10,20 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Self, TypeVar
 
+from fusiond.broker.call import Call, Plan, Unreadable
 from fusiond.broker.keys import Keys
-from fusiond.broker.redis.address import address
+from fusiond.broker.redis.address import Address, address
 from fusiond.broker.redis.cluster import ClusterNodes
-from fusiond.broker.redis.protocol import Answer, OneServer, Part, Step, Steps, WatchedServer
-from fusiond.broker.redis.servers import (
-    LoopCluster,
-    LoopSentinel,
-    LoopServer,
-    ThreadCluster,
-    ThreadSentinel,
-    ThreadServer,
-)
+from fusiond.broker.redis.links import Sent
+from fusiond.broker.redis.protocol import Answer, OneServer, Part, Read, Send, Step, Steps, WatchedServer
+from fusiond.broker.redis.servers import LoopServer, ThreadServer
+from fusiond.config.model import Broker
 from fusiond.errors import BrokerUnavailable
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-    from pathlib import Path
-    from types import TracebackType
-
-    from fusiond.broker.call import Call, Plan
-    from fusiond.broker.redis.address import Address
-    from fusiond.broker.redis.links import LoopLink
-    from fusiond.config.model import Broker
 
 T = TypeVar("T")
 
@@ -57,6 +46,31 @@ def _protocol(where: Address, repeats: int) -> OneServer:
     return kind(where.shown, repeats)
 
 
+def _thread_server(where: Address) -> ThreadServer:
+    # Each kind is loaded where it is used: with redis-py's clients behind them, the two take 4 MB.
+    if where.service:
+        from fusiond.broker.redis.sentinels import ThreadSentinel
+
+        return ThreadSentinel(where)
+    if where.hosts:
+        from fusiond.broker.redis.cluster_map import ThreadCluster
+
+        return ThreadCluster(where)
+    return ThreadServer(where)
+
+
+def _loop_server(where: Address, seconds: float) -> LoopServer:
+    if where.service:
+        from fusiond.broker.redis.sentinels import LoopSentinel
+
+        return LoopSentinel(where, seconds)
+    if where.hosts:
+        from fusiond.broker.redis.cluster_map import LoopCluster
+
+        return LoopCluster(where, seconds)
+    return LoopServer(where, seconds)
+
+
 class Connection:
     """Runs Calls one pipeline at a time; threads may share it."""
 
@@ -65,11 +79,6 @@ class Connection:
         self._where, self._keys, self._repeats = where, keys, repeats
         self._inherited: list[ThreadServer] = []
         self._begin()
-
-    @property
-    def shown(self) -> str:
-        """For people: the URL without its password."""
-        return self._where.shown
 
     def run(self, what: Call[T] | Plan[T]) -> T:
         """
@@ -96,7 +105,7 @@ class Connection:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _own(self) -> OneServer:
@@ -107,8 +116,8 @@ class Connection:
         return self._protocol
 
     def _begin(self) -> None:
-        kind = ThreadSentinel if self._where.service else ThreadCluster if self._where.hosts else ThreadServer
-        self._protocol, self._servers, self._pid = _protocol(self._where, self._repeats), kind(self._where), os.getpid()
+        self._protocol, self._servers = _protocol(self._where, self._repeats), _thread_server(self._where)
+        self._pid = os.getpid()
 
     def _drive(self, steps: Steps[T]) -> T:
         result: Any = None
@@ -118,20 +127,21 @@ class Connection:
                 if isinstance(step, list):
                     result = [self._answer(*part) for part in step]
                 elif isinstance(step, Step):
-                    result = self._do(step)
+                    result = getattr(self._servers, step.value)()
+                elif isinstance(step, (Send, Read)):
+                    result = self._ahead(step)
                 else:
                     time.sleep(step)
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
 
-    def _do(self, step: Step) -> Any:
-        if step is Step.RECONNECT:
-            self._servers.reconnect()
-        elif isinstance(self._servers, ThreadSentinel):
-            return self._servers.is_elsewhere()
-        elif isinstance(self._servers, ThreadCluster):
-            return self._servers.read_map()
-        return None
+    def _ahead(self, step: Send | Read) -> Sent | Answer:
+        try:
+            if isinstance(step, Send):
+                return self._servers.link(step.node).send(step.calls)
+            return step.sent.link.read(step.sent)  # type: ignore[no-any-return]
+        except BrokerUnavailable as error:
+            return error
 
     def _answer(self, node: str, calls: Sequence[Call[Any]]) -> Answer:
         try:
@@ -146,12 +156,11 @@ class AsyncConnection:
     def __init__(self, where: Address, keys: Keys, repeats: int, timeout: float) -> None:
         """`repeats`: how often a call that got no answer is asked again; `timeout`: s for each reply."""
         self._keys, self._protocol = keys, _protocol(where, repeats)
-        kind = LoopSentinel if where.service else LoopCluster if where.hosts else LoopServer
-        self._servers = kind(where, timeout)
+        self._servers = _loop_server(where, timeout)
 
     @property
     def shown(self) -> str:
-        """As `Connection.shown`."""
+        """For people: the URL without its password."""
         return self._protocol.shown
 
     async def run(self, what: Call[T] | Plan[T]) -> T:
@@ -162,12 +171,32 @@ class AsyncConnection:
         """As `Connection.run_many`."""
         return await self._drive(self._protocol.run_many(calls))
 
+    async def send_at_once(self, call: Call[Any]) -> Sent | None:
+        """Have Redis begin with a Call, if that takes no more than a write; None: it takes more. Then `finish` it."""
+        return await self._servers.link("").send_at_once(call) if self._protocol.asks_at_once else None
+
+    async def finish(self, call: Call[T], sent: Sent | None) -> T:
+        """The reply to what `send_at_once` has sent; where there is none, or an error, as `run`."""
+        if sent:
+            answer = await self._ahead(Read(sent))
+            if isinstance(answer, list) and not isinstance(answer[0], Exception):
+                with suppress(Unreadable):
+                    return call.read(answer[0])
+                await self._servers.reconnect()
+        return await self.run(call)
+
     async def check(self) -> None:
         """As `Connection.check`."""
         await self._drive(self._protocol.check(self._keys))
 
-    async def subscribe(self, channels: Sequence[str]) -> Subscription:
-        """Listen on channels, over a connection of its own; returns once Redis has confirmed."""
+    async def subscribe(self, channels: Sequence[str]) -> AsyncGenerator[tuple[str, bytes]]:
+        """
+        Listen on channels, over a connection of its own; returns once Redis has confirmed.
+
+        Returns:
+            the messages, each with its channel, until the caller closes it. It raises BrokerUnavailable once the
+            connection is lost.
+        """
         node = await self._drive(self._protocol.listener())
         link = self._servers.new_link(node)
         try:
@@ -177,7 +206,7 @@ class AsyncConnection:
             if isinstance(error, BrokerUnavailable):
                 self._protocol.lose(node)
             raise
-        return Subscription(link)
+        return link.messages()
 
     async def close(self) -> None:
         """End the connection; the next call would make a new one."""
@@ -186,9 +215,7 @@ class AsyncConnection:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def _drive(self, steps: Steps[T]) -> T:
@@ -199,20 +226,21 @@ class AsyncConnection:
                 if isinstance(step, list):
                     result = await self._answers(step)
                 elif isinstance(step, Step):
-                    result = await self._do(step)
+                    result = await getattr(self._servers, step.value)()
+                elif isinstance(step, (Send, Read)):
+                    result = await self._ahead(step)
                 else:
                     await asyncio.sleep(step)
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
 
-    async def _do(self, step: Step) -> Any:
-        if step is Step.RECONNECT:
-            await self._servers.reconnect()
-        elif isinstance(self._servers, LoopSentinel):
-            return await self._servers.is_elsewhere()
-        elif isinstance(self._servers, LoopCluster):
-            return await self._servers.read_map()
-        return None
+    async def _ahead(self, step: Send | Read) -> Sent | Answer:
+        try:
+            if isinstance(step, Send):
+                return await self._servers.link(step.node).send(step.calls)
+            return await step.sent.link.read(step.sent)  # type: ignore[no-any-return]
+        except BrokerUnavailable as error:
+            return error
 
     async def _answers(self, parts: list[Part]) -> list[Answer]:
         if len(parts) == 1:
@@ -224,25 +252,3 @@ class AsyncConnection:
             return await self._servers.link(node).ask(calls)
         except BrokerUnavailable as error:
             return error
-
-
-class Subscription:
-    """Messages of some channels: `async for channel, message in subscription`."""
-
-    def __init__(self, link: LoopLink) -> None:
-        self._link = link
-
-    def __aiter__(self) -> AsyncIterator[tuple[str, bytes]]:
-        return self
-
-    async def __anext__(self) -> tuple[str, bytes]:
-        """The next message. Raises BrokerUnavailable once the connection is lost; subscribe anew then."""
-        try:
-            return await self._link.message()
-        except BrokerUnavailable:
-            await self.close()
-            raise
-
-    async def close(self) -> None:
-        """End the connection."""
-        await self._link.end()

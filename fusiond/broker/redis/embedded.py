@@ -9,7 +9,7 @@ Run a Redis of our own: the program behind `broker: {url: embedded}`.
 6. stop    on SIGTERM, or when the supervisor's end of the link is closed; the server writes its file before it ends
 
 If this program is killed, the kernel sends the server SIGTERM, and its file is complete.
-Run as `python -I -S embedded.py …`, standard library only: no site-packages, 12 MB. Knows nothing of jobs.
+Can be run as `python -I -S embedded.py …`, standard library only: no site-packages, 12 MB. Knows nothing of jobs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ import argparse
 import contextlib
 import ctypes
 import fcntl
+import functools
 import grp
+import importlib
 import logging
 import os
 import selectors
@@ -27,19 +29,15 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from importlib import util
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from typing import Any
 
 #: seconds that an old server may take to write its file and end
 LEAVE = 30.0
 #: seconds between two looks at whether something has happened
 GLANCE = 0.02
-#: what the address of a unix socket can hold, in bytes
-LONGEST_PATH = 107
 #: seconds that the last lines of the log may take
 LAST_LINES = 2.0
 _PR_SET_PDEATHSIG = 1
@@ -48,7 +46,9 @@ log = logging.getLogger("redis")
 
 
 def beside(name: str) -> Any:
-    """A module of the package's ground floor, loaded from its file: the package itself cannot be imported here."""
+    """A module of the package's ground floor, loaded from its file where this file is run without the package."""
+    if __package__:
+        return importlib.import_module(f"fusiond.{name}")
     spec = util.spec_from_file_location(name, Path(__file__).parents[2] / f"{name}.py")
     assert spec is not None  # noqa: S101 - it is in the package
     assert spec.loader is not None  # noqa: S101
@@ -58,6 +58,14 @@ def beside(name: str) -> Any:
 
 
 logs, program, redis_server = map(beside, ("logs", "program", "redis_server"))
+
+# Made before the program is forked: otherwise half a megabyte would be copied for it.
+_PARSER = argparse.ArgumentParser(description="Run a Redis of our own.")
+_PARSER.add_argument("--state", type=Path, required=True, help="where its files are")
+_PARSER.add_argument("--socket", type=Path, required=True, help="where it listens")
+_PARSER.add_argument("--group", help="the system group that may connect")
+_PARSER.add_argument("--json", action="store_true", help="each line of the log as a JSON object")
+_PARSER.add_argument("--server", required=True, help="path of redis-server or valkey-server")
 
 
 class CannotRun(Exception):  # noqa: N818
@@ -90,31 +98,26 @@ class ServerOutput:
 class Watch:
     """Wakes on signals, on the link, and on what the server prints."""
 
-    def __init__(self, link: Any, output: ServerOutput | None = None) -> None:
+    def __init__(self, link: Any, output: ServerOutput) -> None:
         """`link`: a Link of program.py."""
         self._link, self._output = link, output
         self._stop = False
         self._selector = selectors.DefaultSelector()
-        awake, alarm = socket.socketpair()
-        for end in (awake, alarm):
-            end.setblocking(False)
-        self._awake, self._alarm = awake, alarm
-        signal.set_wakeup_fd(alarm.fileno(), warn_on_full_buffer=False)
+        self._awake, alarm = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(alarm, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self._on_stop())
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        for readable in (awake, link.socket, output.reader if output else None):
-            if readable is not None:
-                self._selector.register(readable, selectors.EVENT_READ)
+        for readable in (self._awake, output.reader, *filter(None, [link.socket])):
+            self._selector.register(readable, selectors.EVENT_READ)
 
     def wait(self, seconds: float | None) -> None:
         """Wait until something happens, `seconds` at most. Raises Ended if this program is to stop."""
         self._selector.select(seconds)
         with contextlib.suppress(BlockingIOError):
-            self._awake.recv(4096)
-        if self._output is not None:
-            self._output.pass_on()
+            os.read(self._awake, 4096)
+        self._output.pass_on()
         self._link.hear(self._on_command, self._on_stop)
         if self._stop:
             raise Ended
@@ -170,8 +173,6 @@ def command(server: str, state: Path, path: Path, group: str | None) -> list[str
         "--dir", str(state), "--daemonize", "no", "--logfile", "",
         "--save", "", "--appendonly", "yes", "--appendfsync", "everysec", "--aof-load-truncated", "yes",
         "--maxmemory-policy", "noeviction",
-        # arguments and results up to so many bytes stay in the compact form of a hash: a third of the memory
-        "--hash-max-listpack-value", "512",
     ]
     # fmt: on
 
@@ -220,8 +221,6 @@ def answers(path: Path) -> bool:
 
 def prepare(path: Path, group: str | None) -> None:
     """Make the socket's directory, open to the group if there is one."""
-    if len(os.fsencode(path)) > LONGEST_PATH:
-        raise CannotRun(f"{path}: a socket's path can have {LONGEST_PATH} bytes; set a shorter runtime_directory")
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     share(path.parent, 0o750 if group else 0o700, group)
@@ -285,20 +284,20 @@ def serve(options: argparse.Namespace, link: Any, watch: Watch, output: ServerOu
 
 def begin_log(options: argparse.Namespace, link: Any) -> None:
     """Log from now on, by a thread. Not before the server is started: a process with threads must not fork."""
-    formatter = logs.JsonFormatter("redis") if options.json else logging.Formatter()
-    log.addHandler(logs.Handler(logs.Sink(None, link.tail, 0), formatter))
+    line_of = functools.partial(logs.json_line, "redis") if options.json else logging.Formatter().format
+    log.addHandler(logs.Handler(logs.LogOutput(None, link.tail, 0), line_of))
+    # Not before the programs are forked: redis-py's own loggers are below this one.
     log.setLevel(logging.INFO)
+
+
+def entry_point() -> int:
+    """The program; returns the exit status."""
+    return main(sys.argv[1:])
 
 
 def main(arguments: Sequence[str]) -> int:
     """The program. Exit 0: it was told to end · 1: the server died · 78: it cannot be run as things are."""
-    parser = argparse.ArgumentParser(description="Run a Redis of our own.")
-    parser.add_argument("--state", type=Path, required=True, help="where its files are")
-    parser.add_argument("--socket", type=Path, required=True, help="where it listens")
-    parser.add_argument("--group", help="the system group that may connect")
-    parser.add_argument("--json", action="store_true", help="each line of the log as a JSON object")
-    parser.add_argument("--server", required=True, help="path of redis-server or valkey-server")
-    options = parser.parse_args(arguments)
+    options = _PARSER.parse_args(arguments)
     os.umask(0o077)
     if "FUSIOND_HOOK" in os.environ:
         beside("hook").run("redis", find=lambda _: sys.modules[__name__])
@@ -320,4 +319,4 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(entry_point())

@@ -6,16 +6,14 @@ from __future__ import annotations
 
 import re
 import ssl
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 from redis.exceptions import AuthenticationError, RedisError, ResponseError
 from redis.exceptions import ConnectionError as NoConnection
 
 from fusiond.broker.call import decoded
 from fusiond.errors import BrokerError, BrokerFull, BrokerUnavailable, BrokerUnfit
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 #: what redis-py and the kernel raise where a connection does not come about, or does not last
 LOST = (RedisError, OSError)
@@ -31,6 +29,8 @@ _NOT_LET_IN = (
 )  # fmt: skip
 #: of redis-py's exceptions from a Sentinel, by class: what is wrong with it
 _KINDS = {"AuthenticationError": "log-in refused", "TimeoutError": "no answer in time"}
+#: the end of the name by which the daemon's own server is shown
+EMBEDDED = " (embedded)"
 _NO_TLS = ("CERTIFICATE_VERIFY_FAILED", "certificate verify failed", "[SSL", "SSL:")
 
 #: of a key, its queue: what Cluster takes a slot from
@@ -115,5 +115,9 @@ def unavailable(shown: str, error: Exception) -> BrokerUnavailable:
     if isinstance(cause, PermissionError) and shown.startswith("unix:"):
         remedy = "be the user of the server, or in the group of its socket; embedded: broker.socket_group"
         return BrokerUnavailable(f"Redis at {shown}: this user may not connect to the socket; {remedy}")
-    question = "does it speak TLS at this port" if shown.startswith("rediss") else "is broker.url right"
-    return BrokerUnavailable(f"Redis at {shown} cannot be reached: {reason}; is it running, and {question}?")
+    question = "is it running, and is broker.url right?"
+    if shown.endswith(EMBEDDED):
+        question = "is the daemon running? `fusiond run` starts the daemon and this server"
+    elif shown.startswith("rediss"):
+        question = "is it running, and does it speak TLS at this port?"
+    return BrokerUnavailable(f"Redis at {shown} cannot be reached: {reason}; {question}")

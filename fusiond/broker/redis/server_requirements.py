@@ -6,14 +6,11 @@ Only INFO is asked, since hosted servers forbid CONFIG.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from fusiond.broker.call import Call, Plan, nothing, plain, raw
 from fusiond.broker.keys import LAYOUT, Keys
 from fusiond.errors import BrokerUnfit
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 #: the oldest Redis and Valkey that have what the scripts use
 OLDEST = (6, 2)
@@ -26,15 +23,17 @@ def check_server(info: Mapping[str, str], address: str, *, cluster: bool) -> Non
 
 
 def check_layout(keys: Keys, address: str) -> Plan[None]:
-    """Raise BrokerUnfit with the remedy if a newer fusiond has written these keys; note our layout if none is noted."""
+    """Raise BrokerUnfit with the remedy if keys of another layout are there; note our layout if none is noted."""
     found = yield plain(raw, "HGET", keys.meta, "layout")
     if found is None:
         yield plain(nothing, "HSETNX", keys.meta, "layout", LAYOUT)
-    elif not (found.isdigit() and int(found) <= LAYOUT):
-        layout = found.decode(errors="replace")
+    elif found != b"%d" % LAYOUT:
+        layout, namespace = found.decode(errors="replace"), repr(keys.namespace)
+        is_older = found.isdigit() and int(found) < LAYOUT
+        remedy = "no release has written it: delete these keys" if is_older else "upgrade fusiond"
         raise BrokerUnfit(
-            f"Redis at {address} holds layout {layout} under {keys.namespace!r}, this fusiond knows {LAYOUT}; "
-            "upgrade fusiond or use another namespace"
+            f"Redis at {address} holds layout {layout} under {namespace}, this fusiond knows {LAYOUT}; "
+            f"{remedy} or use another namespace"
         )
 
 

@@ -5,13 +5,11 @@ The files of a connection over TLS, looked at when it fails: OpenSSL's own words
 from __future__ import annotations
 
 import ssl
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fusiond.errors import BrokerUnavailable
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 #: what redis-py calls them → the keys of `broker.tls`, which are the client's arguments as well
 _KEYS = {"ssl_ca_certs": "ca_file", "ssl_certfile": "cert_file", "ssl_keyfile": "key_file"}

@@ -7,7 +7,6 @@ import contextlib
 import json
 import math
 import sys
-import time
 from typing import TYPE_CHECKING, Any, Final
 
 from fusiond.cli import arguments
@@ -15,15 +14,15 @@ from fusiond.cli.enqueue import words
 from fusiond.cli.exits import OK, REFUSED, UsageError
 from fusiond.cli.find import broker
 from fusiond.cli.terminal.progress import Progress
-from fusiond.cli.terminal.text import count, json_text, legible, one_line
-from fusiond.errors import BrokerError, JobFailed
+from fusiond.cli.terminal.text import count, json_text, legible, one_line, tell
+from fusiond.errors import BrokerError, JobFailed, ResultTimeout
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from fusiond.broker.call import Plan
     from fusiond.enqueue_options import Options
-    from fusiond.producer import JobRef, Producer
+    from fusiond.producer.new_jobs import JobRef
+    from fusiond.producer.plans import Producer
 
 #: seconds after which `--wait` checks whether anything serves the queue
 _CHECK: Final = 10.0
@@ -58,12 +57,23 @@ def register(subparsers: Any) -> None:
     same.add_argument("--id", metavar="ID", help="the job's id: 1 to 128 letters, digits and _:.-")
     add("--expires", type=lasting, metavar="TIME", help="if not begun within this time, it fails with EXPIRED")
     add("--timeout", type=lasting, metavar="TIME", help="the timeout of one attempt, instead of the task's")
+    add("--retry", metavar="POLICY", help="a retry policy of the file, instead of the task's")
+    add("--result-ttl", type=arguments.duration, metavar="TIME", help="how long it is kept once it has finished")
+    add("--failure-ttl", type=arguments.duration, metavar="TIME", help="how long it is kept once it has failed")
+    add("--description", metavar="TEXT", help="a text for people, which job show shows")
+    trace = "the span in which it is enqueued, as W3C has it; default: $TRACEPARENT"
+    add("--traceparent", metavar="TRACE", help=trace)
     add("--meta", type=words.json_object, metavar="JSON", help="what the function receives with pass_job")
     add("--log-tag", metavar="TAG", help="a word that is added to the job's log lines")
+    for word, end in (("success", "finished"), ("failure", "failed")):
+        what = f"the task or URL that is called when the job has {end}; empty: none"
+        add(f"--on-{word}", type=words.callback, metavar="CALL", help=what)
+    add("--after", action="append", metavar="QUEUE/ID", help="wait for this job; can be repeated")
+    add("--join", type=words.join, metavar="N", help="how many of them must end well: all, any, or a number")
+    add("--on-parent-failure", choices=("fail", "run"), help="if not enough of them can end well any more")
     wait = "wait until the job has ended, and print its result"
     add("--wait", nargs="?", type=arguments.job_timeout, const=math.inf, metavar="SECONDS", help=wait)
     arguments.add_broker(parser)
-    arguments.add_json(parser)
 
 
 def _priority(text: str) -> str | int:
@@ -75,8 +85,10 @@ def _enqueue(options: arguments.Options) -> int:
     import dataclasses
 
     from fusiond.enqueue_options import Options
-    from fusiond.producer import Producer
+    from fusiond.producer.plans import Producer
+    from fusiond.producer.tracing import of_environment
 
+    options.traceparent = options.traceparent or of_environment()
     common = Options(**{field.name: getattr(options, field.name) for field in dataclasses.fields(Options)})
     with broker.session(options) as session:
         producer = Producer(session.verbs, "memory")
@@ -94,52 +106,48 @@ def _enqueue(options: arguments.Options) -> int:
 
 def announce(place: JobRef, options: arguments.Options) -> None:
     """Print the job's name, and a warning if no worker group serves it."""
-    name = f"{place.queue}/{place.id}"
-    document = {"job": name, "queue": place.queue, "id": place.id, "served": bool(place.served)}
-    arguments.answer(options, document, lambda: name)
+    document = {"job": place.name, "queue": place.queue, "id": place.id, "served": bool(place.served)}
+    if place.existing:
+        document["existing"] = True
+        tell(f"{place.name} was there already; its task is `unique`, so no other job was stored")
+    arguments.answer(options, document, lambda: place.name)
     warn_unserved([] if place.served else [place.queue])
 
 
 def warn_unserved(queues: Collection[str]) -> None:
     """Warn that jobs in these queues wait for a worker group."""
     for queue in sorted(queues):
-        print(
-            f"fusiond: warning: no living worker group serves queue '{queue}' for this task;"
-            " jobs wait there until one does (fusiond status)",
-            file=sys.stderr,
+        tell(
+            f"warning: no living worker group serves queue '{queue}' for this task;"
+            " jobs wait there until one does (fusiond status)"
         )
 
 
 def _result(session: broker.Session, producer: Producer, place: JobRef, seconds: float) -> Any:
     """What the job returned; if it failed, its traceback is printed on standard error and JobFailed is raised."""
     try:
-        return session.run(_explained(session, place, producer.result(place, seconds)))
+        try:
+            return session.run(producer.result(place, min(seconds, _CHECK)))
+        except ResultTimeout:
+            if seconds <= _CHECK:
+                raise
+        _say_why_waiting(session, place)
+        return session.run(producer.result(place, seconds - _CHECK))
     except JobFailed as failure:
         if failure.traceback:
             print(legible(failure.traceback.rstrip()), file=sys.stderr)
-        raise JobFailed(
-            failure.code, failure.type, f"{failure.message} (fusiond job show {place.queue}/{place.id})"
-        ) from failure
+        message = f"{failure.message} (fusiond job show {place.name})"
+        raise JobFailed(failure.code, failure.type, message) from failure
 
 
-def _explained(session: broker.Session, place: JobRef, wait: Plan[Any]) -> Plan[Any]:
-    """The steps of `wait`; after _CHECK seconds it is printed why nothing begins the job, if that is so."""
+def _say_why_waiting(session: broker.Session, place: JobRef) -> None:
+    """Print why nothing begins the job, if that is so."""
     from fusiond.cli.status.workers import why_waiting
 
-    check_at = time.monotonic() + _CHECK
-    reply: Any = None
-    while True:
-        try:
-            step = wait.send(reply)
-        except StopIteration as end:
-            return end.value
-        reply = yield step
-        if time.monotonic() > check_at:
-            check_at = math.inf
-            with contextlib.suppress(BrokerError):  # the wait itself raises it too
-                record = session.run(session.verbs.job(place.queue, place.id))
-                if record is not None and (why := why_waiting(session, record)):
-                    print(f"fusiond: {place.queue}/{place.id} waits: {legible(why)}", file=sys.stderr, flush=True)
+    with contextlib.suppress(BrokerError):  # the wait itself raises it too
+        record = session.run(session.verbs.job(place.queue, place.id))
+        if record is not None and (why := why_waiting(session, record)):
+            tell(f"{place.name} waits: {why}")
 
 
 def _lines(session: broker.Session, producer: Producer, common: Options, options: arguments.Options) -> int:
@@ -161,7 +169,7 @@ def _lines(session: broker.Session, producer: Producer, common: Options, options
             if not outcome.served:
                 unserved.add(outcome.queue)
             if options.json:
-                print(json.dumps({"line": number, "job": f"{outcome.queue}/{outcome.id}"}))
+                print(json.dumps({"line": number, "job": outcome.name}))
     warn_unserved(unserved)
     if not options.json:
         print(f"{count(progress.done, 'job')} enqueued" + (f", {count(refused, 'line')} refused" if refused else ""))

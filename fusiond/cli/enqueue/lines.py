@@ -3,32 +3,30 @@
 
 1. read     a window of lines; a line that is not a job is refused with the reason
 2. group    lines that differ in nothing but their arguments
-3. send     each group in one round trip, which stores all of its jobs or none
-4. repeat   one by one if a group was refused, so that each line has its own outcome
+3. send     each group
+4. repeat   one by one what was not stored if a group was refused, so that each line has its own outcome
 """
 
-from __future__ import annotations
-
+import contextlib
 import json
+from collections.abc import Iterable, Iterator
 from dataclasses import fields, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from fusiond.cli.find.broker import Session
 from fusiond.enqueue_options import Options
 from fusiond.errors import BadArguments, EnqueueError
 from fusiond.nesting import TOO_DEEP, too_deep
-from fusiond.producer import CHUNK
+from fusiond.producer.new_jobs import JobRef
+from fusiond.producer.plans import Producer
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+#: number of a line, and where its job is or why there is none
+LineResult = tuple[int, JobRef | str]
 
-    from fusiond.cli.find.broker import Session
-    from fusiond.producer import JobRef, Producer
-
-    #: number of a line, and where its job is or why there is none
-    LineResult = tuple[int, JobRef | str]
-
-#: keys of a line beside task, args and kwargs, as in schemas/job.schema.json
+#: lines that are read before they are sent
+_WINDOW: Final = 500
+#: keys of a line besides task, args and kwargs, as in schemas/job.schema.json
 _OPTIONS: Final = tuple(field.name for field in fields(Options))
 
 
@@ -48,7 +46,7 @@ def enqueue(session: Session, producer: Producer, lines: Iterable[bytes], common
     `common`: options for lines that do not have them.
     """
     numbered = enumerate(lines, 1)
-    while window := list(islice(numbered, CHUNK)):
+    while window := list(islice(numbered, _WINDOW)):
         groups: dict[object, list[_Line]] = {}
         for number, text in window:
             try:
@@ -96,13 +94,12 @@ def _options(said: dict[str, Any], common: Options) -> Options:
 
 
 def _together(session: Session, producer: Producer, group: list[_Line]) -> Iterator[LineResult]:
-    try:
-        places = session.run(producer.enqueue_many(group[0].options, [line.call for line in group]))
-    except EnqueueError:
-        yield from _one_by_one(session, producer, group)
-        return
-    for line, place in zip(group, places, strict=True):
-        yield line.number, place
+    bulk = producer.enqueue_many(group[0].options, [line.call for line in group])
+    with contextlib.suppress(EnqueueError):  # below, each line that was not stored gets its own outcome
+        session.run(bulk.plan())
+    stored = bulk.stored()
+    yield from ((group[number].number, ref) for number, ref in stored.items())
+    yield from _one_by_one(session, producer, [line for n, line in enumerate(group) if n not in stored])
 
 
 def _one_by_one(session: Session, producer: Producer, group: list[_Line]) -> Iterator[LineResult]:

@@ -10,18 +10,15 @@ The arguments of a task on the command line.
 A string that looks like a keyword, such as `a=b`, must be passed by --args, which takes JSON.
 """
 
-from __future__ import annotations
-
 import argparse
+import contextlib
 import json
 import re
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Sequence
+from typing import Any, Final, TypeVar
 
 from fusiond.errors import BadArguments
 from fusiond.nesting import TOO_DEEP, too_deep
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 T = TypeVar("T")
 
@@ -78,6 +75,18 @@ def json_list(text: str) -> list[Any]:
     return _of_type(text, list, "a JSON array such as '[1, \"two\"]'")
 
 
+def join(text: str) -> str | int:
+    """How many jobs, or a word, as the producer takes it."""
+    return int(text) if text.isdecimal() else text
+
+
+def callback(text: str) -> dict[str, str]:
+    """A task's name, or a URL, as the producer takes it."""
+    if not text:
+        return {}
+    return {"webhook" if text.startswith(("http://", "https://")) else "task": text}
+
+
 def json_object(text: str) -> dict[str, Any]:
     """A JSON object, as an argparse type."""
     return _of_type(text, dict, 'a JSON object such as \'{"region": "eu"}\'')
@@ -86,13 +95,10 @@ def json_object(text: str) -> dict[str, Any]:
 def _of_type(text: str, kind: type[T], what: str) -> T:
     if too_deep(text.encode(errors="replace")):
         raise argparse.ArgumentTypeError(f"{text[:_SHOWN]!r}…: {TOO_DEEP}")
-    try:
-        value = json.loads(text)
-    except ValueError:
-        value = None
-    if not isinstance(value, kind):
-        raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
-    return value
+    with contextlib.suppress(ValueError):
+        if isinstance(value := json.loads(text), kind):
+            return value
+    raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
 
 
 def _json(name: str, text: str) -> Any:

@@ -1,4 +1,9 @@
-"""The broker: --url, otherwise the file of -c or --dev, $FUSION_URL, the file that is found."""
+"""
+The broker: --url, otherwise the file of -c or --dev, $FUSION_URL, the file that is found.
+
+If only `fusiond dev` runs the file on this host, its broker, whatever the file says; a note tells the person at the
+terminal. An application, which nobody watches, stays with its file: `fusiond/find_broker.py`.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +21,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Mapping, Sequence
 
-    from fusiond.broker.call import Call, Plan
+    from fusiond.broker.call import Call
     from fusiond.broker.redis.connection import Connection
     from fusiond.broker.verbs import Verbs
     from fusiond.config import model
@@ -28,14 +33,10 @@ T = TypeVar("T")
 class Session:
     """The verbs of a namespace and a connection to run them on."""
 
-    __slots__ = ("connection", "verbs")
+    __slots__ = ("connection", "run", "verbs")
 
     def __init__(self, verbs: Verbs, connection: Connection) -> None:
-        self.verbs, self.connection = verbs, connection
-
-    def run(self, what: Call[T] | Plan[T]) -> T:
-        """As `Connection.run`."""
-        return self.connection.run(what)
+        self.verbs, self.connection, self.run = verbs, connection, connection.run
 
     def run_all(self, calls: Sequence[Call[T]]) -> list[T]:
         """Run Calls in one round trip. Raises the first error among the replies."""
@@ -53,6 +54,18 @@ class Session:
         unreadable = [reply for reply in replies if isinstance(reply, BrokerError)]
         return {key: reply for key, reply in found if not isinstance(reply, BrokerError)}, unreadable
 
+    @property
+    def who(self) -> str:
+        """Who runs this command, for events."""
+        import pwd
+        import socket
+
+        try:
+            name = pwd.getpwuid(os.getuid()).pw_name
+        except KeyError:
+            name = str(os.getuid())
+        return f"{name}@{socket.gethostname()}"
+
     def queues(self, *names: str) -> list[str]:
         """These queues, or all if none is named. Raises FusionError for one that does not exist."""
         known = self.run(self.verbs.queues())
@@ -62,16 +75,10 @@ class Session:
 @contextmanager
 def session(options: argparse.Namespace) -> Iterator[Session]:
     """A session with the broker that the command means. Raises FusionError."""
-    with connected(*_settings_of(options)) as opened:
-        yield opened
-
-
-@contextmanager
-def connected(settings: model.Broker, runtime: Path) -> Iterator[Session]:
-    """A session with this broker; `runtime`: the daemon's runtime directory, for the embedded server."""
     from fusiond.broker.redis.connection import connect
     from fusiond.broker.verbs import Verbs
 
+    settings, runtime = _settings_of(options)
     try:
         verbs = Verbs(settings.namespace)
     except ValueError as error:
@@ -119,7 +126,7 @@ def _of_file(options: argparse.Namespace) -> tuple[model.Broker, Path]:
         return settings, chosen.runtime
     if changed := ", ".join(changed_keys(running.broker, settings, "broker")):
         path = daemon.daemons(options).file
-        daemon.note(options, f"{changed} of {path} changed; until a restart, its daemon and this command use the old")
+        daemon.note(options, f"{changed} of {path} changed; daemon and commands use the old values until a restart")
     return running.broker, chosen.runtime
 
 
@@ -128,11 +135,11 @@ def _runtime(options: argparse.Namespace, settings: model.Broker) -> Path:
     from fusiond.pointers import other_file
 
     found = daemon.daemons(options)
-    runtime = paths.runtime_directory(found.file, file.directories(found.file).runtime_directory)
+    runtime = paths.runtime_directory(found.file, file.directory(found.file, "runtime_directory"))
     if settings.url == "embedded":
         if found.refused:
             raise found.refused[0]
         # The daemon of another file may have been killed while its server still runs.
         if other := other_file(runtime, found.file):
-            raise ForeignDaemon(f"{runtime} is that of the daemon of {other}, not of {found.file}; use -c {other}")
+            raise ForeignDaemon(f"{runtime} belongs to the daemon of {other}, not of {found.file}; use -c {other}")
     return runtime

@@ -9,14 +9,13 @@ The daemon that runs the file on this host.
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fusiond import paths
 from fusiond.cli.exits import UsageError
 from fusiond.cli.find import file
-from fusiond.cli.terminal.text import legible
+from fusiond.cli.terminal.text import tell
 from fusiond.errors import ConfigError, ControlError, ForeignDaemon, FusionError
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ def daemons(options: argparse.Namespace) -> Daemons:
 
     if getattr(options, "daemons", None) is None:
         path = file.path(options.config)
-        options.daemons = locate(path, lambda: file.directories(path).runtime_directory)
+        options.daemons = locate(path, lambda: file.directory(path, "runtime_directory"))
     found: Daemons = options.daemons
     return found
 
@@ -98,7 +97,7 @@ def running_config(options: argparse.Namespace) -> model.Config | None:
         if chosen is not None and chosen.identity is not None:
             kept = Path(chosen.identity["snapshot"])
         else:
-            key = file.directories(path).state_directory
+            key = file.directory(path, "state_directory")
             kept = paths.current_snapshot(paths.state_directory(path, key, development=options.dev))
         snapshot = read_snapshot(kept)
     except ConfigError:
@@ -121,7 +120,7 @@ def note(options: argparse.Namespace, sentence: str) -> None:
     noted = options.__dict__.setdefault("noted", set())
     if sentence not in noted:
         noted.add(sentence)
-        print(f"fusiond: note: {legible(sentence)}", file=sys.stderr)
+        tell(f"note: {sentence}")
 
 
 def asker(command: str) -> str:

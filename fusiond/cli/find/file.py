@@ -12,7 +12,6 @@ from fusiond.paths import find_config
 
 if TYPE_CHECKING:
     from fusiond.config import model
-    from fusiond.config.build import Directories
     from fusiond.config.yaml.nodes import Node
 
 
@@ -36,8 +35,8 @@ def read(file: Path | str) -> tuple[Node, model.Config]:
     from fusiond.config.load import load
 
     loaded = load(file, environ=os.environ)
-    if loaded.config is not None and loaded.root is not None:
-        return loaded.root, loaded.config
+    if loaded.config is not None and loaded.tree.root is not None:
+        return loaded.tree.root, loaded.config
     wrong = [problem for problem in loaded.problems if problem.is_error]
     kind = UsageError if any(problem.code == "unreadable" for problem in wrong) else ConfigError
     raise kind(f"{file} cannot be used\n{as_text(wrong)}")
@@ -48,10 +47,9 @@ def config(named: str | None) -> model.Config:
     return read(path(named))[1]
 
 
-def directories(file: Path) -> Directories:
-    """What the file says about the daemon's directories, even if the rest of it has problems."""
-    from fusiond.config.build import Directories, directories
+def directory(file: Path, key: str) -> str | None:
+    """The `state_directory` or `runtime_directory` that the file names, even if the rest of it has problems."""
+    from fusiond.config import build
     from fusiond.config.load import load
 
-    root = load(file, environ=os.environ).root
-    return directories(root) if root is not None else Directories()
+    return build.directory(load(file, environ=os.environ).tree.root, key)

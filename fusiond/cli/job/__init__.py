@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -10,47 +9,63 @@ from typing import TYPE_CHECKING, Any, Final
 from fusiond.cli import arguments
 from fusiond.cli.exits import OK, REFUSED, UsageError
 from fusiond.cli.find import broker
+from fusiond.cli.terminal.confirm import confirm
 from fusiond.cli.terminal.progress import Progress
 from fusiond.cli.terminal.table import table
-from fusiond.cli.terminal.text import count, legible
+from fusiond.cli.terminal.text import count, tell
 from fusiond.errors import FusionError, JobNotFound
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from fusiond.broker.call import Call
-    from fusiond.broker.moving import Leaving
+    from fusiond.broker.maintenance.moving import Leaving
     from fusiond.job import JobRecord
 
     #: what JSON has of a job's outcome, the same for people, whether it is what was asked for
     Judgement = tuple[dict[str, Any], str, bool]
 
 #: in the order of `job list`
-_STATUSES: Final = ("started", "queued", "scheduled", "deferred", "failed", "canceled", "finished")
+_STATUSES: Final = ("started", "queued", "held", "scheduled", "deferred", "failed", "canceled", "finished")
 _CANCELED: Final = {
     "canceled": "canceled",
-    "asked": "is running and will be killed",
+    "asked": "is running and will be stopped",
     "ended": "has already ended",
     "missing": "is no longer there",
 }
-_REQUEUED: Final = {1: "requeued", 2: "is queued already"}
+#: a reply of `requeue.lua`
+_LOCKED: Final = 3
+_REQUEUED: Final = {
+    1: "requeued",
+    2: "is queued already",
+    _LOCKED: "stays: its task is `unique`, and another job has its lock",
+}
 _LATER: Final = "deleted when a minute has passed since they ended"
+_DELETED: Final = {1: "deleted", 2: "deleted when a minute has passed since it ended"}
 _DISCARDED: Final = {1: "discarded", 2: "discarded; deleted when a minute has passed since it ended"}
 
 
 def register(subparsers: Any) -> None:
-    """Add `job list`, `job show`, `job cancel`, `requeue` and `discard`."""
-    commands = arguments.commands_below(subparsers, "job", "[broker] List, show and cancel jobs.")
+    """Add `job list`, `show`, `cancel` and `delete`, `requeue` and `discard`."""
+    commands = arguments.commands_below(subparsers, "job", "[broker] List, show, cancel and delete jobs.")
     listing = arguments.command(commands, "list", _list)
     listing.add_argument("--queue", metavar="Q", action="append", help="may be repeated; default: all")
     listing.add_argument("--status", choices=_STATUSES, action="append", help="may be repeated; default: all")
     limit = "how many jobs, newest first; default: 20"
     listing.add_argument("--limit", type=arguments.positive_number, default=20, metavar="N", help=limit)
+    listing.add_argument("--task", metavar="TASK", action="append", default=[], help="may be repeated; default: all")
+    listing.add_argument("--tag", metavar="TAG", action="append", default=[], help="the log tag; may be repeated")
+    since = "that ended, began or were enqueued since: 2h, or a time in ISO 8601"
+    listing.add_argument("--since", type=arguments.since, metavar="TIME", help=since)
+    listing.add_argument("--text", default="", metavar="TEXT", help="that have it in arguments, error or id")
+    depth = "look at so many jobs, newest first; default: 10,000"
+    listing.add_argument("--depth", type=arguments.positive_number, default=10_000, metavar="N", help=depth)
     show = arguments.command(commands, "show", _show)
     cancel = arguments.command(commands, "cancel", _cancel)
+    delete = arguments.command(commands, "delete", _delete)
     requeue = arguments.command(subparsers, "requeue", _requeue)
     discard = arguments.command(subparsers, "discard", _discard)
-    for each, number in ((show, "+"), (cancel, "+"), (requeue, "*"), (discard, "*")):
+    for each, number in ((show, "+"), (cancel, "+"), (delete, "*"), (requeue, "*"), (discard, "*")):
         each.add_argument("jobs", nargs=number, metavar="JOB", help="queue/id, or the id alone")
     for each in (requeue, discard):
         each.add_argument("--all", action="store_true", help="all failed jobs")
@@ -61,43 +76,55 @@ def register(subparsers: Any) -> None:
         "--queue", metavar="Q", help="with --all: only of this queue; with --from-queue: the queue to move them to"
     )
     discard.add_argument("--queue", metavar="Q", help="with --all: only of this queue")
-    for each in (listing, show, cancel, requeue, discard):
+    ended = ("finished", "failed", "canceled")
+    delete.add_argument("--status", choices=ended, action="append", help="all jobs that ended so; may be repeated")
+    delete.add_argument("--queue", metavar="Q", action="append", help="with --status: only of this queue")
+    arguments.add_yes(delete)
+    for each in (listing, show, cancel, delete, requeue, discard):
         arguments.add_broker(each)
-        arguments.add_json(each)
 
 
 def _list(options: arguments.Options) -> int:
-    """[broker] List jobs, by queue and status."""
+    """[broker] List jobs, newest first, of all queues unless some are named."""
     from fusiond.cli.job import record
+    from fusiond.cli.job.search import JobFilter, search
     from fusiond.cli.queue import complain
+
+    wanted = JobFilter(options.task, options.tag, options.since, options.text)
+    with broker.session(options) as session:
+        queues, statuses = session.queues(*options.queue or ()), options.status or _STATUSES
+        found = search(session, queues, statuses, wanted, limit=options.limit, depth=options.depth)
+    now, headings = time.time() * 1000, ("JOB", "TASK", "STATUS", "ATTEMPTS", "WHEN", "CALL OR ERROR")
+    rows = (record.row(job, now) for job in found.jobs)
+    document = [record.document(job) for job in found.jobs]
+    arguments.answer(options, document, lambda: table(headings, rows, right="attempts"))
+    if found.more:
+        tell(f"note: looked at {found.looked:,} jobs, not at all; --depth {10 * options.depth} looks at more")
+    return complain(found.unreadable)
+
+
+def _show(options: arguments.Options) -> None:
+    """[broker] Show everything about a job."""
+    from fusiond.cli.job import record
     from fusiond.job import JobStatus
 
     with broker.session(options) as session:
-        calls = {
-            (queue, status): session.verbs.jobs(queue, JobStatus(status), count=options.limit)
-            for queue in session.queues(*options.queue or ())
-            for status in options.status or _STATUSES
-        }
-        pages, unreadable = session.run_each(calls)
-    found = [job for page in pages.values() for job in page]
-    if len(calls) > 1:
-        found.sort(key=record.last_moment, reverse=True)
-    del found[options.limit :]
-    now, headings = time.time() * 1000, ("JOB", "TASK", "STATUS", "ATTEMPTS", "WHEN", "CALL OR ERROR")
-    rows = (record.row(job, now) for job in found)
-    arguments.answer(options, [record.document(job) for job in found], lambda: table(headings, rows, right="attempts"))
-    return complain(unreadable)
-
-
-def _show(options: arguments.Options) -> int:
-    """[broker] Show everything about a job."""
-    from fusiond.cli.job import record
-
-    with broker.session(options) as session:
         jobs = _tagged(session, [_find(session, name) for name in options.jobs])
-    pages = (record.page(job, time.time() * 1000) for job in jobs)
-    arguments.answer(options, [record.document(job) for job in jobs], lambda: "\n\n".join(pages))
-    return OK
+        holders = session.run_all([session.verbs.lock_holder(job.queue, job.lock) for job in jobs if job.lock])
+        if any(past.worker for job in jobs for past in job.history):
+            jobs = _placed(session, jobs)
+        deferred = [job for job in jobs if job.status is JobStatus.DEFERRED]
+        parents = session.run_all([session.verbs.parents(job.queue, job.id) for job in deferred])
+    held = dict(zip([job.name for job in jobs if job.lock], holders, strict=True))
+    waits = dict(zip([job.name for job in deferred], parents, strict=True))
+    pages = (record.page(job, time.time() * 1000, held.get(job.name), waits.get(job.name)) for job in jobs)
+    documents = [
+        record.document(job)
+        | ({"lock_holder": held[job.name]} if job.lock else {})
+        | ({"waits_for": waits[job.name][1]} if job.name in waits else {})
+        for job in jobs
+    ]
+    arguments.answer(options, documents, lambda: "\n\n".join(pages))
 
 
 def _tagged(session: broker.Session, jobs: list[JobRecord]) -> list[JobRecord]:
@@ -109,10 +136,23 @@ def _tagged(session: broker.Session, jobs: list[JobRecord]) -> list[JobRecord]:
     return [replace(job, log_tag=job.log_tag or str(tags.get(job.task) or "")) for job in jobs]
 
 
+def _placed(session: broker.Session, jobs: list[JobRecord]) -> list[JobRecord]:
+    """The jobs, with the hosts of attempts whose lease was lost, as far as their workers are remembered."""
+    from fusiond.job import mark_of
+
+    hosts = {mark_of(name): name.rpartition(".")[0] for name in session.run(session.verbs.worker_names())}
+    return [
+        replace(job, history=tuple(replace(past, host=past.host or hosts.get(past.worker, "")) for past in job.history))
+        for job in jobs
+    ]
+
+
 def _cancel(options: arguments.Options) -> int:
     """[broker] Remove waiting jobs from their queue, kill running ones."""
     with broker.session(options) as session:
-        return _each_named(session, options, lambda job: session.verbs.cancel(job.queue, job.id), _canceled)
+        return _each_named(
+            session, options, lambda job: session.verbs.cancel(job.queue, job.id, who=session.who), _canceled
+        )
 
 
 def _canceled(_: JobRecord, word: str) -> Judgement:
@@ -129,27 +169,36 @@ def _requeue(options: arguments.Options) -> int:
             return _move(session, options)
         if options.all:
             return _requeue_all(session, options)
-        return _each_named(session, options, lambda job: session.verbs.requeue(job.queue, [job.id]), _requeued)
+        return _each_named(
+            session, options, lambda job: session.verbs.requeue(job.queue, [job.id], who=session.who), _requeued
+        )
 
 
 def _requeued(job: JobRecord, reply: list[int]) -> Judgement:
     [code] = reply
-    return {"requeued": code == 1}, _REQUEUED.get(code) or _refusal(job), bool(code)
+    said = {"requeued": code == 1} | ({"conflict": True} if code == _LOCKED else {})
+    return said, _REQUEUED.get(code) or _refusal(job), code not in (0, _LOCKED)
 
 
 def _requeue_all(session: broker.Session, options: arguments.Options) -> int:
     counts: dict[str, int] = {}
+    stay: dict[str, int] = {}
     with Progress("jobs requeued") as progress:
         for queue in session.queues(*[options.queue] if options.queue else []):
-            counts[queue], more = 0, True
+            counts[queue], stay[queue], more = 0, 0, True
             while more:
-                moved, left = session.run(session.verbs.requeue_all(queue))
+                moved, locked, left = session.run(session.verbs.requeue_all(queue, skip=stay[queue], who=session.who))
                 counts[queue] += moved
+                stay[queue] += locked
                 progress.to(sum(counts.values()))
-                more = moved > 0 and left > 0  # jobs that cannot be requeued stay; asking for them again would not end
-    lines = [f"{queue}: {count(number, 'job')} requeued" for queue, number in counts.items()]
+                # jobs that cannot be requeued stay; asking for them again would not end
+                more = moved + locked > 0 and left > 0
+    lines = [
+        f"{queue}: {count(number, 'job')} requeued" + (f"; {stay[queue]:,} {_REQUEUED[_LOCKED]}" if stay[queue] else "")
+        for queue, number in counts.items()
+    ]
     arguments.answer(options, counts, lambda: "\n".join(lines))
-    return OK
+    return REFUSED if any(stay.values()) else OK
 
 
 def _discard(options: arguments.Options) -> int:
@@ -158,9 +207,11 @@ def _discard(options: arguments.Options) -> int:
         raise UsageError("name jobs, or give --all and perhaps --queue")
     with broker.session(options) as session:
         if not options.all:
-            return _each_named(session, options, lambda job: session.verbs.discard(job.queue, [job.id]), _discarded)
+            return _each_named(
+                session, options, lambda job: session.verbs.discard(job.queue, [job.id], who=session.who), _discarded
+            )
         queues = session.queues(*[options.queue] if options.queue else [])
-        counts = {queue: session.run(session.verbs.discard_all(queue)) for queue in queues}
+        counts = {queue: session.run(session.verbs.discard_all(queue, who=session.who)) for queue in queues}
     lines = [
         f"{queue}: {count(dropped + later, 'job')} discarded" + (f", {later:,} of them {_LATER}" if later else "")
         for queue, (dropped, later) in counts.items()
@@ -168,6 +219,54 @@ def _discard(options: arguments.Options) -> int:
     document = {queue: dropped + later for queue, (dropped, later) in counts.items()}
     arguments.answer(options, document, lambda: "\n".join(lines))
     return OK
+
+
+def _delete(options: arguments.Options) -> int:
+    """
+    [broker] Delete jobs that have ended, with their results and errors.
+
+    `discard` does the same for failed and canceled jobs alone, so that no result is lost by mistake.
+    """
+    if bool(options.status) == bool(options.jobs) or (options.queue and not options.status):
+        raise UsageError("name jobs, or give --status and perhaps --queue")
+    with broker.session(options) as session:
+        if options.jobs:
+            return _each_named(
+                session,
+                options,
+                lambda job: session.verbs.discard(job.queue, [job.id], finished=True, who=session.who),
+                _deleted,
+            )
+        return _delete_all(session, session.queues(*options.queue or ()), options)
+
+
+def _delete_all(session: broker.Session, queues: list[str], options: arguments.Options) -> int:
+    from fusiond.job import JobStatus
+
+    counts = session.run_all([session.verbs.counts(queue) for queue in queues])
+    number = sum(getattr(each, status) for each in counts for status in options.status)
+    words = " and ".join(options.status)
+    if number:
+        confirm(f"delete {count(number, f'{words} job')} of {', '.join(queues)}", options)
+    document: dict[str, int] = {}
+    later = 0
+    with Progress("jobs deleted") as progress:
+        for queue in queues:
+            document[queue] = 0
+            for status in options.status:
+                done, kept = session.run(session.verbs.discard_all(queue, JobStatus(status), who=session.who))
+                document[queue] += done + kept
+                later += kept
+                progress.to(sum(document.values()))
+    lines = [f"{queue}: {count(number, 'job')} deleted" for queue, number in document.items()]
+    lines += [f"{later:,} of them {_LATER}"] if later else []
+    arguments.answer(options, document, lambda: "\n".join(lines))
+    return OK
+
+
+def _deleted(job: JobRecord, reply: list[int]) -> Judgement:
+    [code] = reply
+    return {"deleted": bool(code)}, _DELETED.get(code) or f"{job.status}, it has not ended", bool(code)
 
 
 def _discarded(job: JobRecord, reply: list[int]) -> Judgement:
@@ -209,13 +308,16 @@ def _move(session: broker.Session, options: arguments.Options) -> int:
             stay += done.taken
             moved += done.jobs
             progress.to(moved)
+        session.run(
+            session.verbs.tell(origin, "emptied", session.who, [("o", target), ("m", f"{moved} jobs were moved")])
+        )
     names = [f"{origin}/{job.id.decode(errors='replace')}" for job in stay]
     served = target in session.run(session.verbs.catalogue()).serving
     found = {"moved": moved, "running": done.running, "taken": names, "served": served}
     text = f"{count(moved, 'job')} moved from {origin} to {target}"
     arguments.answer(options, {"from": origin, "to": target, **found}, lambda: text)
     for sentence in _left(target, names, running=done.running, served=served):
-        print(f"fusiond: {legible(sentence)}", file=sys.stderr)
+        tell(sentence)
     return REFUSED if stay else OK
 
 
@@ -228,7 +330,8 @@ def _left(target: str, stay: list[str], *, running: int, served: bool) -> Iterat
         )
     if stay:
         names = ", ".join(stay[:5]) + (", …" if len(stay) > 5 else "")
-        yield f"{count(len(stay), 'job')} not moved, as queue '{target}' has another job of the same id: {names}"
+        why = f"as queue '{target}' has another job of the same id, or one that has its lock (`unique`)"
+        yield f"{count(len(stay), 'job')} not moved, {why}: {names}"
     if not served:
         yield f"warning: no living worker group serves queue '{target}' either"
 

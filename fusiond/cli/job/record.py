@@ -1,17 +1,12 @@
 """How a job is shown, to people and to programs."""
 
-from __future__ import annotations
-
 import dataclasses
-import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from fusiond.cli.terminal.table import fields
-from fusiond.cli.terminal.text import one_line, when
-from fusiond.job import JobStatus
-
-if TYPE_CHECKING:
-    from fusiond.job import JobRecord
+from fusiond.cli.terminal.table import fields, table
+from fusiond.cli.terminal.text import one_line, span, when
+from fusiond.job import JobProgress, JobRecord, JobStatus
+from fusiond.job_display import arguments, error_of, moment, parsed, signature
 
 
 def document(record: JobRecord) -> dict[str, Any]:
@@ -19,43 +14,51 @@ def document(record: JobRecord) -> dict[str, Any]:
     known = dataclasses.asdict(record)
     args, kwargs = arguments(record.args)
     known |= {"name": record.name, "status": record.status.value, "args": args, "kwargs": kwargs}
-    return known | {name: _parsed(known[name]) for name in ("result", "error", "meta")}
+    return known | {name: parsed(known[name]) for name in ("result", "error", "meta")}
 
 
-def arguments(raw: bytes) -> tuple[Any, dict[str, Any]]:
-    """Positional and keyword arguments, from `[args, kwargs]` or from an object that was pushed to the inbox."""
-    value = _parsed(raw)
-    match value:
-        case [list(args), dict(kwargs)]:
-            return args, kwargs
-        case dict():
-            return value.get("args", []), value.get("kwargs", {})
-    return raw.decode(errors="replace"), {}
-
-
+#: terminal columns that a page needs for the name of a field
+_FIELD: Final = 17
 #: fields that are shown under their own names: numbers unless they are 0, and moments
 _NUMBERS: Final = ("crashes", "rescues", "interrupted")
 _MOMENTS: Final = ("created_at", "due_at", "expires_at", "started_at", "ended_at")
 
 
-def page(record: JobRecord, now_ms: float) -> str:
-    """Everything about a job, one line for each field that is set."""
+def page(
+    record: JobRecord, now_ms: float, holder: str | None = None, parents: tuple[int, list[str]] | None = None
+) -> str:
+    """
+    Everything about a job, one line for each field that is set.
+
+    `holder`: the id that its lock has; `parents`: how many jobs it waits for, and of which.
+    """
     return fields(
         [
             ("job", record.name),
             ("task", record.task),
             ("status", record.status.value),
+            ("flow run", record.run and f"{record.run}, step {record.step}"),
+            ("held", held(record)),
+            ("waits for", waits_for(*parents) if parents else ""),
+            ("tenant", record.tenant and record.tenant + ("none" if record.tenant.endswith("=") else "")),
             ("call", signature(record)),
+            ("description", record.description),
             ("priority", record.priority),
+            ("retry", record.retry),
+            *((name, _lasting(getattr(record, name))) for name in ("result_ttl", "failure_ttl")),
             ("key", record.key),
+            ("unique", _lock(record, holder)),
             ("log tag", record.log_tag),
             ("meta", record.meta and record.meta.decode(errors="replace")),
             ("attempts", record.attempts),
             *((name, getattr(record, name) or None) for name in _NUMBERS),
             ("last outcome", record.last_outcome),
             *((name.removesuffix("_at"), when(getattr(record, name), now_ms)) for name in _MOMENTS),
+            ("progress", _progress(record.progress, now_ms)),
             ("result", record.result and record.result.decode(errors="replace")),
             ("error" if record.status is JobStatus.FAILED else "last error", _error(record.error)),
+            ("history", _history(record, now_ms)),
+            (f"printed in {record.printed_attempt}", record.printed),
             ("broken", record.broken),
         ]
     )
@@ -63,14 +66,28 @@ def page(record: JobRecord, now_ms: float) -> str:
 
 def row(record: JobRecord, now_ms: float) -> tuple[object, ...]:
     """The cells of `job list`: job, task, status, attempts, when, call or error."""
-    moments = {JobStatus.SCHEDULED: record.due_at, JobStatus.STARTED: record.started_at}
-    moment = record.ended_at if record.status.ended else moments.get(record.status, record.created_at)
     # The error of an earlier attempt is not shown if the job has finished since, or runs again.
     failed = record.status in (JobStatus.FAILED, JobStatus.SCHEDULED, JobStatus.CANCELED) and record.error
     detail = _error(record.error).partition("\n")[0] if failed else signature(record)
     if record.broken:
         detail = f"broken: {record.broken}"
-    return record.name, record.task, record.status.value, record.attempts, when(moment, now_ms), one_line(detail, 60)
+    return record.name, record.task, record.status.value, record.attempts, when(moment(record), now_ms), detail
+
+
+def held(record: JobRecord) -> str:
+    """Why the job is held; empty: it is not."""
+    if record.status is not JobStatus.HELD:
+        return ""
+    task, _, values = record.limit.partition(" ")
+    return f"by the limit of task {task!r}" + (f", for {values}" if values else "")
+
+
+def waits_for(need: int, names: list[str], most: int = 5) -> str:
+    """`2 of 3 jobs: sms/a, sms/b, sms/c`; "" for none: it is being moved."""
+    if not names:
+        return ""
+    rest = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{need} of {len(names)} jobs: {', '.join(names[:most])}{rest}"
 
 
 def last_moment(record: JobRecord) -> int:
@@ -78,31 +95,51 @@ def last_moment(record: JobRecord) -> int:
     return record.ended_at or record.started_at or record.created_at or 0
 
 
-def signature(record: JobRecord) -> str:
-    """The call as Python would write it: `send_otp("+49", code="1234")`."""
-    args, kwargs = arguments(record.args)
-    if not isinstance(args, list) or not isinstance(kwargs, dict):
-        return str(args)
-    words = [json.dumps(value, ensure_ascii=False) for value in args]
-    words += [f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in kwargs.items()]
-    return f"{record.task}({', '.join(words)})"
+def _lock(record: JobRecord, holder: str | None) -> str:
+    """`campaign:"u7", until it has ended; it holds the lock`; "" if the job is not unique."""
+    if not record.lock:
+        return ""
+    who = "nobody holds" if holder is None else "it holds" if holder == record.id else f"job {holder} holds"
+    until = f"until it has {record.lock_rule}"
+    if record.lock_rule.isdigit():
+        until = f"for {span(int(record.lock_rule) / 1000)} from the enqueue"
+    return f"{record.lock}, {until}; {who} the lock"
+
+
+def _lasting(seconds: float | None) -> str:
+    return "" if seconds is None else span(seconds)
+
+
+def _history(record: JobRecord, now_ms: float) -> str:
+    """A table of the attempts that did not finish; "" if there are none."""
+    if not record.history:
+        return ""
+    rows = [
+        (
+            past.attempt or "",
+            when(past.began_at, now_ms),
+            span((past.ended_at - past.began_at) / 1000) if past.began_at and past.ended_at else "",
+            when(past.ended_at, now_ms),
+            past.host,
+            past.outcome,
+            past.error,
+        )
+        for past in record.history
+    ]
+    headings = ("ATTEMPT", "BEGAN", "RAN", "ENDED", "HOST", "OUTCOME", "ERROR")
+    return table(headings, rows, right="attempt", states="", indent=_FIELD)
+
+
+def _progress(progress: JobProgress | None, now_ms: float) -> str:
+    """`40% rows 2 of 5, 3 s ago`; "" if it has said nothing."""
+    return f"{share(progress.share, progress.message)}, {when(progress.at, now_ms)}" if progress else ""
+
+
+def share(done: float, message: str) -> str:
+    """`40% rows 2 of 5`."""
+    return f"{done:.0%} {one_line(message)}".rstrip()
 
 
 def _error(raw: bytes | None) -> str:
     """One line with code, type and message, then the traceback; "" if there is no error."""
-    error = _parsed(raw)
-    if not isinstance(error, dict):
-        return ""
-    code, kind, message = error.get("code", ""), error.get("type", ""), error.get("message", "")
-    headline = ": ".join(str(part) for part in (code if code != "EXCEPTION" else "", kind, message) if part)
-    return f"{headline}\n{error.get('traceback') or ''}".rstrip()
-
-
-def _parsed(raw: bytes | None) -> Any:
-    """The value, or the text itself if it is not JSON, as another program may have written it."""
-    if raw is None:
-        return None
-    try:
-        return json.loads(raw)
-    except (ValueError, RecursionError):
-        return raw.decode(errors="replace")
+    return "\n".join(error_of(raw)).rstrip()

@@ -3,8 +3,8 @@
 
 1. compare   the file with what the daemon runs. The daemon reads its own file, with its own environment; another file
              is read here, and so are both files with --against
-2. look      at the jobs that wait and run, if the broker is in reach
-3. print     the changes, the ticks that move, the limits that fall below the number of jobs
+2. look      at the jobs that are there, if the broker is in reach (circumstances.py)
+3. print     the changes, the ticks that move, the warnings
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from fusiond.cli import arguments
 from fusiond.cli.exits import CHANGES, OK, REFUSED
 from fusiond.cli.find import daemon, file
+from fusiond.cli.plan.circumstances import Circumstances, look
 from fusiond.cli.terminal.colours import paint
 from fusiond.cli.terminal.text import legible, when
 from fusiond.errors import ControlError, FusionError
 
 if TYPE_CHECKING:
-    from fusiond.config.accepted.plan import Effects
+    from fusiond.config.accepted.plan import Effects, Plan
     from fusiond.supervise.locate import Located
 
 #: seconds for one import
@@ -58,7 +59,6 @@ def register(subparsers: Any) -> None:
     add("--imports", action="store_true", help="also load each task of the file as you, as `validate --imports` does")
     add("--exit-code", action="store_true", help="status 0: nothing changes, 4: something does")
     arguments.add_broker(parser)
-    arguments.add_json(parser)
 
 
 def _plan(options: arguments.Options) -> int:
@@ -68,7 +68,7 @@ def _plan(options: arguments.Options) -> int:
     Without FILE the daemon reads its own file; another FILE is read as you, with your environment. Changes nothing. If
     the broker cannot be reached, the plan leaves out what waits and runs.
     """
-    from fusiond.cli.plan.warnings import look, said
+    from dataclasses import asdict
 
     found = _against_file(options) if options.against else _against_daemon(options)
     if options.imports and found.effects is not None:
@@ -80,7 +80,7 @@ def _plan(options: arguments.Options) -> int:
         return REFUSED
     plan = found.effects.plan
     now = look(found.effects, None if options.against else options)
-    lines = [paint(f"{found.file} against {found.against}", "dim"), said(plan, now)]
+    lines = [paint(f"{found.file} against {found.against}", "dim"), plan_text(plan, now)]
     if found.taken and plan.is_empty:
         lines.append(_said_of_taken(found.taken))
     if found.last and found.last["result"] == "refused" and not plan.is_empty:
@@ -89,7 +89,7 @@ def _plan(options: arguments.Options) -> int:
         "changes": not plan.is_empty,
         "refused": bool(plan.refused),
         "summary": str(plan),
-        "plan": plan.to_dict(),
+        "plan": asdict(plan),
         "cron": now.cron,
         "warnings": now.warnings,
         "not_looked_at": now.away or None,
@@ -103,7 +103,7 @@ def _plan(options: arguments.Options) -> int:
 
 
 def _said_of_taken(taken: dict[str, Any]) -> str:
-    """`generation 7 was accepted 12s ago, asked by the file's change: 1 group replaced (main, because …)`."""
+    """`generation 7 was accepted 12s ago (the file's change): 1 group replaced (main, because …)`."""
     from fusiond.config.accepted.plan import Plan
     from fusiond.config.model import rebuild
 
@@ -112,7 +112,7 @@ def _said_of_taken(taken: dict[str, Any]) -> str:
 
 
 def _ago(outcome: dict[str, Any]) -> str:
-    return f"{when(outcome['ended_at'] * 1000, time.time() * 1000)}, asked by {', '.join(outcome['asked_by'])}"
+    return f"{when(outcome['ended_at'] * 1000, time.time() * 1000)} ({', '.join(outcome['asked_by'])})"
 
 
 def _with_imports(found: Comparison) -> Comparison:
@@ -174,7 +174,7 @@ def _by_daemon(said: dict[str, Any]) -> Comparison:
     except (TypeError, KeyError, AttributeError) as error:
         raise ControlError("the daemon is of another version than this command; restart it") from error
     return Comparison(
-        said["source"], _running(said), found, said["problems"], said["reason"], said.get("taken"), said.get("last")
+        said["source"], _accepted(said), found, said["problems"], said["reason"], said.get("taken"), said.get("last")
     )
 
 
@@ -189,8 +189,28 @@ def _of_another(name: str, running: dict[str, Any]) -> Comparison:
             f"{snapshot}: only the daemon's user may read what runs; run this as that user, or give --against OTHER"
         )
     _, new = file.read(name)
-    return Comparison(name, _running(running), effects(read_snapshot(snapshot).config, new), [])
+    return Comparison(name, _accepted(running), effects(read_snapshot(snapshot).config, new), [])
 
 
-def _running(said: dict[str, Any]) -> str:
+def _accepted(said: dict[str, Any]) -> str:
     return f"generation {said['generation']}, which runs"
+
+
+def plan_text(plan: Plan, found: Circumstances) -> str:
+    """The plan and the circumstances, for people."""
+    lines = [str(plan)] if plan.refused or plan.is_empty else list(plan.phrases())
+    for entry in found.cron:
+        lines.append(f"cron {entry['name']} ticks {paint(_moments(entry['before'], 'not at all'), 'dim')}")
+        lines.append(f"{'then':>{len(entry['name']) + 10}} {_moments(entry['after'], 'no more')}")
+    lines += [f"{paint('warning', 'yellow')}: {warning['message']}" for warning in found.warnings]
+    if found.away and not plan.is_empty:
+        lines.append(f"{paint('note', 'yellow')}: jobs were not counted: {found.away}")
+    return "\n".join(lines)
+
+
+def _moments(side: dict[str, Any] | None, absent: str) -> str:
+    if side is None:
+        return absent
+    if side["suspended"]:
+        return "suspended"
+    return ", ".join(tick.replace("T", " ") for tick in side["ticks"]) or "never"

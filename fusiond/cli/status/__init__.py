@@ -1,7 +1,5 @@
 """`fusiond status` and `health`: the daemon, its queues and its workers."""
 
-from __future__ import annotations
-
 import sys
 import time
 from typing import Any, Final
@@ -9,7 +7,7 @@ from typing import Any, Final
 from fusiond.cli import arguments
 from fusiond.cli.exits import AWAY, OK, REFUSED
 from fusiond.cli.find import daemon
-from fusiond.cli.terminal.text import legible
+from fusiond.cli.terminal.text import legible, tell
 
 #: seconds between two pages of --watch
 _WATCH: Final = 1.0
@@ -32,8 +30,6 @@ def register(subparsers: Any) -> None:
     which.add_argument("--live", action="store_true", help="whether the daemon answers, even without Redis")
     which.add_argument("--ready", action="store_true", help="whether every group serves and Redis answers, now")
     arguments.add_daemon(health)
-    for each in (status, health):
-        arguments.add_json(each)
 
 
 def _status(options: arguments.Options) -> int:
@@ -44,7 +40,6 @@ def _status(options: arguments.Options) -> int:
     the daemon is not ready: scripts use `fusiond health --ready`.
     """
     from fusiond.cli.queue import complain
-    from fusiond.cli.status.metrics import exposition
     from fusiond.cli.status.report import ask
 
     while True:
@@ -52,16 +47,22 @@ def _status(options: arguments.Options) -> int:
         if options.watch and sys.stdout.isatty() and not options.json:
             print(_CLEAR, end="")
         if options.metrics:
-            print(exposition(report), end="")
+            print(_metrics(report), end="")
         else:
             arguments.answer(options, report.document(), report.page)
         for sentence in report.errors.values():
-            print(f"fusiond: {legible(sentence)}", file=sys.stderr)
+            tell(sentence)
         status = complain(report.unreadable)
         if not options.watch:
             return AWAY if report.errors else status
         sys.stdout.flush()
         time.sleep(_WATCH)
+
+
+def _metrics(report: Any) -> str:
+    from fusiond.monitoring.exposition import exposition
+
+    return exposition(report.daemon, report.broker).body.decode()
 
 
 def _health(options: arguments.Options) -> int:

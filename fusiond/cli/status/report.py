@@ -4,30 +4,26 @@ What `fusiond status` shows: the daemon, by its control socket; queues and worke
 If one of the two is out of reach, the other is shown all the same.
 """
 
-from __future__ import annotations
-
+import argparse
 import shlex
 import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from fusiond.broker.event_verbs import SinkState
+from fusiond.broker.hosts.host_records import Catalogue, FileInForce
+from fusiond.broker.records import Counts
 from fusiond.cli.find import broker, daemon
 from fusiond.cli.queue import count_each, documents, listed
-from fusiond.cli.status.workers import ask_workers, workers_page
+from fusiond.cli.status.workers import SeenWorker, ask_workers, workers_page
 from fusiond.cli.terminal.table import fields, table
 from fusiond.cli.terminal.text import count, legible, span, when
 from fusiond.errors import BrokerError, FusionError
 from fusiond.job import JobStatus
-from fusiond.schedule.drift import differences, drifts, files_in_words
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator
-
-    from fusiond.broker.records import Catalogue, Counts, FileInForce
-    from fusiond.cli.status.workers import SeenWorker
-    from fusiond.schedule.drift import Drift
+from fusiond.monitoring.broker_state import BrokerState, broker_state, overdue_entries, sink_states
+from fusiond.schedule.drift import Drift, differences, drifts, files_in_words
 
 #: jobs of a queue from which the queue that they belong to is guessed
 _SAMPLE: Final = 20
@@ -69,8 +65,14 @@ class Report:
     unreadable: list[BrokerError] = field(default_factory=list)
     #: cron entries that living files declare differently
     drifts: list[Drift] = field(default_factory=list)
+    #: cron entry with `alert_if_no_success` → from when on it is overdue, epoch ms; None: it is not
+    overdue: dict[str, int | None] = field(default_factory=dict)
     #: the configurations that living daemons run
     files: list[FileInForce] = field(default_factory=list)
+    #: how far the sinks of these are
+    sinks: dict[str, SinkState] = field(default_factory=dict)
+    #: what the metrics are made of, in place of all the rest; None: not asked for, or out of reach
+    broker: BrokerState | None = None
 
     def document(self) -> dict[str, Any]:
         """As JSON."""
@@ -83,9 +85,14 @@ class Report:
             **workers,
             "unkilled": [{"worker": worker, "job": job} for worker, job in self.unkilled],
             "errors": {**self.errors, **unreadable},
+            "overdue": self.overdue,
             "drift": [each.document() for each in self.drifts],
-            "files": [{name: getattr(each, name) for name in ("generation", "hash", "daemons")} for each in self.files],
+            "files": [
+                {name: getattr(each, name) for name in ("generation", "hash", "daemons", "hosts")}
+                for each in self.files
+            ],
             "files_differ": differences(self.files),
+            "sinks": {name: state._asdict() for name, state in self.sinks.items()},
         }
 
     def page(self) -> str:
@@ -101,6 +108,10 @@ class Report:
         if self.unkilled:
             rows = ((*each, "its process was killed and has not ended; it keeps its lease") for each in self.unkilled)
             parts.append(table(("WORKER", "JOB", "NOTES"), rows))
+        overdue = {entry: since for entry, since in self.overdue.items() if since is not None}
+        if overdue:
+            parts.append("\n".join(_overdue_sentence(entry, since) for entry, since in overdue.items()))
+        parts += [_late_sentence(name, state) for name, state in self.sinks.items() if state.is_late]
         if len(self.files) > 1:
             parts.append(legible(files_in_words(self.files)))
         if self.drifts:
@@ -126,14 +137,31 @@ def ask(options: argparse.Namespace) -> Report:
 
 def _ask_broker(report: Report, session: broker.Session, options: argparse.Namespace) -> None:
     verbs = session.verbs
+    if options.metrics:
+        report.broker = session.run(broker_state(verbs))
+        report.unreadable = report.broker.unreadable
+        return
     report.queues, report.unreadable = count_each(session)
-    report.drifts = drifts(session.run(verbs.cron_declarations()))
+    declarations = session.run(verbs.cron_declarations())
+    report.drifts = drifts(declarations)
+    report.overdue = session.run(overdue_entries(verbs, declarations))
     report.files = session.run(verbs.files_in_force())
+    report.sinks = session.run(sink_states(verbs, report.files, [*report.queues]))
     if options.workers:
         report.workers = ask_workers(session, report.queues)
     known = session.run(verbs.workers())
     report.unkilled = [(worker.name, job) for worker in known for job in worker.fields.get("unkilled", "").split()]
     report.unserved = list(_unserved(session, report.queues, options))
+
+
+def _overdue_sentence(entry: str, since: int) -> str:
+    ago = when(since, time.time() * 1000)
+    return f"cron entry '{legible(entry)}' became overdue {ago}, and none of its jobs has finished since"
+
+
+def _late_sentence(sink: str, state: SinkState) -> str:
+    why = f": {state.failing}" if state.failing else ""
+    return legible(f"sink '{sink}' is {span(state.delay)} behind with events{why}")
 
 
 def _unserved(
@@ -163,7 +191,7 @@ def _target(session: broker.Session, catalogue: Catalogue, queue: str) -> str | 
 
 def _daemon(daemon: dict[str, Any]) -> str:
     reload, server = daemon["reload"], daemon["server"]
-    asked = f" by {', '.join(reload['asked_by'])}" if reload and reload["asked_by"] else ""
+    asked = f" ({', '.join(reload['asked_by'])})" if reload and reload["asked_by"] else ""
     which = "fusiond dev" if daemon["development"] else "daemon"
     state = "ending" if daemon["ending"] else "ready" if daemon["ready"] else "not ready"
     rollback = ""
@@ -172,7 +200,9 @@ def _daemon(daemon: dict[str, Any]) -> str:
     return fields(
         [
             (which, f"{state}, pid {daemon['pid']}, up {span(daemon['uptime'])}"),
+            ("drained", _drained(daemon.get("drained"))),
             *(("unready", f"{name}: {why}") for name, why in daemon["unready"].items()),
+            ("other hosts", ", ".join(daemon["of_other_hosts"])),
             ("file", f"{daemon['source']}, generation {daemon['generation']}"),
             ("state", daemon["state_directory"]),
             ("sockets", daemon["runtime_directory"]),
@@ -184,6 +214,13 @@ def _daemon(daemon: dict[str, Any]) -> str:
     )
 
 
+def _drained(drained: dict[str, Any] | None) -> str:
+    if not drained:
+        return ""
+    ago = when(drained["since"] * 1000, time.time() * 1000)
+    return f"{ago} ({drained['by']}): nothing is claimed on this host until fusiond drain --undo"
+
+
 def _programs(programs: list[dict[str, Any]]) -> str:
     rows = (
         (
@@ -191,7 +228,7 @@ def _programs(programs: list[dict[str, Any]]) -> str:
             program["state"].lower(),
             str(program["pid"] or ""),
             "" if program["uptime"] is None else span(program["uptime"]),
-            ", ".join(_notes(program)),
+            ", ".join(program_notes(program)),
         )
         for program in programs
     )
@@ -206,15 +243,16 @@ def _last_lines(program: dict[str, Any]) -> str:
     return "\n".join([f"last lines of {program['name']}:", *(f"  {legible(line)}" for line in program["last_words"])])
 
 
-def _notes(program: dict[str, Any]) -> Iterator[str]:
-    if program["draining"]:
-        yield f"draining, {count(program['busy'] or 0, 'job')} left"
-    elif program["trial"]:
-        yield "being tried"
-    elif program["pid"] and not program["ready"]:
-        yield "not ready"
-    elif program["pid"] and not program["serves"]:
-        yield "does not serve"
+def _scaled(scaled: dict[str, Any]) -> str:
+    """How many children there are, out of which range, and why."""
+    least, most = scaled["range"]
+    why = f" ({scaled['why']})" if scaled["why"] else ""
+    return f"{scaled['processes']} of {least} to {most} processes{why}"
+
+
+def program_notes(program: dict[str, Any]) -> Iterator[str]:
+    """What is to be said of a program beside its state."""
+    yield from _phase(program)
     if program["stopped_by_operator"]:
         yield "stopped by the operator"
     if program["deaths"]:
@@ -225,3 +263,16 @@ def _notes(program: dict[str, Any]) -> Iterator[str]:
         yield f"started again in {program['retry_in']:.0f} s"
     if program["unloaded"] and program["unloaded"] != program["reason"]:
         yield f"does not load: {program['unloaded']}"
+
+
+def _phase(program: dict[str, Any]) -> Iterator[str]:
+    if program["draining"]:
+        yield f"draining, {count(program['busy'] or 0, 'job')} left"
+    elif program["trial"]:
+        yield "being tried"
+    elif program["pid"] and not program["ready"]:
+        yield "not ready"
+    elif program["pid"] and not program["serves"]:
+        yield "does not serve"
+    elif program.get("scaled"):
+        yield _scaled(program["scaled"])

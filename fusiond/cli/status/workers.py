@@ -3,29 +3,28 @@ What the workers of every host do now, for `fusiond status -W`.
 
 1. ask     all workers at once, by a message; each answers with its state and its jobs
 2. wait    for the answers, at most PATIENCE seconds
-3. judge   a worker without an answer is `silent`; an idle one of which all queues are suspended is `suspended`
+3. judge   a worker without an answer is `silent`, and `gone` once it has said nothing for the time of a lease; an idle
+           one of which all queues are suspended is `suspended`
 """
-
-from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Final
 
+from fusiond.broker.hosts.host_records import Worker
+from fusiond.broker.records import Counts
+from fusiond.cli.find.broker import Session
+from fusiond.cli.job.record import share
 from fusiond.cli.terminal.table import table
-from fusiond.cli.terminal.text import span, when
-from fusiond.job import NOT_LOADED, JobStatus
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from fusiond.broker.records import Counts, Worker
-    from fusiond.cli.find.broker import Session
-    from fusiond.job import JobRecord
+from fusiond.cli.terminal.text import count, span, when
+from fusiond.job import NOT_LOADED, JobRecord, JobStatus
 
 #: seconds: the time that workers have to answer, and the time between two looks at the answers
 PATIENCE, PAUSE = 1.0, 0.02
+#: of the table of workers
+WORKER_HEADINGS: Final = ("WORKER", "GROUP", "STATE", "BUSY", "QUEUES", "STARTED", "NOTES")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +32,12 @@ class SeenWorker:
     """One worker, as it is now."""
 
     name: str
-    #: started (it does not serve yet, or not at the moment), idle, busy, suspended, silent
+    #: started (it does not serve yet, or not at the moment), idle, busy, suspended, draining, silent, gone
     state: str
     queues: tuple[str, ...]
     #: those of its queues that are suspended
     suspended: tuple[str, ...]
-    #: {job, task, ms} of each running job, the longest first
+    #: {job, task, ms}, and perhaps share and message, of each running job, the longest first
     jobs: tuple[dict[str, Any], ...]
     #: all fields of its record in Redis
     fields: Mapping[str, str]
@@ -83,8 +82,11 @@ def why_unserved(session: Session, queue: str, task: str) -> str:
         if session.run(session.verbs.catalogue()).serves(task, queue):
             return ""
         return f"what serves queue {queue!r} now has no task {task!r} in its file; reload the daemon that has it"
-    found = ", ".join(map(_state, workers)) or "no worker names it"
-    return f"nothing serves queue {queue!r} now: {found}; fusiond status shows the programs"
+    found = [_state(worker) for worker in workers if worker.state not in ("silent", "gone")]
+    if silent := len(workers) - len(found):
+        found.append(f"{count(silent, 'worker')} of it killed, frozen or cut off")
+    reason = ", ".join(found) or "no worker group claims from it"
+    return f"nothing serves queue {queue!r} now: {reason}; fusiond status shows the programs"
 
 
 def _state(worker: SeenWorker) -> str:
@@ -102,7 +104,7 @@ def _seen(worker: Worker, suspended: set[str], *, silent: bool) -> SeenWorker:
     off = tuple(name for name in queues if name in suspended)
     state = worker.fields.get("state", "")
     if silent:
-        state = "silent"
+        state = "gone" if worker.is_gone else "silent"
     elif state == "idle" and off and off == queues:
         state = "suspended"
     return SeenWorker(worker.name, state, queues, off, () if silent else _jobs(worker), worker.fields)
@@ -112,9 +114,15 @@ def _jobs(worker: Worker) -> tuple[dict[str, Any], ...]:
     """The running jobs of its record; none if another program has written the record."""
     try:
         said = json.loads(worker.fields.get("jobs", "[]"))
-        return tuple({"job": str(one["job"]), "task": str(one["task"]), "ms": int(one["ms"])} for one in said)
-    except (ValueError, TypeError, KeyError, RecursionError):
+        return tuple(map(_job, said))
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return ()
+
+
+def _job(said: dict[str, Any]) -> dict[str, Any]:
+    """One running job, with its progress if it has said any."""
+    known = {"job": str(said["job"]), "task": str(said["task"]), "ms": int(said["ms"])}
+    return known | ({"share": float(said["share"]), "message": str(said["message"])} if "share" in said else {})
 
 
 def _number(said: str | None) -> int:
@@ -123,18 +131,25 @@ def _number(said: str | None) -> int:
 
 def workers_page(workers: Sequence[SeenWorker]) -> str:
     """For people: the workers, then their jobs."""
-    shown = table(("WORKER", "GROUP", "STATE", "BUSY", "QUEUES", "STARTED", "NOTES"), map(_row, workers), right="busy")
-    jobs = [(one["job"], one["task"], span(one["ms"] / 1000), worker.name) for worker in workers for one in worker.jobs]
-    return shown + ("\n\n" + table(("JOB", "TASK", "RUNS FOR", "WORKER"), jobs) if jobs else "")
+    shown = table(WORKER_HEADINGS, map(worker_row, workers), right="busy")
+    jobs = sorted(((worker.name, one) for worker in workers for one in worker.jobs), key=lambda each: -each[1]["ms"])
+    rows = [(one["job"], one["task"], span(one["ms"] / 1000), name, _share(one)) for name, one in jobs]
+    headings = ("JOB", "TASK", "RUNS FOR", "WORKER") + (("PROGRESS",) if any(row[-1] for row in rows) else ())
+    return shown + ("\n\n" + table(headings, (row[: len(headings)] for row in rows)) if rows else "")
 
 
-def _row(worker: SeenWorker) -> tuple[object, ...]:
+def _share(job: dict[str, Any]) -> str:
+    return share(job["share"], job["message"]) if "share" in job else ""
+
+
+def worker_row(worker: SeenWorker) -> tuple[object, ...]:
+    """The cells of one worker, as of WORKER_HEADINGS."""
     said, now = worker.fields, time.time() * 1000
     return (
         worker.name,
         said.get("group", ""),
         worker.state,
-        f"{said.get('running', '0')}/{said.get('processes', '?')}",
+        f"{said.get('running', '0')}/{said.get('slots') or said.get('processes', '?')}",
         ", ".join(f"{name} (suspended)" if name in worker.suspended else name for name in worker.queues),
         when(_number(said.get("born")) or None, now),
         _note(worker, now),
@@ -142,8 +157,13 @@ def _row(worker: SeenWorker) -> tuple[object, ...]:
 
 
 def _note(worker: SeenWorker, now: float) -> str:
+    if worker.state == "gone":
+        return "it has said nothing for the time of a lease: others take its jobs"
     if worker.state == "silent":
         heard = _number(worker.fields.get("said"))
         ago = f"; it was last heard {when(heard, now)}" if heard else ""
         return f"it does not answer{ago}: killed, frozen or cut off"
-    return "draining" if worker.fields.get("phase") == "draining" else ""
+    if not (within := worker.fields.get("range")):
+        return ""
+    number, why = worker.fields.get("processes", "?"), worker.fields.get("why")
+    return f"{number} of {within} processes" + (f" ({why})" if why else "")

@@ -1,10 +1,8 @@
 """Colour on a terminal; none in a pipe, under NO_COLOR, or if TERM is `dumb`."""
 
-from __future__ import annotations
-
 import os
 import sys
-from typing import Final, TextIO
+from typing import Final
 
 #: colour, or severity of a problem → its code
 _CODES: Final = {"red": 31, "green": 32, "yellow": 33, "blue": 34, "dim": 2, "bold": 1, "error": 31, "warning": 33}
@@ -16,14 +14,17 @@ _STATES: Final = {
     "started": "blue",
     "busy": "blue",
     "suspended": "yellow",
+    "draining": "yellow",
+    "silent": "red",
+    "gone": "red",
     "running": "green",
     "fatal": "red",
 }
 
 
-def paint(text: str, colour: str, stream: TextIO | None = None) -> str:
-    """The text in that colour if the stream, by default standard output, shows colours."""
-    if not (colour and text and (stream or sys.stdout).isatty()):
+def paint(text: str, colour: str) -> str:
+    """The text in that colour if standard output shows colours."""
+    if not (colour and text and sys.stdout.isatty()):
         return text
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return text
@@ -32,4 +33,9 @@ def paint(text: str, colour: str, stream: TextIO | None = None) -> str:
 
 def paint_state(word: str) -> str:
     """The name of a state in its colour; any other word as it is."""
-    return paint(word, _STATES.get(word.lower(), ""))
+    return paint(word, colour_of_state(word))
+
+
+def colour_of_state(word: str) -> str:
+    """`red` and the like; "" for any other word."""
+    return _STATES.get(word.lower(), "")

@@ -4,8 +4,6 @@ Show how far a long command has come.
 On a terminal: one line, redrawn at most ten times a second. Elsewhere: nothing.
 """
 
-from __future__ import annotations
-
 import shutil
 import sys
 import time
@@ -41,6 +39,10 @@ class Progress:
         if self._live and now - self._drawn >= _REDRAW:
             self._drawn = now
             self._draw()
+
+    def advance(self, base: int, more: int) -> None:
+        """Set the count to the sum of the two."""
+        self.to(base + more)
 
     def clear(self) -> None:
         """Remove the count from the screen, so that a line can be printed there; it is drawn again below that line."""

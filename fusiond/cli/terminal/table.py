@@ -1,18 +1,29 @@
-"""Tables with aligned columns, and lists of `name  value`."""
+"""
+Tables with aligned columns, and lists of `name  value`.
 
-from __future__ import annotations
+On a terminal a table is as wide as the terminal at most: long cells are cut, the widest column first. The first column,
+which names the row, is cut last. In a pipe every cell is whole.
+"""
 
-from typing import TYPE_CHECKING
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from fusiond.cli.terminal.colours import paint, paint_state
 from fusiond.cli.terminal.text import legible, one_line
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+#: terminal columns of a cell that is cut only where nothing longer is left, and that each cell keeps
+_SHORT: Final = 12
+_LEAST: Final = 6
 
 
 def table(
-    headings: Sequence[str], rows: Iterable[Sequence[object]], right: str = "", states: str = "status state"
+    headings: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    right: str = "",
+    states: str = "status state",
+    indent: int = 0,
 ) -> str:
     """
     Rows under headings, each column as wide as its widest cell; only the headings if there are no rows.
@@ -22,11 +33,17 @@ def table(
         rows: cells; numbers get thousands separators.
         right: headings, in lower case, of the columns that are aligned to the right.
         states: headings, in lower case, of the columns whose words have the colour of a state.
+        indent: terminal columns that stand before each line.
     """
     from fusiond.config.problems import columns  # here: `--help` needs no dataclasses
 
     cells = [[one_line(_cell(value)) for value in row] for row in rows]
     widths = [max(map(columns, column)) for column in zip(headings, *cells, strict=True)]
+    if sys.stdout.isatty():
+        widths = fitted(
+            widths, [min(len(heading), _LEAST) for heading in headings], shutil.get_terminal_size().columns - indent
+        )
+        cells = [[cut(word, width) for word, width in zip(row, widths, strict=True)] for row in cells]
     to_right = [heading.lower() in right.split() for heading in headings]
     is_state = [heading.lower() in states.split() for heading in headings]
 
@@ -38,8 +55,48 @@ def table(
     def painted(row: Sequence[str]) -> list[str]:
         return [paint_state(word) if on else word for word, on in zip(row, is_state, strict=True)]
 
-    lines = [line(headings, [paint(heading, "dim") for heading in headings])]
+    shown = [cut(heading, width) for heading, width in zip(headings, widths, strict=True)]
+    lines = [line(shown, [paint(heading, "dim") for heading in shown])]
     return "\n".join([*lines, *(line(row, painted(row)) for row in cells)])
+
+
+def fitted(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:
+    """
+    The widths of columns that fit into the room, two blanks between them.
+
+    Args:
+        widths: what the columns would take.
+        least: what each must keep; if even that is too much, the lines are longer than the room.
+        room: terminal columns.
+    """
+    fit = list(widths)
+    short = [max(low, min(width, _SHORT)) for low, width in zip(least, widths, strict=True)]
+    last = range(len(fit) - 1, len(fit))
+    for several, floors in ((range(1, len(fit)), short), (last, least), (range(1), short), (range(len(fit)), least)):
+        _shrink(fit, several, floors, sum(fit) + 2 * (len(fit) - 1) - room)
+    return fit
+
+
+def _shrink(fit: list[int], several: Sequence[int], floors: Sequence[int], excess: int) -> None:
+    """Make the widest of several columns smaller, again and again, until `excess` is gone or each is at its floor."""
+    while excess > 0 and (above := [n for n in several if fit[n] > floors[n]]):
+        widest = max(above, key=fit.__getitem__)
+        following = max((fit[n] for n in above if fit[n] < fit[widest]), default=0)
+        step = min(excess, fit[widest] - max(floors[widest], following))
+        fit[widest] -= step
+        excess -= step
+
+
+def cut(text: str, width: int) -> str:
+    """The text, or as much of it as fits into so many terminal columns, with … at its end."""
+    from fusiond.config.problems import columns
+
+    if columns(text) <= width:
+        return text
+    kept = text[: max(0, width - 1)]
+    while kept and columns(kept) > width - 1:
+        kept = kept[:-1]
+    return kept + "…"
 
 
 def fields(pairs: Iterable[tuple[str, object]]) -> str:

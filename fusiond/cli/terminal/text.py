@@ -1,15 +1,14 @@
 """
 Text for people and for programs.
 
-1. safe      text from elsewhere without characters that control the terminal
+1. safe      text from elsewhere without characters that control the terminal; errors and notes on standard error
 2. worded    lengths of time, moments, numbers of things
 3. JSON      in UTF-8, also safe for a terminal
 """
 
-from __future__ import annotations
-
 import json
 import re
+import sys
 from typing import Any, Final
 
 _UNUSUAL: Final = re.compile(r"[^\x00-\x7e]")
@@ -25,6 +24,11 @@ def one_line(text: str, most: int | None = None) -> str:
 def legible(text: str) -> str:
     """The text with its lines; each other control character is replaced by a space."""
     return "\n".join(map(one_line, text.split("\n")))
+
+
+def tell(sentence: str) -> None:
+    """Print an error, warning or note of the command on standard error."""
+    print(f"fusiond: {legible(sentence)}", file=sys.stderr, flush=True)
 
 
 def span(seconds: float) -> str:

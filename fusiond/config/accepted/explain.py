@@ -1,33 +1,25 @@
 """
-Where each effective value of a task, queue, group or cron entry comes from.
+Where each effective value of a task, queue, group, flow or cron entry comes from.
 
 1. resolve   the value, as the Config has it
-2. find      the nearest map that says it, in the order of `config/layers.py`; none: it is built in
+2. find      the nearest map that has it, in the order of `config/layers.py`; without one it is built in
 3. show      it as people write it, with the file and line; what may be a secret is `***`
 
 Expects nodes from which the Config was built without an error. Pure.
 """
 
-from __future__ import annotations
-
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, get_origin
+from typing import Any, Final, get_origin
 
 from fusiond.config import kinds
-from fusiond.config.fields import fields_of
-from fusiond.config.layers import path_of
-from fusiond.config.model import serves
+from fusiond.config.fields import Field, Form, fields_of
+from fusiond.config.layers import Keys, path_of
+from fusiond.config.model import Config, RetryPolicy, Task, serves
+from fusiond.config.model.flow_steps import FlowStep
 from fusiond.config.secrets import hidden
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from fusiond.config.fields import Field, Form
-    from fusiond.config.layers import Keys
-    from fusiond.config.model import Config, RetryPolicy, Task
-    from fusiond.config.yaml.nodes import Node
+from fusiond.config.yaml.nodes import Node
 
 #: values that can only be a number, a duration or a switch: from a `${VAR}`, they are no secret
 _HARMLESS: Final = (bool, int, float)
@@ -50,9 +42,9 @@ class Value:
     value: Any
     #: the same for people
     shown: str
-    #: the key that says it, such as `defaults.tasks.timeout`; empty: it is built in
-    said_by: str = ""
-    #: of the file that says it, as the user named it; None: it is built in
+    #: the key that sets it, such as `defaults.tasks.timeout`; None: it is built in
+    said_by: str | None = None
+    #: the file with this key, as the user named it; None: it is built in
     file: str | None = None
     line: int | None = None
     column: int | None = None
@@ -92,14 +84,34 @@ def group(root: Node, config: Config, name: str) -> list[Value]:
     if found.weights:
         order = _placed(root, "order", found.order, path_of(root, "workers", name, "queues"))
         values = [order if value.key == "order" else value for value in values]
+    if found.scaling:
+        # `processes.max` says the same.
+        values = [value for value in values if value.key != "processes"]
     return [*values, *_tasks(root, config, lambda each: serves(found.queues, each.queue))]
+
+
+def flow(root: Node, config: Config, name: str) -> list[Value]:
+    """Every value of a flow, what the file says of its steps, and the queue of each step's task."""
+    found = config.flows[name]
+    values = [each for each in _entry(root, found, "flows", name) if each.key != "steps"]
+    for step_name, step in found.steps.items():
+        path = ("flows", name, "steps", step_name)
+        for field in fields_of(FlowStep):
+            where = (*path, field.written)
+            if root.get(*where) is not None:
+                value = getattr(step, field.name)
+                values.append(_placed(root, f"{step_name}.{field.written}", value, where, _show(field.form)))
+        if step.task:
+            queue = config.tasks[step.task].queue
+            values.append(_placed(root, f"{step_name}.queue", queue, path_of(root, "tasks", step.task, "queue")))
+    return values
 
 
 def cron(root: Node, config: Config, name: str) -> list[Value]:
     """Every value of a cron entry, and the queue of its task."""
     found = config.cron[name]
-    queue_of_task = config.tasks[found.task].queue
-    place = path_of(root, "tasks", found.task, "queue")
+    queue_of_task = config.work_of(found).queue
+    place = path_of(root, "flows" if found.flow else "tasks", found.work, "queue")
     return [*_entry(root, found, "cron", name), _placed(root, "queue", queue_of_task, place)]
 
 
@@ -120,18 +132,34 @@ def _said(root: Node, field: Field, value: Any, path: Keys | None) -> Iterator[V
     """A field's value; each variable of an environment, and each of two timeouts, by itself."""
     parts: list[tuple[str, Any, Callable[[Any], str]]] = []
     if dataclasses.is_dataclass(value):
-        parts = [(each.name, getattr(value, each.name), _show(each.form)) for each in fields_of(field.form.type)]
+        parts = [*_parts(field.form.type, value)]
     elif value and isinstance(value, Mapping) and field.form.items.kind is kinds.AS_WRITTEN:
         parts = [(name, each, str) for name, each in value.items()]
     for name, each, show in parts:
-        own = (*path, name) if path and root.get(*path, name) is not None else path
-        yield _placed(root, f"{field.name}.{name}", each, own, show)
+        own = next((way for way in _ways(path, name) if root.get(*way) is not None), path)
+        yield _placed(root, f"{field.written}.{name}", each, own, show)
     if not parts:
         yield _placed(root, field.name, value, path, _show(field.form))
 
 
+def _parts(cls: type, value: Any, head: str = "") -> Iterator[tuple[str, Any, Callable[[Any], str]]]:
+    """Dotted name, value and form of each field of a dataclass, and of those in it."""
+    for each in fields_of(cls):
+        inner = getattr(value, each.name)
+        if dataclasses.is_dataclass(inner):
+            yield from _parts(each.form.type, inner, f"{head}{each.written}.")
+        else:
+            yield head + each.written, inner, _show(each.form)
+
+
+def _ways(path: Keys | None, name: str) -> Iterator[Keys]:
+    """Where a part of a value may be written: by itself, or as the text of the map that it is in, and so on."""
+    words = name.split(".")
+    return ((*path, *words[:count]) for count in range(len(words), 0, -1)) if path else iter(())
+
+
 def _placed(root: Node, key: str, value: Any, path: Keys | None, show: Callable[[Any], str] = str) -> Value:
-    """The value with the place of the path that says it; None: it is built in."""
+    """The value with the place of the path that sets it; None: it is built in."""
     node = root.get(*path) if path else None
     value = _without_secrets(key, value, node)
     shown = _shown(value, show)

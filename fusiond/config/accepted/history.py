@@ -9,25 +9,19 @@ A file that cannot be read is left out of the list: the history is a convenience
 Standard library only.
 """
 
-from __future__ import annotations
-
 import contextlib
-import dataclasses
 import hashlib
 import json
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
 
-from fusiond.config.accepted.plan import Plan  # noqa: TC001 - rebuild() resolves the hints
-from fusiond.config.accepted.snapshot import write_atomically
+from fusiond.config.accepted.plan import Plan
+from fusiond.config.accepted.snapshot import Snapshot
 from fusiond.config.model import Config, rebuild
 from fusiond.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from fusiond.config.accepted.snapshot import Snapshot
+from fusiond.files import write_atomically
 
 #: generations that are kept; each takes as much room as its snapshot
 LIMIT: Final = 50
@@ -61,10 +55,6 @@ class Entry:
         """The generation that had this content first, as far as rollbacks say."""
         return self.restores or self.generation
 
-    def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
-        return dataclasses.asdict(self)
-
 
 def record(
     directory: Path, accepted: Snapshot, plan: Plan | None, asked_by: Sequence[str], *, accepted_at: float
@@ -77,11 +67,11 @@ def record(
         source=accepted.source,
         accepted_at=accepted_at,
         asked_by=tuple(asked_by),
-        changes=str(plan) if plan else "the first one that is kept",
+        changes=str(plan) if plan else "oldest generation that is kept",
         plan=plan,
         restores=accepted.restores,
     )
-    text = f"{json.dumps(entry.to_dict())}\n{accepted.config.to_json()}\n"
+    text = f"{json.dumps(asdict(entry))}\n{accepted.config.to_json()}\n"
     # Not durable: a reload does not wait for the disk twice, and a file that a power cut emptied is left out.
     write_atomically(_file(directory, accepted.generation), text.encode(), durable=False)
     for generation in _generations(directory)[:-LIMIT]:
@@ -147,7 +137,7 @@ def target(kept: Sequence[Entry], running: Snapshot, generation: int) -> Entry:
     else:
         origin = running.restores or running.generation
         found = [entry for entry in kept if entry.generation < origin and entry.hash != running.hash]
-        reason = f"what runs is that of generation {origin}, and nothing before it is kept to go back to"
+        reason = f"generation {origin} runs, and no earlier generation is kept"
     if not found:
         raise ConfigError(reason)
     return found[-1]

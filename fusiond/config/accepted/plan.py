@@ -12,25 +12,22 @@ A Plan says what happens to each worker group, and which keys cause it.
 Tasks, cron entries, queues, retry policies and priorities change in place for all programs. The broker, and what is
 opened at start, is refused: the daemon must be restarted.
 
-Effects are a Plan and what else is known of the change without a look at what runs: cron entries whose ticks change,
-limits that become lower, queues that are served. They have names, schedules and numbers, and no value that could be a
-secret: no environment, no argument, no URL. The daemon may tell them to everyone who may ask for a reload.
+Effects are a Plan and whatever else the two Configs show: cron entries whose ticks change, limits that become lower,
+queues that are served. They contain names, schedules and numbers, and no value that could be a secret: no environment,
+no argument, no URL. The daemon may tell them to everyone who may ask for a reload.
 
 Pure.
 """
 
-from __future__ import annotations
-
 import dataclasses
-from collections.abc import Mapping
+import re
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 from fusiond.config.fields import in_place, keys_of
-from fusiond.config.model import Config, CronEntry, Task, WorkerGroup, serves
-
-if TYPE_CHECKING:
-    from collections.abc import Container, Iterator
+from fusiond.config.model import Config, CronEntry, Task, WorkerGroup, callback_hosts, calls_urls, serves
+from fusiond.config.model.limits import Limit
 
 Action = Literal["kept", "changed", "replaced", "added", "removed"]
 #: the keys of a cron entry that decide when it ticks
@@ -82,8 +79,8 @@ class Plan:
         """Whether nothing would change."""
         return not (self.sections or self.told or self.refused or any(group.action != "kept" for group in self.groups))
 
-    def replacing(self, names: Container[str], cause: str) -> Plan:
-        """The same with these groups replaced for a cause that is no key: their `code`, or their `environment_file`."""
+    def replacing(self, names: Container[str], cause: str) -> "Plan":
+        """The same with these groups replaced for a cause that is not a key: `code` or `environment_file`."""
         groups = tuple(
             GroupChange(group.name, "replaced", (*group.because, cause))
             if group.name in names and group.action in ("kept", "changed")
@@ -91,10 +88,6 @@ class Plan:
             for group in self.groups
         )
         return dataclasses.replace(self, groups=groups)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The plan as plain data."""
-        return dataclasses.asdict(self)
 
     def __str__(self) -> str:
         """One sentence for people: `2 groups kept, 1 replaced (main, because environment.APP_ENV changed)`."""
@@ -122,14 +115,22 @@ class TimetableChange:
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """What is known of a change without a look at what runs."""
+    """What the old and the new Config show of a change."""
 
     plan: Plan = field(default_factory=Plan)
     timetables: tuple[TimetableChange, ...] = ()
     #: group → its new, lower number of processes
     processes: Mapping[str, int] = field(default_factory=dict)
+    #: group whose processes run many jobs at once → how many it runs at once, where that is lower
+    slots: Mapping[str, int] = field(default_factory=dict)
     #: queue → its new max_length, lower than before or where there was none
     max_length: Mapping[str, int] = field(default_factory=dict)
+    #: likewise its max_running
+    max_running: Mapping[str, int] = field(default_factory=dict)
+    #: task → the new, lower max_running of its limit
+    task_limits: Mapping[str, int] = field(default_factory=dict)
+    #: task with a limit → the queue that it leaves and the queue that it gets
+    moved: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     #: queues that the groups take jobs from; `*` stands for all
     served_before: tuple[str, ...] = ()
     served_after: tuple[str, ...] = ()
@@ -139,10 +140,6 @@ class Effects:
     def loses(self, queue: str) -> bool:
         """Whether the queue is served now, and would not be."""
         return serves(self.served_before, queue) and not serves(self.served_after, queue)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
-        return dataclasses.asdict(self)
 
 
 def compare(old: Config, new: Config) -> Plan:
@@ -160,11 +157,16 @@ def compare(old: Config, new: Config) -> Plan:
 
 def effects(old: Config, new: Config) -> Effects:
     """What would happen if a daemon that runs `old` took `new`."""
+    slots = _lowered(old.workers, new.workers, "slots")
     return Effects(
         plan=compare(old, new),
         timetables=tuple(_timetables(old.cron, new.cron)),
-        processes=_lowered(old.workers, new.workers, "processes"),
+        processes={name: most for name, most in slots.items() if new.workers[name].concurrency == 1},
+        slots={name: most for name, most in slots.items() if new.workers[name].concurrency > 1},
         max_length=_lowered(old.queues, new.queues, "max_length"),
+        max_running=_lowered(old.queues, new.queues, "max_running"),
+        task_limits=_lowered(_limits(old), _limits(new), "max_running"),
+        moved=_moved(old.tasks, new.tasks),
         served_before=_served(old),
         served_after=_served(new),
         queues=tuple(sorted(old.queues.keys() | new.queues.keys())),
@@ -182,7 +184,7 @@ def changed_keys(old: Any, new: Any, path: str = "") -> list[str]:
         return []
     if dataclasses.is_dataclass(old) and type(old) is type(new):
         names = [each.name for each in dataclasses.fields(old)]
-        pairs = [(name, getattr(old, name), getattr(new, name)) for name in names]
+        pairs = [(name.rstrip("_"), getattr(old, name), getattr(new, name)) for name in names]
     elif isinstance(old, Mapping) and isinstance(new, Mapping):
         pairs = [(name, old.get(name), new.get(name)) for name in sorted(old.keys() | new.keys())]
     else:
@@ -196,14 +198,24 @@ def _group_change(old: Config, new: Config, name: str) -> GroupChange:
     before, after = old.workers.get(name), new.workers.get(name)
     if before is None or after is None:
         return GroupChange(name, "removed" if after is None else "added")
-    keys = changed_keys(before, after)
+    # `processes` sets `scaling`, too.
+    keys = [*dict.fromkeys(re.sub("^scaling", "processes", key) for key in changed_keys(before, after))]
     # A new group loads the tasks that the old one has not loaded.
     loaded = {task.name: task.run for task in _tasks_of(old, before)}
     unloaded = [f"tasks.{task.name}.run" for task in _tasks_of(new, after) if loaded.get(task.name) != task.run]
-    if replacing := [*(key for key in keys if not in_place(WorkerGroup, key)), *unloaded]:
+    if replacing := [*(key for key in keys if not in_place(WorkerGroup, key)), *unloaded, *_webhooks(old, new, after)]:
         return GroupChange(name, "replaced", tuple(replacing))
-    resized = (before.processes, after.processes) if keys == ["processes"] else None
+    are_numbers = keys == ["processes"] and not (before.scaling or after.scaling)
+    resized = (before.processes, after.processes) if are_numbers else None
     return GroupChange(name, "changed" if keys else "kept", tuple(keys), resized)
+
+
+def _webhooks(old: Config, new: Config, group: WorkerGroup) -> list[str]:
+    """What has changed of that which a group that calls the URLs of callbacks is told at its start."""
+    if not calls_urls(new, group):
+        return []
+    hosts = ["webhook hosts"] if callback_hosts(old) != callback_hosts(new) else []
+    return [*changed_keys(old.webhooks, new.webhooks, "webhooks"), *hosts]
 
 
 def _tasks_of(config: Config, group: WorkerGroup) -> Iterator[Task]:
@@ -235,6 +247,16 @@ def _lowered(old: Mapping[str, Any], new: Mapping[str, Any], key: str) -> dict[s
     """The entries of both whose limit is lower than before, each with the new limit; None is no limit."""
     pairs = ((name, getattr(old[name], key), getattr(new[name], key)) for name in sorted(old.keys() & new.keys()))
     return {name: after for name, before, after in pairs if after is not None and (before is None or after < before)}
+
+
+def _limits(config: Config) -> dict[str, Limit]:
+    return {name: task.limit or Limit() for name, task in config.tasks.items()}
+
+
+def _moved(old: Mapping[str, Task], new: Mapping[str, Task]) -> dict[str, tuple[str, str]]:
+    both = sorted(old.keys() & new.keys())
+    pairs = {name: (old[name].queue, new[name].queue) for name in both if old[name].limit or new[name].limit}
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
 def _served(config: Config) -> tuple[str, ...]:

@@ -8,8 +8,6 @@ The snapshot: the one accepted configuration, as a file that every program reads
 Standard library only.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json
@@ -17,8 +15,9 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from fusiond.config.model import Config
+from fusiond.config.model import Config, rebuild
 from fusiond.errors import ConfigError
+from fusiond.files import sync_directory, write_atomically
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +49,7 @@ def read_snapshot(path: str | os.PathLike[str]) -> Snapshot:
     path = Path(path)
     try:
         content = json.loads(path.read_bytes())
-        return Snapshot(**content | {"config": Config.from_dict(content["config"]), "path": path})
+        return Snapshot(**content | {"config": rebuild(Config, content["config"]), "path": path})
     except OSError as error:
         raise ConfigError(f"{path}: the snapshot cannot be read ({error.strerror}); start the daemon anew") from error
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
@@ -60,67 +59,31 @@ def read_snapshot(path: str | os.PathLike[str]) -> Snapshot:
 
 
 def write(
-    path: str | os.PathLike[str],
-    config: Config,
-    *,
-    generation: int,
-    source: str = "",
-    restores: int = 0,
-    instead_of: str = "",
+    path: Path, config: Config, *, generation: int, source: str = "", restores: int = 0, instead_of: str = ""
 ) -> Snapshot:
     """Write `config` to `path`, atomically and durably, readable by the daemon's user alone."""
-    path, text = Path(path), config.to_json()
+    text = config.to_json()
     digest = hashlib.sha256(text.encode()).hexdigest()
     head = {"generation": generation, "hash": digest, "source": source, "restores": restores, "instead_of": instead_of}
     write_atomically(path, f'{json.dumps(head)[:-1]}, "config": {text}}}\n'.encode())
     return Snapshot(generation, digest, config, path, source, restores, instead_of)
 
 
-def promote(
-    candidate: str | os.PathLike[str], current: str | os.PathLike[str], last_good: str | os.PathLike[str]
-) -> None:
+def promote(candidate: Path, current: Path, last_good: Path) -> None:
     """
     Make the candidate the current snapshot; the current one becomes the last good one.
 
     Each of the two steps is a rename, so that a crash between them leaves both files whole.
     """
-    current, last_good = Path(current), Path(last_good)
     with contextlib.suppress(FileNotFoundError):
         write_atomically(last_good, current.read_bytes())
-    Path(candidate).replace(current)
-    _sync_directory(current.parent)
+    candidate.replace(current)
+    sync_directory(current.parent)
 
 
-def next_generation(current: str | os.PathLike[str]) -> int:
+def next_generation(current: Path) -> int:
     """The number after that of the current snapshot; 1 if there is none, or none that can be read."""
     try:
         return read_snapshot(current).generation + 1
     except ConfigError:
         return 1
-
-
-def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
-    """A reader finds the old content or the new one; if it is `durable`, also after a power cut. 0600."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.unlink(missing_ok=True)
-    try:
-        # 0600 from its first byte on: a Config may hold secrets.
-        with open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-            file.write(data)
-            file.flush()
-            if durable:
-                os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    if durable:
-        _sync_directory(path.parent)
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -1,1 +1,1 @@
-"""What a schema cannot say, by subject; and how problems are told."""
+"""Checks that a JSON Schema cannot express, by subject; and the formats in which problems are printed."""

@@ -1,20 +1,15 @@
 """The broker's URL, and the keys that only go with some of its forms."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final
 from urllib.parse import urlsplit
 
 from fusiond.config.endpoints import SCHEMES, BadUrl, endpoints, split_namespace
-from fusiond.config.kinds import NAMESPACE
 from fusiond.config.lint.suggest import did_you_mean
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fusiond.config.problems import Problem
-    from fusiond.config.yaml.nodes import Node
+from fusiond.config.model import NAMESPACE
+from fusiond.config.problems import Problem
+from fusiond.config.yaml.nodes import Node
 
 _EXAMPLES: Final = (
     "write embedded, redis://host:6379/0, rediss://host:6379/0, unix:///path/redis.sock, "
@@ -88,7 +83,7 @@ def _path(url: str) -> str:
 
 
 def _one_namespace(broker: Node, node: Node, namespace: str) -> Iterator[Problem]:
-    """A namespace in the URL that the key would not take, or beside another one in the key."""
+    """A namespace in the URL that is malformed, or differs from `broker.namespace`."""
     given = broker.text("namespace")
     if namespace and _NAMESPACE.fullmatch(namespace) is None:
         message = f"the URL's namespace is {namespace[:70]!r}"
@@ -103,7 +98,7 @@ def _one_password(broker: Node, node: Node, password: str | None) -> Iterator[Pr
         message = "the password is in the URL and in password_file"
         yield node.place.error("exclusive-keys", message, "remove it from the URL")
     elif password and password in node.raw:
-        message = "the password is in the file in clear"
+        message = "the file has the password in plain text"
         yield node.place.warning("secret-in-clear", message, "use password_file, or ${REDIS_PASSWORD}")
 
 

@@ -1,35 +1,37 @@
 """
-What this machine has: users, groups, directories, interpreters, files, memory; and what any kernel allows.
+Checks against this machine: users, groups, directories, interpreters, files, memory, packages; and the limits of every
+kernel.
 
-A file is often written and checked elsewhere than it runs: what is missing is a warning, and an error only where this
-machine is about to run the file.
+A file is often checked on another machine than the one that runs it: what is missing is a warning, and an error only if
+this machine is about to run the file.
+
+A daemon of root refuses a file that anybody but root can write; any other user gets a warning.
 """
-
-from __future__ import annotations
 
 import grp
 import os
 import pwd
 import shlex
+import socket
 import stat
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
-from fusiond.config.layers import all_maps, node_of
+from fusiond.config.layers import node_of, place_of
 from fusiond.config.lint.suggest import Suggestions
+from fusiond.config.model import Config, WorkerGroup
+from fusiond.config.problems import Problem, Severity
 from fusiond.config.quota import memory_limit
 from fusiond.config.units import written_size
+from fusiond.config.yaml.nodes import Node, Tree
+from fusiond.extras import not_installed
 from fusiond.paths import LONGEST_CONTROL, control_socket
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from fusiond.config.model import Config
-    from fusiond.config.problems import Problem, Severity
-    from fusiond.config.yaml.nodes import Node
-
 T = TypeVar("T")
+#: worker groups that run on this host
+Groups: TypeAlias = Mapping[str, WorkerGroup]
 
 #: from <linux/capability.h>: CAP_KILL, CAP_SETGID, CAP_SETUID
 _BECOMES: Final = 1 << 5 | 1 << 6 | 1 << 7
@@ -38,26 +40,35 @@ _LONGEST_SOCKET: Final = 107
 
 
 def check(root: Node, config: Config, *, to_run: bool) -> Iterator[Problem]:
-    """Each thing that the file names and this machine does not have, or this user may not use."""
+    """
+    Each thing that the file names and this machine does not have, or this user may not use.
+
+    What only groups of other hosts need is not looked for.
+    """
     severity: Severity = "error" if to_run else "warning"
-    yield from _accounts(root, severity)
-    yield from _directories(root, severity)
-    yield from _programs(root, config, severity)
-    yield from _files(root, severity)
-    yield from _memory(root, config)
-    for name, group in config.workers.items() if os.geteuid() == 0 else ():
+    host = socket.gethostname()
+    groups = {name: group for name, group in config.workers.items() if group.runs_on(host)}
+    paths = (("defaults", "workers"), *(("workers", name) for name in groups))
+    maps = [node for path in paths if (node := root.get(*path)) is not None]
+    yield from _accounts(root, maps, severity)
+    yield from _directories(root, maps, severity)
+    yield from _programs(root, config, groups, severity)
+    yield from _files(root, maps, severity)
+    yield from _memory(root, groups)
+    yield from _extras(root)
+    for name, group in groups.items() if os.geteuid() == 0 else ():
         if group.user is None:
             message, remedy = f"workers.{name} runs its tasks as root", "add user:, or run the daemon as another user"
             yield root.nearest("workers", name).warning("runs-as-root", message, remedy)
 
 
 def check_paths(root: Node, config: Config) -> Iterator[Problem]:
-    """Paths of sockets that are too long for any kernel, and directories that are one."""
+    """Paths of sockets that are too long for any kernel, and two directories that are the same."""
     state, runtime, url = config.state_directory, config.runtime_directory, config.broker.url
     node = root.get("runtime_directory")
     sockets = []
     if node is not None and runtime is not None:
-        # The path of Redis' socket is longer, and the limit of this one allows for it.
+        # The path of Redis' socket is longer; this limit leaves room for it.
         sockets.append((node, str(control_socket(Path(runtime))), LONGEST_CONTROL))
         if state == runtime:
             message = "state_directory and runtime_directory are the same, and each needs a redis/ of its own"
@@ -71,10 +82,10 @@ def check_paths(root: Node, config: Config) -> Iterator[Problem]:
             yield node.place.error("socket-path-too-long", message, "write a shorter directory, such as /run/fusiond")
 
 
-def _accounts(root: Node, severity: Severity) -> Iterator[Problem]:
+def _accounts(root: Node, maps: list[Node], severity: Severity) -> Iterator[Problem]:
     users = Suggestions(entry.pw_name for entry in pwd.getpwall())
     groups = Suggestions(entry.gr_name for entry in grp.getgrall())
-    for settings in all_maps(root, "workers"):
+    for settings in maps:
         node, name = settings.get("user"), settings.text("user")
         if node is None or name is None:
             continue
@@ -95,8 +106,8 @@ def _accounts(root: Node, severity: Severity) -> Iterator[Problem]:
             yield node.place.problem(severity, "unknown-group", message, remedy)
 
 
-def _directories(root: Node, severity: Severity) -> Iterator[Problem]:
-    for settings in all_maps(root, "workers"):
+def _directories(root: Node, maps: list[Node], severity: Severity) -> Iterator[Problem]:
+    for settings in maps:
         for node, path in _paths(settings.get("directory")):
             if not _is_directory(path):
                 message, remedy = f"the directory {path} does not exist", "create it, or correct the path"
@@ -113,18 +124,14 @@ def _directories(root: Node, severity: Severity) -> Iterator[Problem]:
             yield node.place.problem(severity, "missing-file", message, remedy)
 
 
-def _programs(root: Node, config: Config, severity: Severity) -> Iterator[Problem]:
-    """Each `python` that does not exist, once for each place that says it and path that it gives; and the server."""
-    seen: set[tuple[object, str]] = set()
-    for name, group in config.workers.items():
+def _programs(root: Node, config: Config, groups: Groups, severity: Severity) -> Iterator[Problem]:
+    """Each `python` and `server` that does not exist."""
+    for name, group in groups.items():
         node, path = node_of(root, "workers", name, "python"), group.python
-        if node is None or path is None or (node.place, path) in seen:
-            continue
-        seen.add((node.place, path))
-        if not _is_program(path):
+        if node is not None and path is not None and not _is_program(path):
             remedy = "write an absolute path, or one that starts at `directory`"
             if node_of(root, "workers", name, "directory") is None and not str(node.value).startswith("/"):
-                remedy = "a relative path starts at `directory`, which is / where the file does not say it"
+                remedy = "a relative path starts at `directory`, which is / unless the file sets it"
             yield node.place.problem(severity, "missing-python", f"there is no interpreter {path}", remedy)
     node, path = root.get("broker", "server"), config.broker.server
     if node is not None and path is not None and not _is_program(path):
@@ -132,11 +139,13 @@ def _programs(root: Node, config: Config, severity: Severity) -> Iterator[Proble
         yield node.place.problem(severity, "missing-server", f"there is no server {path}", remedy)
 
 
-def _files(root: Node, severity: Severity) -> Iterator[Problem]:
-    """Each file that must exist already; one with a secret is for its owner's eyes, one with variables is UTF-8."""
-    secrets = (root.get("broker", "password_file"), root.get("broker", "tls", "key_file"))
+def _files(root: Node, maps: list[Node], severity: Severity) -> Iterator[Problem]:
+    """Files that must exist. One with a secret must not be readable by everyone, one with variables must be UTF-8."""
+    keys = (("broker", "password_file"), ("broker", "tls", "key_file"), ("webhooks", "secret_file"))
+    secrets = [root.get(*key) for key in keys]
+    secrets += [sink.get(key) for _, sink in root.entries("events", "sinks") for key in ("secret_file", "api_key_file")]
     certificates = (root.get("broker", "tls", "ca_file"), root.get("broker", "tls", "cert_file"))
-    variables = [node for settings in all_maps(root, "workers") for node in settings.items("environment_file")]
+    variables = [node for settings in maps for node in settings.items("environment_file")]
     texts = set(variables)
     for node, path in _paths(*secrets):
         if _mode(path) & stat.S_IROTH:
@@ -154,20 +163,36 @@ def _files(root: Node, severity: Severity) -> Iterator[Problem]:
             yield node.place.problem(severity, "unreadable-file", message, remedy)
 
 
-def _memory(root: Node, config: Config) -> Iterator[Problem]:
-    """What the children of all groups may grow to, together, against what this machine has."""
+def _memory(root: Node, groups: Groups) -> Iterator[Problem]:
+    """Whether the children of these groups together may use more memory than this machine has."""
     available = memory_limit()
-    shares = {name: group.processes * group.max_memory for name, group in config.workers.items() if group.max_memory}
+    shares = {name: group.processes * group.max_memory for name, group in groups.items() if group.max_memory}
     total = sum(shares.values())
     if total > available:
         largest = max(shares, key=lambda name: shares[name])
-        groups = [config.workers[name] for name in shares]
-        terms = " + ".join(f"{group.processes} × {written_size(group.max_memory or 0)}" for group in groups)
-        there = written_size(available >> 20 << 20)  # whole MiB: nobody counts a machine's memory in bytes
+        of = [groups[name] for name in shares]
+        terms = " + ".join(f"{group.processes} × {written_size(group.max_memory or 0)}" for group in of)
+        there = written_size(available >> 20 << 20)  # in whole MiB
         message = f"max_memory adds up to {written_size(total)} ({terms}), and this machine has {there}"
-        node = node_of(root, "workers", largest, "max_memory")
-        place = node.place if node is not None else root.nearest("workers", largest)
-        yield place.warning("memory-above-host", message, "lower max_memory or processes")
+        yield place_of(root, "workers", largest, "max_memory").warning(
+            "memory-above-host", message, "lower max_memory or processes"
+        )
+
+
+def _extras(root: Node) -> Iterator[Problem]:
+    """
+    What needs packages that are not installed here.
+
+    It is a warning at `run`, too: the program that needs them says so and does not start, and jobs do not wait for it.
+    """
+    places = [("web", root.names()["web"])] if root.get("web") is not None else []
+    kinds = [sink.get("kind") for _, sink in root.entries("events", "sinks")]
+    places += [(str(kind.value), kind.place) for kind in kinds if kind is not None]
+    for extra, place in places:
+        if missing := not_installed(extra):
+            what = "the dashboard" if extra == "web" else f"a sink of the kind {extra}"
+            message = f"{what} needs {', '.join(missing)}, which is not installed here"
+            yield place.warning("missing-extra", message, f"pip install 'fusiond[{extra}]'")
 
 
 def _paths(*nodes: Node | None) -> Iterator[tuple[Node, Path]]:
@@ -185,7 +210,7 @@ def _found(look_up: Callable[[str], T], name: str) -> T | None:
 
 
 def _mode(path: Path) -> int:
-    """The file's mode bits; 0 where it cannot be looked at."""
+    """The file's mode bits; 0 if it cannot be read."""
     try:
         return os.stat(path).st_mode  # noqa: PTH116 - as the rest of these
     except (OSError, ValueError):
@@ -213,9 +238,49 @@ def _is_text(path: Path) -> bool:
 
 def _may_become_others() -> bool:
     """Whether this process is root, or has the capabilities of root that a group's user needs."""
-    try:
-        status = Path("/proc/self/status").read_text()
-    except OSError:  # another system, on which a file for this one is checked
-        return os.geteuid() == 0
+    status = Path("/proc/self/status").read_text()
     effective = next(line for line in status.splitlines() if line.startswith("CapEff:"))
     return int(effective.split()[1], 16) & _BECOMES == _BECOMES
+
+
+# -- who could change the file ----------------------------------------------------------------------------------------
+
+
+def check_owners(tree: Tree, *, to_run: bool) -> Iterator[Problem]:
+    """Each file that somebody else can write."""
+    user = os.geteuid()
+    severity: Severity = "error" if to_run and user == 0 else "warning"
+    for path, found in tree.stats.items():
+        if reason := weakness(found.st_mode, found.st_uid, found.st_gid, user):
+            yield Problem(str(path), 0, 0, severity, "unsafe-file", f"the file {reason}", _commands(path, found, user))
+
+
+def weakness(mode: int, owner: int, group: int, user: int) -> str:
+    """
+    Why a file with this mode, owner and group is unsafe for a daemon of `user`; empty if it is safe.
+
+    Root and the user may own it. Its group may write it if the group is root's or the user is not root.
+    """
+    if owner not in (0, user):
+        return f"belongs to {_user_name(owner)}"
+    if mode & stat.S_IWOTH:
+        return "can be written by everyone"
+    if mode & stat.S_IWGRP and group != 0 and user == 0:
+        return "can be written by its group"
+    return ""
+
+
+def _commands(path: Path, found: os.stat_result, user: int) -> str:
+    commands = []
+    if found.st_uid not in (0, user):
+        commands.append(f"chown {_user_name(user)} {shlex.quote(str(path))}")
+    if found.st_mode & (stat.S_IWOTH | stat.S_IWGRP):
+        commands.append(f"chmod go-w {shlex.quote(str(path))}")
+    return " && ".join(commands)
+
+
+def _user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"

@@ -4,40 +4,44 @@ Names: each one that is used is declared, each one that is declared is used, and
 Names that are not used give warnings only: a producer on another host may use them.
 """
 
-from __future__ import annotations
+from collections.abc import Collection, Iterator
 
-from typing import TYPE_CHECKING
-
+from fusiond.callbacks import CALLBACKS, WEBHOOK_TASK
 from fusiond.config.layers import all_maps
 from fusiond.config.lint.suggest import did_you_mean, listed
-from fusiond.config.model import DEFAULT_QUEUE, PRIORITIES, RETRY_POLICIES, serves
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-
-    from fusiond.config.model import Config
-    from fusiond.config.problems import Problem
-    from fusiond.config.yaml.nodes import Node, Place
+from fusiond.config.model import DEFAULT_QUEUE, PRIORITIES, RETRY_POLICIES, Config, serves
+from fusiond.config.problems import Problem
+from fusiond.config.yaml.nodes import Node, Place
 
 
 def check_declared(root: Node) -> Iterator[Problem]:
     """Each use of a name that is not declared, and each queue that a group lists twice."""
-    queues = {DEFAULT_QUEUE: None, **root.names("queues")}
+    queues = {DEFAULT_QUEUE: None, CALLBACKS: None, **root.names("queues")}
     priorities, policies = root.names("priorities") or PRIORITIES, {**RETRY_POLICIES, **root.names("retry_policies")}
     for _, task in root.entries("tasks"):
         yield from _unless_declared(task.get("queue"), "queue", queues)
     for settings in all_maps(root, "tasks"):
         yield from _unless_declared(settings.get("priority"), "priority", priorities)
         yield from _unless_declared(settings.get("retry"), "retry policy", policies)
+        for key in ("on_success", "on_failure"):
+            yield from _unless_declared(settings.get(key, "task"), "task", root.names("tasks"))
+    for _, flow in root.entries("flows"):
+        yield from _unless_declared(flow.get("queue"), "queue", queues)
+        for key in ("on_success", "on_failure"):
+            yield from _unless_declared(flow.get(key, "task"), "task", root.names("tasks"))
+        for _, step in flow.entries("steps"):
+            yield from _unless_declared(step.get("task"), "task", root.names("tasks"))
+            yield from _unless_declared(step.get("flow"), "flow", root.names("flows"))
     for _, entry in root.entries("cron"):
         yield from _unless_declared(entry.get("task"), "task", root.names("tasks"))
+        yield from _unless_declared(entry.get("flow"), "flow", root.names("flows"))
     for _, group in root.entries("workers"):
         yield from _queues_of(group, queues)
 
 
 def check_similar(root: Node) -> Iterator[Problem]:
-    """Names of one section that only case or punctuation tells apart, and priorities of one number."""
-    for section in ("queues", "tasks", "workers", "retry_policies", "cron", "priorities"):
+    """Names of one section that differ only in case or punctuation, and priorities with the same number."""
+    for section in ("queues", "tasks", "workers", "retry_policies", "flows", "cron", "priorities"):
         first: dict[str, str] = {}
         for name, place in root.names(section).items():
             other = first.setdefault(name.casefold().replace("-", "_").replace(".", "_"), name)
@@ -60,22 +64,30 @@ def check_used(root: Node, config: Config) -> Iterator[Problem]:
             yield place.warning("unused-policy", f"retry policy {name!r} is never used", remedy)
     if config.tasks and not config.workers:
         message = "there are tasks and no worker group"
-        yield root.keys["tasks"].warning("no-workers", message, "add workers: {main: {queues: [default]}}")
+        yield root.nearest("tasks").warning("no-workers", message, "add workers: {main: {queues: [default]}}")
         return
     served = {queue for group in config.workers.values() for queue in group.queues}
-    filled = {task.queue: root.nearest("tasks", task.name) for task in reversed(list(config.tasks.values()))}
-    for name, place in sorted({**filled, **root.names("queues")}.items()):
+    filled = {task.queue: _place_of(root, task.name) for task in reversed(list(config.tasks.values()))}
+    # A queue may have nothing but the records of flows.
+    flows = {flow.queue for flow in config.flows.values()} - filled.keys()
+    used_by_jobs = {name: place for name, place in {**filled, **root.names("queues")}.items() if name not in flows}
+    for name, place in sorted(used_by_jobs.items()):
         if config.workers and not serves(served, name):
             message = f"no worker group serves queue {name!r}: its jobs wait for ever"
             yield place.warning("unserved-queue", message, "add it to the queues of a group")
-        if name not in filled and name != DEFAULT_QUEUE:
+        if name not in filled and name not in (DEFAULT_QUEUE, CALLBACKS):
             yield place.warning("unused-queue", f"no task uses queue {name!r}", "name it in a task, or remove it")
     for name, group in config.workers.items():
-        # Of any other queue without a task, `unused-queue` has said so.
+        # `unused-queue` reports any other queue without a task.
         if filled and DEFAULT_QUEUE not in filled and set(group.queues) == {DEFAULT_QUEUE}:
             message = f"workers.{name} has nothing to do: no task uses queue {DEFAULT_QUEUE!r}"
             place = root.nearest("workers", name, "queues")
             yield place.warning("idle-group", message, "serve other queues, or remove it")
+
+
+def _place_of(root: Node, task: str) -> Place:
+    """Where a task is declared; of the one that calls URLs, where the file says that it does so."""
+    return root.nearest("webhooks") if task == WEBHOOK_TASK else root.nearest("tasks", task)
 
 
 def _queues_of(group: Node, queues: Collection[str]) -> Iterator[Problem]:

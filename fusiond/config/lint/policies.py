@@ -1,25 +1,24 @@
 """
-The policies of tasks: what exceeds or excludes something else, what has no effect, what can never match.
+The policies of tasks and worker groups: values that exceed or exclude others, that have no effect, or that can never
+match.
 
-1. check        timeouts, expiry, priorities, `pass_job`, and the drain of the groups that run the tasks
-2. check_retry  retry policies
+1. tasks     timeouts, expiry, priorities, `pass_job`, and the drain of the groups that run the tasks
+2. policies  keys of retry policies that have no effect, names of exceptions, retries that come late
+3. groups    keys that have no effect, and variables that do not do what they seem to do
 """
 
-from __future__ import annotations
-
 import builtins
-from typing import TYPE_CHECKING, Final
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final
 
-from fusiond.config.layers import all_maps, node_of
+from fusiond.by import values_of
+from fusiond.config.layers import all_maps, node_of, place_of
 from fusiond.config.lint.suggest import Suggestions
+from fusiond.config.model import Config, RetryPolicy, Task, WorkerGroup
+from fusiond.config.problems import Problem
 from fusiond.config.units import seconds, written
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fusiond.config.model import Config, RetryPolicy, Task
-    from fusiond.config.problems import Problem
-    from fusiond.config.yaml.nodes import Node
+from fusiond.config.yaml.nodes import Node
 
 _EXCEPTIONS: Final = {
     name: value
@@ -27,32 +26,77 @@ _EXCEPTIONS: Final = {
     if isinstance(value, type) and issubclass(value, BaseException)
 }
 
+#: a set of characters of a glob; its first one may be a bracket
+_SET: Final = re.compile(r"\[(!?\][^\]]*|![^\]]+|[^\]!][^\]]*)\]")
+#: variables that the daemon and its children set themselves
+_RESERVED: Final = frozenset({"FUSION_JOB_ID", "FUSION_LOADING", "FUSIOND_LINK", "NOTIFY_SOCKET"})
+#: variables that are lists of directories
+_SEARCHED: Final = frozenset({"PATH", "PYTHONPATH", "LD_LIBRARY_PATH"})
+
 
 def check(root: Node, config: Config) -> Iterator[Problem]:
-    """Each pair of values that do not go together."""
+    """Each value of a task, retry policy or worker group that is probably a mistake."""
+    yield from _tasks(root, config)
+    yield from _retries(root, config)
+    yield from _groups(root, config)
+
+
+# -- tasks ------------------------------------------------------------------------------------------------------------
+
+
+def _tasks(root: Node, config: Config) -> Iterator[Problem]:
     for settings in all_maps(root, "tasks"):
         yield from _times(settings)
     yield from _drains(root, config)
-    for name in () if "moderate" in config.priorities else config.tasks:
+    for name in () if "moderate" in config.priorities else root.names("tasks"):
         if not node_of(root, "tasks", name, "priority"):
             message = f"tasks.{name} has no priority, and `priorities` declares no 'moderate', which is the default"
             remedy = "add defaults: {tasks: {priority: …}}"
             yield root.nearest("tasks", name).error("no-default-priority", message, remedy)
             break
+    yield from _uniqueness(root, config)
+    yield from _callbacks(root, config)
     for name, entry in config.cron.items():
-        keyword = config.tasks[entry.task].pass_job
+        keyword = config.work_of(entry).pass_job
         if keyword is not None and keyword in entry.kwargs:
-            message = f"the keyword {keyword!r} is the one that pass_job of {entry.task!r} fills"
+            message = f"the keyword {keyword!r} is the one that pass_job of {entry.work!r} fills"
             yield root.nearest("cron", name, "kwargs", keyword).error("keyword-taken", message, "rename one of the two")
 
 
-def check_retry(root: Node, config: Config) -> Iterator[Problem]:
-    """Each retry policy that does not do what it says, and each `expires` that retries outlast."""
-    suggest = Suggestions(_EXCEPTIONS)
-    for name, node in root.entries("retry_policies"):
-        yield from _without_effect(node, config.retry_policies[name])
-        yield from _exceptions(node, suggest)
-    yield from _late_retries(root, config)
+def _uniqueness(root: Node, config: Config) -> Iterator[Problem]:
+    for name, task in config.tasks.items():
+        keys = root.names("tasks", name, "unique")
+        if task.unique is None:
+            continue
+        for key, time in (("for", task.unique.for_), ("max_wait", task.unique.max_wait)):
+            if time == 0:
+                node = root.nearest("tasks", name, "unique", key)
+                yield node.error("out-of-range", f"{key}: 0s has no effect", "write 1s or more, or remove the key")
+        if task.unique.max_wait is not None and task.unique.on_conflict != "replace":
+            message = f"max_wait has no effect with on_conflict: {task.unique.on_conflict}"
+            yield keys["max_wait"].warning("ignored-key", message, "remove it, or write on_conflict: replace")
+        if f"kwargs.{task.pass_job}" in task.unique.by:
+            message = f"the keyword {task.pass_job!r} is the one that pass_job fills: no call has it"
+            yield root.nearest("tasks", name, "unique", "by").error("unique-argument", message, "name another argument")
+    for name, entry in config.cron.items():
+        unique = config.work_of(entry).unique
+        try:
+            values_of(unique.by if unique else (), entry.args, entry.kwargs)
+        except ValueError as error:
+            message = f"cron.{name}: {error}, and makes the jobs of {entry.work!r} unique"
+            remedy = "write it under kwargs or args, as a text, a boolean or an integer"
+            yield root.nearest("cron", name, "kwargs").error("unique-argument", message, remedy)
+
+
+def _callbacks(root: Node, config: Config) -> Iterator[Problem]:
+    """Each callback of a task whose jobs need other arguments than the one that they get."""
+    for name, task in config.tasks.items():
+        for key, said in task.callbacks.items():
+            target = config.tasks.get(said.task or "")
+            if target and ((target.unique and target.unique.by) or target.limit_by):
+                message = f"{key} of {name!r}: {target.name!r} gets an `event` only, and is unique or limited by others"
+                place = place_of(root, "tasks", name, key)
+                yield place.error("unique-argument", message, "call another task, or leave out `by`")
 
 
 def _times(settings: Node) -> Iterator[Problem]:
@@ -71,7 +115,7 @@ def _times(settings: Node) -> Iterator[Problem]:
 
 
 def _drains(root: Node, config: Config) -> Iterator[Problem]:
-    """A shutdown that kills jobs which their timeout would let run; not where the file sets neither of the two."""
+    """Each group whose jobs may take longer than its drain_timeout, if the file sets one of the two times."""
     longest_of: dict[str, Task] = {}
     for task in sorted(config.tasks.values(), key=lambda task: task.timeout.hard):
         longest_of[task.queue] = longest_of["*"] = task
@@ -91,27 +135,45 @@ def _drains(root: Node, config: Config) -> Iterator[Problem]:
 # -- retry policies ---------------------------------------------------------------------------------------------------
 
 
+def _retries(root: Node, config: Config) -> Iterator[Problem]:
+    suggest = Suggestions(_EXCEPTIONS)
+    for name, node in root.entries("retry_policies"):
+        yield from _without_effect(node, config.retry_policies[name])
+        yield from _snoozes(node, config.retry_policies[name])
+        yield from _exceptions(node, suggest)
+    yield from _late_retries(root, config)
+
+
 def last_retry(policy: RetryPolicy) -> float:
     """Seconds from the first failure to the last attempt, without jitter."""
     return sum(policy.delay_after(failures) for failures in range(1, policy.max_attempts))
 
 
+def _snoozes(node: Node, policy: RetryPolicy) -> Iterator[Problem]:
+    if not policy.snooze_on and "max_snooze" in node.keys:
+        yield node.keys["max_snooze"].warning("ignored-key", "max_snooze has no effect without snooze_on", "remove it")
+    elif policy.max_snooze == 0:
+        message = "with max_snooze: 0s a job fails at its first snooze"
+        yield node.nearest("max_snooze").error("out-of-range", message, "write 1m or more, or remove snooze_on")
+    for item in node.items("snooze_on")[:1] if policy.at_most_once else ():
+        message = "with max_attempts: 1 and max_crashes: 0 a job begins once, and a snoozed job begins again"
+        yield item.place.error("snooze-once", message, "remove snooze_on, or write max_crashes: 1")
+
+
 def _without_effect(node: Node, policy: RetryPolicy) -> Iterator[Problem]:
-    if policy.max_attempts == 1:
+    if policy.max_attempts == 1 and not policy.snooze_on:
         ignored = [key for key in ("backoff", "delay", "max_delay", "jitter") if key in node.keys]
         if ignored:
-            message = f"{ignored[0]} has no effect beside max_attempts: 1"
+            message = f"{ignored[0]} has no effect with max_attempts: 1"
             yield node.keys[ignored[0]].warning("ignored-key", message, "remove it, or allow more attempts")
         return
-    kind = {"list": "beside a list of delays", "fixed": "on a fixed delay"}.get(policy.backoff, "")
-    for key in {"list": ("delay", "max_delay"), "fixed": ("max_delay",)}.get(policy.backoff, ()):
-        if key in node.keys:
-            yield node.keys[key].warning("ignored-key", f"{key} has no effect {kind}", "remove it")
-    if not kind and policy.delay > policy.max_delay:
+    if policy.backoff == "list" and "delay" in node.keys:
+        yield node.keys["delay"].warning("ignored-key", "delay has no effect with a list of delays", "remove it")
+    if policy.backoff in ("linear", "exponential") and policy.delay > policy.max_delay:
         delay = written(policy.delay)
         message = f"the delay {delay} is above max_delay, {written(policy.max_delay)}, which limits it"
         yield node.nearest("delay").warning("delay-above-max", message, f"write max_delay: {delay} or more")
-    # A job waits after a hard timeout, which counts as a crash, as it does after a failure.
+    # A hard timeout counts as a crash, and the job then waits as after a failure.
     used = policy.max_attempts - 1 + policy.max_crashes
     for surplus in node.items("backoff")[used : used + 1]:
         counts = f"max_attempts: {policy.max_attempts} and max_crashes: {policy.max_crashes}"
@@ -121,18 +183,26 @@ def _without_effect(node: Node, policy: RetryPolicy) -> Iterator[Problem]:
 
 
 def _exceptions(node: Node, suggest: Suggestions) -> Iterator[Problem]:
-    """Names without a module that are no built-in exception, and names of retry_on that give_up_on covers."""
-    refused = [str(item.value) for item in node.items("give_up_on")]
-    for item in (*node.items("retry_on"), *node.items("give_up_on")):
+    """Names without a module that are no built-in exception, and names of which another list has a class above."""
+    for item in (*node.items("retry_on"), *node.items("give_up_on"), *node.items("snooze_on")):
         name = str(item.value)
         if "." not in name and name not in _EXCEPTIONS:
             remedy = suggest(name) or f"write its module, too: package.module.{name}"
             yield item.place.warning("unknown-exception", f"there is no built-in exception {item.raw!r}", remedy)
-    for item in node.items("retry_on"):
-        covering = next((other for other in refused if _covers(other, str(item.value))), None)
-        if covering is not None:
-            message = f"{item.raw} is never retried: give_up_on has {covering}, and wins"
-            yield item.place.warning("never-retried", message, "remove one of the two")
+    for key, winners in (("retry_on", ("snooze_on", "give_up_on")), ("give_up_on", ("snooze_on",))):
+        for item in node.items(key):
+            yield from _overruled(node, key, item, winners)
+
+
+def _overruled(node: Node, key: str, item: Node, winners: Iterable[str]) -> Iterator[Problem]:
+    """An exception of the list `key` that one of the other lists covers, of which the first wins."""
+    for winner in winners:
+        for covering in (str(other.value) for other in node.items(winner)):
+            if _covers(covering, str(item.value)):
+                code, never = ("never-retried", "retried") if key == "retry_on" else ("never-given-up", "given up on")
+                message = f"{item.raw} is never {never}: {winner} has {covering}, and wins"
+                yield item.place.warning(code, message, "remove one of the two")
+                return
 
 
 def _covers(base: str, name: str) -> bool:
@@ -141,16 +211,82 @@ def _covers(base: str, name: str) -> bool:
 
 
 def _late_retries(root: Node, config: Config) -> Iterator[Problem]:
-    """`expires` covers the first attempt only: a retry may come long after it. Once for each `expires` and policy."""
-    seen, used = set(), {task.retry for task in config.tasks.values()}
-    lasts = {name: last_retry(config.retry_policies[name]) for name in used}
+    """`expires` covers the first attempt only: a retry may come long after it."""
+    lasts = {name: last_retry(policy) for name, policy in config.retry_policies.items()}
     for name, task in config.tasks.items():
         node, last = node_of(root, "tasks", name, "expires"), lasts[task.retry]
-        if node is None or task.expires is None or task.expires >= last or (node.place, task.retry) in seen:
-            continue
-        seen.add((node.place, task.retry))
-        message = (
-            f"expires: {node.raw} covers the first attempt only; the last retry of {task.retry!r} may begin "
-            f"{written(last)} after it"
-        )
-        yield node.place.warning("late-retries", message, "take a policy that ends sooner, or a longer expires")
+        if node is not None and task.expires is not None and task.expires < last:
+            late = f"the last retry of {task.retry!r} may begin {written(last)} after it"
+            message = f"expires: {node.raw} covers the first attempt only; {late}"
+            yield node.place.warning("late-retries", message, "take a policy that ends sooner, or a longer expires")
+
+
+# -- worker groups ----------------------------------------------------------------------------------------------------
+
+
+def _groups(root: Node, config: Config) -> Iterator[Problem]:
+    for name, group in config.workers.items():
+        keys = root.names("workers", name)
+        yield from _at_once(root, group)
+        yield from _range(root, group)
+        yield from _globs(root, group)
+        for key in ("max_jobs", "max_memory", "max_age"):
+            if key in keys and group.isolation == "fork" and getattr(group, key) is not None:
+                message = f"{key} has no effect with isolation: fork, where each job has a child of its own"
+                yield keys[key].warning("ignored-key", message, "remove it, or write isolation: process")
+        if group.max_age == 0:
+            message = "with max_age: 0s each child is too old as soon as it has started"
+            yield root.nearest("workers", name, "max_age").error("out-of-range", message, "write 1m or more, or null")
+        if "order" in keys and len(group.queues) == 1 and group.queues != ("*",):
+            yield keys["order"].warning("ignored-key", "order has no effect on a single queue", "remove it")
+    for settings in all_maps(root, "workers"):
+        yield from _variables(settings)
+
+
+def _at_once(root: Node, group: WorkerGroup) -> Iterator[Problem]:
+    """What has children run many jobs at once, where they cannot."""
+    executor, concurrency = (node_of(root, "workers", group.name, key) for key in ("executor", "concurrency"))
+    if executor and group.executor != "sync" and group.isolation == "fork":
+        message = f"executor: {group.executor} with isolation: fork, where each job has a child of its own"
+        yield executor.place.error("one-job-at-once", message, "write isolation: process, or remove executor")
+    elif concurrency and group.concurrency > 1 and group.executor == "sync":
+        message = f"concurrency: {group.concurrency} with executor: sync, which runs one job after the other"
+        remedy = "write executor: asyncio or thread, and isolation: process; or remove concurrency"
+        yield concurrency.place.error("one-job-at-once", message, remedy)
+
+
+def _globs(root: Node, group: WorkerGroup) -> Iterator[Problem]:
+    """A bracket of `hosts` that is no set of characters stands for itself, and no host has it in its name."""
+    hosts = node_of(root, "workers", group.name, "hosts")
+    for item in hosts.items() if hosts is not None else ():
+        if re.search(r"[\[\]]", _SET.sub("", str(item.value))):
+            message = f"{item.raw!r} matches no host: a bracket in it has no counterpart"
+            yield item.place.error("broken-glob", message, "write a set of characters such as batch-[0-9], or batch-*")
+
+
+def _range(root: Node, group: WorkerGroup) -> Iterator[Problem]:
+    """A range of processes that is empty, or none; a target that cannot be met."""
+    scaling, node = group.scaling, node_of(root, "workers", group.name, "processes")
+    if scaling is None or node is None:
+        return
+    if scaling.min > scaling.max:
+        message = f"min: {scaling.min} is above max: {scaling.max}"
+        yield node.nearest("min").error("processes-order", message, f"write min: {scaling.max} or less")
+    elif scaling.min == scaling.max and node.text("max") != "auto":
+        message = f"from {scaling.min} to {scaling.max} the number of processes follows nothing"
+        yield node.nearest("min").warning("ignored-key", message, f"write processes: {scaling.max}")
+    if scaling.target_latency == 0:
+        message = "with target_latency: 0s each job that waits at all would add processes"
+        yield node.nearest("target_latency").error("out-of-range", message, "write 1s or more")
+
+
+def _variables(settings: Node) -> Iterator[Problem]:
+    places = settings.names("environment")
+    for name, node in settings.entries("environment"):
+        if name in _RESERVED:
+            yield places[name].warning("reserved-variable", f"{name} is set by fusiond itself", "remove or rename it")
+        elif name in _SEARCHED and isinstance(node.value, str):
+            relative = [part for part in node.value.split(":") if not part.startswith("/")]
+            if relative and "$" not in node.raw:
+                message = f"{name} has the relative path {relative[0]!r}, which moves with a job's working directory"
+                yield node.place.warning("relative-path", message, "write an absolute path")

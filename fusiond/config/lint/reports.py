@@ -7,26 +7,20 @@ Problems in the formats of `fusiond validate --format`, each sorted by place.
     github  commands of GitHub Actions, which shows each problem beside its line in the pull request
 """
 
-from __future__ import annotations
-
 import json
 import os
+from collections.abc import Callable, Sequence
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import quote
 
-from fusiond.config.problems import columns, mask, visible
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from fusiond.config.problems import Problem
+from fusiond.config.problems import Problem, columns, mask, visible
 
 #: columns of a source line that `text` shows
 _EXCERPT: Final = 160
 _SARIF_SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
-_IN_MESSAGES: Final = {"%": "%25", "\r": "%0D", "\n": "%0A"}
-_IN_PROPERTIES: Final = {**_IN_MESSAGES, ":": "%3A", ",": "%2C"}
+_IN_MESSAGES: Final = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A"})
+_IN_PROPERTIES: Final = {**_IN_MESSAGES, **str.maketrans({":": "%3A", ",": "%2C"})}
 
 
 def as_text(problems: Sequence[Problem], paint: Callable[[str, str], str] = lambda text, _: text) -> str:
@@ -45,8 +39,10 @@ def as_json(problems: Sequence[Problem]) -> str:
     return json.dumps([problem.to_dict() for problem in sorted(problems)], ensure_ascii=False, indent=2)
 
 
-def as_sarif(problems: Sequence[Problem], version: str) -> str:
-    """One run of fusiond of this version; its head lists each rule that the file breaks."""
+def as_sarif(problems: Sequence[Problem]) -> str:
+    """One run of this version of fusiond; its head lists each rule that the file breaks."""
+    from fusiond import __version__
+
     codes = sorted({problem.code for problem in problems})
     rules = [
         {
@@ -57,16 +53,21 @@ def as_sarif(problems: Sequence[Problem], version: str) -> str:
         for code in codes
     ]
     run = {
-        "tool": {"driver": {"name": "fusiond", "version": version, "rules": rules}},
+        "tool": {"driver": {"name": "fusiond", "version": __version__, "rules": rules}},
         "columnKind": "unicodeCodePoints",
         "results": [_sarif_result(problem, codes.index(problem.code)) for problem in sorted(problems)],
     }
     return json.dumps({"$schema": _SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}, ensure_ascii=False, indent=2)
 
 
-def as_github(problems: Sequence[Problem], environ: Mapping[str, str]) -> str:
-    """One command on each line. Files are named from GITHUB_WORKSPACE, the directory of the checkout."""
-    return "\n".join(_command(problem, environ.get("GITHUB_WORKSPACE", "")) for problem in sorted(problems))
+def as_github(problems: Sequence[Problem]) -> str:
+    """One command on each line. Files are named from $GITHUB_WORKSPACE, the directory of the checkout."""
+    workspace = os.environ.get("GITHUB_WORKSPACE", "")
+    return "\n".join(_command(problem, workspace) for problem in sorted(problems))
+
+
+#: format → what prints all problems in it, as one document
+DOCUMENTS: Final = {"json": as_json, "sarif": as_sarif, "github": as_github}
 
 
 # -- text -------------------------------------------------------------------------------------------------------------
@@ -127,11 +128,7 @@ def _command(problem: Problem, workspace: str) -> str:
     if problem.line:
         line, end = str(problem.line), str(problem.column + problem.width)
         properties |= {"line": line, "endLine": line, "col": str(problem.column), "endColumn": end}
-    listed = ",".join(f"{key}={_escaped(value, _IN_PROPERTIES)}" for key, value in properties.items())
+    listed = ",".join(f"{key}={value.translate(_IN_PROPERTIES)}" for key, value in properties.items())
     detail = "\n".join(visible(line) for line in mask(problem.detail).splitlines())
     message = "\n".join(filter(None, (problem.sentence, detail)))
-    return f"::{problem.severity} {listed}::{_escaped(message, _IN_MESSAGES)}"
-
-
-def _escaped(text: str, table: Mapping[str, str]) -> str:
-    return "".join(table.get(char, char) for char in text)
+    return f"::{problem.severity} {listed}::{message.translate(_IN_MESSAGES)}"

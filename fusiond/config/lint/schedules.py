@@ -1,35 +1,30 @@
 """
 When a cron entry ticks.
 
-1. check        what cannot be read, or never ticks: its cron text, its interval, its time zone
-2. check_ticks  what can be read and is probably not meant: the traps of cron, and jitter
+1. check        what cannot be read, or never ticks: its cron text, its time zone
+2. check_ticks  an interval that is too short, and what is valid but probably a mistake: the traps of cron, and jitter
 """
-
-from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Iterator
 from datetime import datetime
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from fusiond.config.layers import node_of
 from fusiond.config.lint.suggest import did_you_mean, listed
-from fusiond.config.units import seconds, written
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fusiond.config.model import Config, CronEntry
-    from fusiond.config.problems import Problem
-    from fusiond.config.yaml.nodes import Node
+from fusiond.config.model import Config, CronEntry
+from fusiond.config.problems import Problem
+from fusiond.config.units import written
+from fusiond.config.yaml.nodes import Node
 
 FORMS: Final = ("@hourly", "@daily", "@midnight", "@weekly", "@monthly", "@yearly", "@annually")
 _FIELDS: Final = "minute, hour, day of month, month, day of week"
 _CLOCK: Final = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])")
 # For croniter, H and R are "any value, drawn once": each daemon would tick at another time.
 _DRAWN: Final = re.compile(r"(?<![A-Za-z])[HhRr](?![A-Za-z])")
-#: texts that are right for certain (each field in its range, a day that every month has): croniter is slow to import
+#: texts that are surely valid (each field in its range, a day that every month has), since croniter is slow to import
 _SURE: Final = re.compile(
     r"(\*|\*/[1-9]|\*/[1-5][0-9]|[1-5]?[0-9]) (\*|\*/[1-9]|\*/1[0-9]|\*/2[0-3]|1?[0-9]|2[0-3]) "
     r"(\*|[1-9]|1[0-9]|2[0-8]) (\*|[1-9]|1[0-2]) (\*|[0-7]|1-5)"
@@ -39,7 +34,7 @@ _STEP: Final = re.compile(r"\*/([0-9]{1,4})")
 _RANGES: Final = (("minutes", 60), ("hours", 24))
 #: ticks are counted from this moment; any other will do
 _FROM: Final = datetime(2026, 1, 1)  # noqa: DTZ001 - wall-clock time
-#: number of ticks among which the shortest interval is looked for
+#: number of ticks that are searched for the shortest and the longest interval
 _TICKS: Final = 8
 
 
@@ -48,26 +43,42 @@ def check(root: Node) -> Iterator[Problem]:
     for _, entry in root.entries("cron"):
         if (text := entry.text("schedule")) and (found := schedule_problem(text)) is not None:
             yield entry.nearest("schedule").error(*found)
-        if every := entry.text("every"):
-            if _is_below_1s(every):
-                yield entry.nearest("every").error("out-of-range", f"every: {every} is below 1s", "write 1s or more")
-            if "timezone" in entry.keys:
-                message = "timezone has no effect beside every:, which counts from the epoch"
-                yield entry.keys["timezone"].warning("ignored-key", message, "remove it, or use schedule:")
-        if (zone := entry.get("timezone")) is not None and isinstance(zone.value, str) and zone.value:
+        if (
+            (zone := entry.get("timezone")) is not None
+            and isinstance(zone.value, str)
+            and zone.value not in ("", "UTC")
+        ):
             yield from _zone(zone, zone.value)
 
 
 def check_ticks(root: Node, config: Config) -> Iterator[Problem]:
-    """Each entry that probably ticks at other moments than was meant."""
+    """Each entry that ticks too often, or probably at other moments than was meant."""
     for name, node in root.entries("cron"):
         entry, schedule = config.cron[name], node.get("schedule")
+        if entry.every is not None and entry.every < 1:
+            message = f"every: {written(entry.every)} is below 1s"
+            yield node.nearest("every").error("out-of-range", message, "write 1s or more")
+        if entry.every is not None and "timezone" in node.keys:
+            message = "timezone has no effect with every:, which counts from the epoch"
+            yield node.keys["timezone"].warning("ignored-key", message, "remove it, or use schedule:")
         if schedule is not None and entry.schedule is not None and not entry.schedule.startswith("@"):
             yield from _traps(schedule, entry.schedule.split())
         yield from _jitter(root, node, entry, config)
-        if entry.missed == "all" and entry.starting_deadline is None and (missed := node.get("missed")) is not None:
+        yield from _replaced(node, entry, config)
+        yield from _alert(node, entry)
+        all_run = entry.missed == "all" and entry.overlap != "replace"
+        if all_run and entry.starting_deadline is None and (missed := node.get("missed")) is not None:
             message = "missed: all without a starting_deadline makes up for every tick of a downtime, however long"
             yield missed.place.warning("unbounded-catch-up", message, "add starting_deadline: 1d")
+
+
+def _replaced(node: Node, entry: CronEntry, config: Config) -> Iterator[Problem]:
+    """An entry whose canceled job would keep the job out that is to replace it."""
+    unique, overlap = config.work_of(entry).unique, node.get("overlap")
+    if overlap is not None and entry.overlap == "replace" and unique and unique.for_:
+        lasts = written(unique.for_)
+        message = f"the canceled job keeps its lock (`unique` of {entry.work!r}) for {lasts}, and keeps the new one out"
+        yield overlap.place.error("replace-unique", message, "write `until: ended` in place of `for`, or overlap: skip")
 
 
 # -- what cannot be read ----------------------------------------------------------------------------------------------
@@ -75,7 +86,7 @@ def check_ticks(root: Node, config: Config) -> Iterator[Problem]:
 
 @functools.lru_cache(maxsize=8192)
 def schedule_problem(text: str) -> tuple[str, str, str] | None:
-    """Code, message and remedy of a cron text that cannot be used; None where it can."""
+    """Code, message and remedy for a cron text that cannot be used; None if it can."""
     if _SURE.fullmatch(text) or text in FORMS:
         return None
     if (found := _wrong_form(text)) is not None:
@@ -88,7 +99,7 @@ def schedule_problem(text: str) -> tuple[str, str, str] | None:
     except CroniterBadDateError:
         return "never-fires", f"{text!r} never fires: there is no such date", "check day and month"
     except (ValueError, KeyError) as error:
-        # Without the text, with which croniter begins.
+        # croniter's message begins with the text, which ours has already.
         words = re.sub(r"^\[.*?\] ?", "", str(error)).removeprefix("is not acceptable").strip(" ,.")
         reason = words or "a field is not a number or name"
         return "bad-schedule", f"{text!r} is not a cron text: {reason}", f"the fields are {_FIELDS}"
@@ -96,7 +107,7 @@ def schedule_problem(text: str) -> tuple[str, str, str] | None:
 
 
 def _wrong_form(text: str) -> tuple[str, str, str] | None:
-    """Code, message and remedy of what does not even look like a cron text."""
+    """Code, message and remedy for a text that does not have the form of a cron text."""
     if text.startswith("@"):
         remedy = did_you_mean(text, FORMS) or f"write {listed(FORMS)}"
         return "bad-schedule", f"{text!r} is not a form of schedule", remedy
@@ -115,17 +126,12 @@ def _wrong_form(text: str) -> tuple[str, str, str] | None:
     return None
 
 
-def _is_below_1s(duration: str) -> bool:
-    try:
-        return seconds(duration) < 1
-    except ValueError:
-        return False  # the schema reports it
-
-
 def _zone(node: Node, name: str) -> Iterator[Problem]:
-    if not _zone_exists(name):
-        from zoneinfo import available_timezones
+    from zoneinfo import ZoneInfo, available_timezones
 
+    try:
+        ZoneInfo(name)
+    except (ValueError, OSError, KeyError):  # KeyError: there is none; OSError: a directory, such as `Europe`
         zones = available_timezones()
         remedy = did_you_mean(name, zones) or "write a name such as Europe/Berlin"
         if not zones:
@@ -133,17 +139,7 @@ def _zone(node: Node, name: str) -> Iterator[Problem]:
         yield node.place.error("unknown-timezone", f"time zone {node.raw!r} does not exist", remedy)
 
 
-@functools.lru_cache(maxsize=1024)
-def _zone_exists(name: str) -> bool:
-    from zoneinfo import ZoneInfo
-
-    try:
-        return name == "UTC" or bool(ZoneInfo(name))
-    except (ValueError, OSError, KeyError):  # a KeyError where there is none; an OSError for a directory: `Europe`
-        return False
-
-
-# -- what is probably not meant ---------------------------------------------------------------------------------------
+# -- valid but probably a mistake -------------------------------------------------------------------------------------
 
 
 def _traps(node: Node, fields: list[str]) -> Iterator[Problem]:
@@ -169,10 +165,10 @@ def _traps(node: Node, fields: list[str]) -> Iterator[Problem]:
 
 
 def _jitter(root: Node, node: Node, entry: CronEntry, config: Config) -> Iterator[Problem]:
-    jitter, task = node.get("jitter"), config.tasks[entry.task]
+    jitter, task = node.get("jitter"), config.work_of(entry)
     if jitter is None or not entry.jitter:
         return
-    interval = entry.every if entry.every is not None else _shortest_interval(entry.schedule or "")
+    interval = min(_intervals(entry))
     if entry.jitter >= interval:
         message = f"the jitter {jitter.raw} reaches beyond the next tick, {written(interval)} later"
         yield jitter.place.warning("jitter-above-interval", message, f"write less than {written(interval)}")
@@ -183,10 +179,27 @@ def _jitter(root: Node, node: Node, entry: CronEntry, config: Config) -> Iterato
         yield jitter.place.warning("jitter-above-expires", message, f"write less than {shown}")
 
 
-def _shortest_interval(schedule: str) -> float:
-    """The seconds between the two nearest of the first ticks."""
+def _alert(node: Node, entry: CronEntry) -> Iterator[Problem]:
+    """A time without success that ends before the next tick."""
+    allowed, alert = entry.alert_if_no_success, node.get("alert_if_no_success")
+    if alert is None or allowed is None:
+        return
+    if allowed == 0:
+        message = "with alert_if_no_success: 0s the entry is overdue for ever"
+        yield alert.place.error("out-of-range", message, "write more than the time from one tick to the next")
+        return
+    interval = max(_intervals(entry))
+    if allowed <= interval:
+        message = f"{alert.raw} without success is no alarm: from one tick to the next it can be {written(interval)}"
+        yield alert.place.warning("alert-below-interval", message, f"write more than {written(interval)}")
+
+
+def _intervals(entry: CronEntry) -> list[float]:
+    """The intervals between the first ticks, in seconds."""
+    if entry.every is not None:
+        return [entry.every]
     from croniter import croniter
 
-    matcher = croniter(schedule, _FROM)
+    matcher = croniter(entry.schedule or "", _FROM)
     ticks = [matcher.get_next(float) for _ in range(_TICKS)]
-    return float(min(later - earlier for earlier, later in pairwise(ticks)))
+    return [later - earlier for earlier, later in pairwise(ticks)]

@@ -1,32 +1,26 @@
 """
-What jsonschema found, in words: code, message, remedy.
+Turn errors of jsonschema into sentences: code, message, remedy.
 
 One function for each keyword of the schema. The noun of a sentence is the `x-kind` of the subschema (`duration`), or
-its title where the subschema is no key; the remedy is what an editor says, or the examples. Traps of YAML are explained
+its title if it has none; the remedy is the message that an editor shows, or the examples. Traps of YAML are explained
 where they have an effect: `yes` for a boolean, 90 for a duration, 022 for a umask.
 """
 
-from __future__ import annotations
-
 import json
 import re
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from fusiond.config.lint.suggest import did_you_mean
+from fusiond.config.yaml.nodes import Node
 from fusiond.config.yaml.scalars import DATE, GROUPED, OLD_BOOLEANS, SEXAGESIMAL
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from fusiond.config.yaml.nodes import Node
-
-
-#: a ValidationError of jsonschema; by its types, each attribute may be unset
+#: a ValidationError of jsonschema, whose type stubs allow each attribute to be unset
 Error: TypeAlias = Any
 
 
 class Sentence(NamedTuple):
-    """What a Problem says."""
+    """The words of a Problem."""
 
     code: str
     message: str
@@ -47,7 +41,7 @@ _LONGEST: Final = 60
 
 def sentence(path: str, node: Node, error: Error, *, of_key: bool) -> Sentence:
     """What is wrong with the value at `path`, or with a key of this map, and what to write."""
-    say = _bad_key if of_key else _KEYWORDS.get(str(error.validator), _other)
+    say = _bad_key if of_key else _KEYWORDS[str(error.validator)]
     found = say(node, error)
     return found._replace(message=f"{path}: {found.message}" if path else found.message)
 
@@ -65,7 +59,11 @@ def _type(node: Node, error: Error) -> Sentence:
         return _without_unit(node, schema)
     if "string" in types and raw and re.search(schema.get("pattern", ""), raw):
         message = f"{raw} is read as {'a number' if is_number else 'a boolean'}, not {noun}"
-        return Sentence("yaml-quote", message, f'put it in quotes: "{raw}"')
+        remedy = f'put it in quotes: "{raw}"'
+        # who writes `pass_job: true` means to switch it on
+        if isinstance(value, bool) and (example := _remedy(schema)):
+            remedy = f'{example}; "{raw}" in quotes is the word itself'
+        return Sentence("yaml-quote", message, remedy)
     if types[:1] == ["integer"] and GROUPED.fullmatch(raw):
         message = f"{raw} is a text in YAML 1.2, not a number"
         return Sentence("yaml-underscore", message, f"write {raw.replace('_', '')}")
@@ -88,6 +86,9 @@ def _pattern(node: Node, error: Error) -> Sentence:
         return _without_unit(node, schema)
     if "\0" in str(node.value):
         return Sentence("bad-value", f"{shown} holds a NUL character", "remove it")
+    if kind == "path" and str(node.value).startswith("~"):
+        remedy = f"write ${{HOME}}{node.raw[1:]}" if node.raw.startswith("~/") else "write the whole path"
+        return Sentence("tilde", f"~ is not expanded in {shown}", remedy)
     code = "bad-path" if kind == "dotted path" else "bad-value"
     return Sentence(code, f"{shown} is not {_noun(schema)}", _remedy(schema))
 
@@ -144,15 +145,12 @@ def _required(_node: Node, error: Error) -> Sentence:
 
 
 def _one_of(_node: Node, error: Error) -> Sentence:
-    keys = [branch["required"][0] for branch in error.validator_value]
+    keys = [branch["required"][0] for branch in error.validator_value if "required" in branch]
     there = [key for key in keys if key in error.instance]
     if there:
         return Sentence("exclusive-keys", f"{' and '.join(there)} exclude each other", "remove one")
-    return Sentence("missing-key", f"neither {' nor '.join(keys)} is there", f'add one, such as {keys[0]}: "0 2 * * *"')
-
-
-def _other(node: Node, error: Error) -> Sentence:
-    return Sentence("bad-value", f"{show(node)} does not meet `{error.validator}` of the schema", "see docs/file.md")
+    example = show_example(error.schema["properties"][keys[0]]["examples"][0])
+    return Sentence("missing-key", f"neither {' nor '.join(keys)} is there", f"add one, such as {keys[0]}: {example}")
 
 
 _KEYWORDS: Final[dict[str, Callable[[Node, Error], Sentence]]] = {
@@ -179,6 +177,11 @@ def show(node: Node) -> str:
     return repr(text) if isinstance(node.value, str) else text or "null"
 
 
+def show_example(text: str) -> str:
+    """A scalar as it is written in the file."""
+    return f'"{text}"' if text[0] in "*@" or "*" in text else text
+
+
 def _types(schema: dict[str, Any]) -> list[str]:
     """The types that a subschema takes, without null."""
     types = schema.get("type", [])
@@ -186,7 +189,7 @@ def _types(schema: dict[str, Any]) -> list[str]:
 
 
 def _kind(schema: dict[str, Any]) -> str:
-    """What a subschema takes, in a word, such as `duration`; empty where its types say it all."""
+    """The kind of value that a subschema takes, such as `duration`; empty if its types are enough."""
     title: str = schema.get("x-kind") or schema.get("title", "")
     return title if title[:1].islower() else ""
 
@@ -202,7 +205,7 @@ def _noun(schema: dict[str, Any]) -> str:
 
 
 def _remedy(schema: dict[str, Any], *, nested: bool = False) -> str:
-    """What an editor says of a wrong value, else the examples."""
+    """The message that an editor shows for a wrong value, otherwise the examples."""
     return schema.get("patternErrorMessage") or _examples(schema, nested=nested)
 
 
@@ -213,5 +216,5 @@ def _examples(schema: dict[str, Any], *, nested: bool) -> str:
         found = [json.dumps(example) for example in examples if isinstance(example, dict | list)][:1]
     else:
         scalars = [str(example) for example in examples if not isinstance(example, dict | list)][:3]
-        found = [f'"{scalar}"' if scalar[0] in "*@" else scalar for scalar in scalars]
+        found = list(map(show_example, scalars))
     return f"write for example {' or '.join(found)}" if found else ""

@@ -1,22 +1,23 @@
 """`did you mean …`: the known name that is nearest to one that is not."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from collections.abc import Iterable
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A remedy that names the nearest known word; empty where none is near."""
+    """A remedy that names the nearest known word; empty if none is near."""
     import difflib  # here, since a file without mistakes does not need it
 
     names = [name for name in known if name != word]
     folded = {name.casefold(): name for name in names}
-    # Names have a longest length; a value in place of a name has none.
+    # A name has a maximum length; a value in the place of a name may have any.
     near = difflib.get_close_matches(word.casefold()[:100], folded, n=1, cutoff=0.6)
     return f"did you mean {folded[near[0]]!r}?" if near else ""
+
+
+def nearest(word: str, known: Iterable[str], label: str = "known") -> str:
+    """A remedy that names the nearest known word; if none is near, all known words, behind the label."""
+    names = list(known)
+    return did_you_mean(word, names) or f"{label}: {listed(names) or 'none'}"
 
 
 class Suggestions:
@@ -26,7 +27,7 @@ class Suggestions:
         self._known, self._left = tuple(known), 100
 
     def __call__(self, word: str) -> str:
-        """A remedy that names the nearest known word; empty where none is near, and after a hundred words."""
+        """A remedy that names the nearest known word; empty if none is near, and after a hundred words."""
         self._left -= 1
         return did_you_mean(word, self._known) if self._left >= 0 else ""
 

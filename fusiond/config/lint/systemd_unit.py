@@ -1,27 +1,22 @@
 """
 The systemd unit that runs the daemon: how long a stop may take.
 
-systemd kills whatever is left after TimeoutStopSec, so a longer `drain_timeout` is cut short. Where this machine has no
-unit of the daemon's name, and none is given, there is nothing to compare.
+systemd kills whatever is left after TimeoutStopSec, so a longer `drain_timeout` is cut short. If this machine has no
+unit of the daemon's name, and none is given, there is nothing to compare. An instance has the unit `fusiond@.service`.
 """
-
-from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from fusiond.config.model import Config
+from fusiond.config.problems import Problem
 from fusiond.config.units import written
+from fusiond.config.yaml.nodes import Node
+from fusiond.paths import system_name
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fusiond.config.model import Config
-    from fusiond.config.problems import Problem
-    from fusiond.config.yaml.nodes import Node
-
-_NAME: Final = "fusiond.service"
 #: where systemd looks; the first one wins
 DIRECTORIES: Final = tuple(map(Path, ("/etc/systemd/system", "/run/systemd/system", "/usr/lib/systemd/system")))
 #: s: what a stop takes after the drain: settling jobs, and the last write of the embedded server
@@ -40,9 +35,9 @@ _SPAN: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([a-zµ]*)\s*")
 _STOP: Final = re.compile(r"^\s*Timeout(?:Stop)?Sec\s*=\s*(.*?)\s*$", re.MULTILINE)
 
 
-def check(root: Node, config: Config, path: Path | None) -> Iterator[Problem]:
-    """Each group whose drain the unit cuts short; `path` is the unit file, None where there is none."""
-    stop = timeout_stop(path) if path is not None else None
+def check(root: Node, config: Config, path: Path | None, unit: str) -> Iterator[Problem]:
+    """Each group whose drain the unit cuts short; `path` is the unit file, None if there is none."""
+    stop = timeout_stop(path, unit) if path is not None else None
     if stop is None:
         return
     extra = _SETTLING + (_EMBEDDED if config.broker.url == "embedded" else 0)
@@ -54,21 +49,34 @@ def check(root: Node, config: Config, path: Path | None) -> Iterator[Problem]:
             yield root.nearest("workers", name, "drain_timeout").warning("drain-above-stop", message, remedy)
 
 
-def installed(directories: tuple[Path, ...] = DIRECTORIES) -> Path | None:
-    """The unit file of this machine."""
-    paths = (directory / _NAME for directory in directories)
-    return next((path for path in paths if path.is_file()), None)
+def unit_of(file: Path) -> str:
+    """The name of the unit that runs this file's daemon: `fusiond@NAME.service` for an instance's file."""
+    name = (system_name(file) or "").partition("-")[2]
+    return f"fusiond@{name}.service" if name else "fusiond.service"
 
 
-def timeout_stop(path: Path) -> float | None:
+def installed(unit: str, directories: tuple[Path, ...] = DIRECTORIES) -> Path | None:
+    """This machine's file of the unit; of an instance, its template."""
+    name = re.sub("@.*[.]", "@.", unit)
+    found = (directory / name for directory in directories)
+    return next((path for path in found if path.is_file()), None)
+
+
+def timeout_stop(path: Path, unit: str = "") -> float | None:
     """
-    The seconds of TimeoutStopSec in a unit and its drop-ins; None where it cannot be read.
+    The seconds of TimeoutStopSec in a unit and its drop-ins; None if it cannot be read.
 
-    The last one wins: drop-ins in the order of their names, of one name that of the first of DIRECTORIES.
+    The last value wins. Drop-ins are read by name; of several with one name, that in the first of DIRECTORIES counts,
+    and that of an instance before that of all.
+
+    Args:
+        path: the file of the unit, or of its template.
+        unit: the unit's name, if it is an instance.
     """
-    directories = reversed(DIRECTORIES) if path.parent in DIRECTORIES else [path.parent]
+    directories = [*reversed(DIRECTORIES)] if path.parent in DIRECTORIES else [path.parent]
+    units = (path.name, unit) if "@" in unit else (path.name,)
+    dropins = [each for name in units for where in directories for each in (where / f"{name}.d").glob("*.conf")]
     try:
-        dropins = [dropin for directory in directories for dropin in (directory / f"{path.name}.d").glob("*.conf")]
         texts = [each.read_text() for each in (path, *sorted(dropins, key=lambda dropin: dropin.name))]
     except (OSError, UnicodeDecodeError):
         return None

@@ -1,30 +1,25 @@
 """
-What loading the task code has shown, as problems at their places.
+Turn the results of loading the task code into problems with places.
 
-`worker/pool/import_probes.py` loads the code, and returns one Probed for each kind of child that the groups have. This
+`worker/import_probes.py` loads the code, and returns one Probed for each kind of child that the groups have. This
 file knows where each path, argument and exception is written.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from inspect import Parameter, Signature
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
-from fusiond.config.layers import node_of
+from fusiond.config.layers import node_of, place_of
 from fusiond.config.lint.suggest import did_you_mean
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fusiond.config.model import Config, CronEntry, Task
-    from fusiond.config.problems import Problem
-    from fusiond.config.yaml.nodes import Node, Place
+from fusiond.config.model import Config, Task
+from fusiond.config.problems import Problem
+from fusiond.config.yaml.nodes import Node, Place
 
 
 @dataclass(frozen=True, slots=True)
 class ImportFailure:
-    """Why a path leads to nothing that can be used."""
+    """Why the object at a dotted path cannot be used."""
 
     #: the code of its rule
     reason: str
@@ -42,6 +37,8 @@ class Probed:
     group: str
     #: the tasks that it serves
     tasks: frozenset[str]
+    #: the groups
+    groups: frozenset[str]
     #: dotted path → its signature, None if it has none that can be read; or why it cannot be called
     functions: dict[str, Signature | ImportFailure | None] = field(default_factory=dict)
     #: name → why it is no exception; None: it is one
@@ -69,16 +66,15 @@ def check(root: Node, config: Config, probes: list[Probed]) -> Iterator[Problem]
     """Each path that leads nowhere, each argument that no parameter takes, each name that is no exception."""
     for probed in probes:
         if probed.failed:
-            node = node_of(root, "workers", probed.group, "python")
-            place = node.place if node is not None else root.nearest("workers", probed.group)
+            place = place_of(root, "workers", probed.group, "python")
             message = f"the tasks of group {probed.group!r} could not be loaded: {probed.failed}"
             yield place.error("imports-unchecked", message, "correct `python`, `directory`, `user` or the environment")
         yield from _tasks(root, config, probed)
-        for name, entry in config.cron.items():
-            task, node = config.tasks[entry.task], root.get("cron", name)
-            found = probed.function(task.name, task.run)
-            if isinstance(found, Signature) and node is not None:
-                yield from _call(node, entry, found, task)
+        yield from _starts(root, config, probed)
+        for call in _calls(root, config):
+            found = probed.function(call.task.name, call.task.run)
+            if isinstance(found, Signature):
+                yield from _call(call, found)
         for name in root.names("retry_policies"):
             policy = ("retry_policies", name)
             for item in (*root.items(*policy, "retry_on"), *root.items(*policy, "give_up_on")):
@@ -105,6 +101,24 @@ def _tasks(root: Node, config: Config, probed: Probed) -> Iterator[Problem]:
             yield keyword.place.error("bad-arguments", message, remedy)
 
 
+def _starts(root: Node, config: Config, probed: Probed) -> Iterator[Problem]:
+    """Each `on_start` that leads nowhere, or that needs arguments."""
+    for name in sorted(probed.groups):
+        path, node = config.workers[name].on_start, node_of(root, "workers", name, "on_start")
+        found = probed.functions.get(path) if path else None
+        if path is None or node is None or found is None:
+            continue
+        if isinstance(found, ImportFailure):
+            remedy = did_you_mean(path, found.near) or _remedy(config, name, found.reason)
+            yield node.place.error(found.reason, f"{found.message} (group {name!r})", remedy, found.detail)
+            continue
+        try:
+            found.bind()
+        except TypeError as error:
+            message = f"workers.{name}.on_start: {error}; the function is {_shown(path, found)}"
+            yield node.place.error("bad-arguments", message, "write a function without parameters")
+
+
 def _remedy(config: Config, group: str, reason: str) -> str:
     directory = config.workers[group].directory
     return {
@@ -117,26 +131,56 @@ def _remedy(config: Config, group: str, reason: str) -> str:
     }.get(reason, "")
 
 
-def _call(node: Node, entry: CronEntry, found: Signature, task: Task) -> Iterator[Problem]:
-    """One cron entry against the function's signature."""
+class _Call(NamedTuple):
+    """A call of a task that the file has."""
+
+    #: `cron.nightly`, `flows.etl.steps.load`
+    name: str
+    node: Node
+    task: Task
+    args: Sequence[Any]
+    #: keyword → the key of the node that gives it
+    kwargs: Mapping[str, str]
+
+
+def _calls(root: Node, config: Config) -> Iterator[_Call]:
+    """The calls of all cron entries, and of all steps of flows."""
+    for name, entry in config.cron.items():
+        if entry.task and (node := root.get("cron", name)) is not None:
+            kwargs = dict.fromkeys(entry.kwargs, "kwargs")
+            yield _Call(f"cron.{name}", node, config.tasks[entry.task], entry.args, kwargs)
+    for flow in config.flows.values():
+        for name, step in flow.steps.items():
+            if step.task and (node := root.get("flows", flow.name, "steps", name)) is not None:
+                kwargs = dict.fromkeys(step.kwargs, "kwargs") | dict.fromkeys(step.inputs, "inputs")
+                kwargs |= {step.as_: "as" if "as" in node.keys else "for_each"} if step.for_each else {}
+                yield _Call(f"flows.{flow.name}.steps.{name}", node, config.tasks[step.task], step.args, kwargs)
+
+
+def _call(call: _Call, found: Signature) -> Iterator[Problem]:
+    """One call against the function's signature."""
+    task = call.task
     job: dict[str, Any] = {task.pass_job: {}} if task.pass_job and _takes(found, task.pass_job) else {}
     try:
-        found.bind(*entry.args, **entry.kwargs, **job)
+        found.bind(*call.args, **dict.fromkeys(call.kwargs), **job)
     except TypeError as error:
-        strange = next((key for key in entry.kwargs if not _takes(found, key)), None)
-        message = f"cron.{entry.name}: {error}; the function is {_shown(task.run, found)}"
+        strange = next((key for key in call.kwargs if not _takes(found, key)), None)
+        message = f"{call.name}: {error}; the function is {_shown(task.run, found)}"
         remedy = did_you_mean(strange, found.parameters) if strange else ""
-        yield _argument(node, entry, found, strange).error("bad-arguments", message, remedy or "correct args or kwargs")
+        keys = "args, kwargs or inputs" if "inputs" in call.node.keys else "args or kwargs"
+        yield _argument(call, found, strange).error("bad-arguments", message, remedy or f"correct {keys}")
 
 
-def _argument(node: Node, entry: CronEntry, found: Signature, strange: str | None) -> Place:
-    """The place of the argument that is too many; if one is missing, that of the entry's arguments."""
+def _argument(call: _Call, found: Signature, strange: str | None) -> Place:
+    """The place of the surplus argument; if one is missing, the place of the call's arguments."""
+    node = call.node
     if strange is not None:
-        return node.names("kwargs")[strange]
+        key = call.kwargs[strange]
+        return node.names(key)[strange] if key in ("kwargs", "inputs") else node.keys[key]
     takes = sum(each.kind <= Parameter.POSITIONAL_OR_KEYWORD for each in found.parameters.values())
-    if len(entry.args) > takes:
+    if len(call.args) > takes:
         return node.items("args")[takes].place
-    return node.keys[next(key for key in ("kwargs", "args", "task") if key in node.keys)]
+    return node.keys[next(key for key in ("kwargs", "inputs", "args", "task") if key in node.keys)]
 
 
 def _takes(found: Signature, keyword: str) -> bool:

@@ -1,42 +1,27 @@
-"""Values that are valid and probably not meant: what YAML 1.1 reads in another way, and `~` in a path."""
+"""Values that are valid but probably a mistake, since YAML 1.1 reads them in another way."""
 
-from __future__ import annotations
+from collections.abc import Iterator
+from typing import Final
 
-import dataclasses
-from typing import TYPE_CHECKING, Final, get_origin
-
-from fusiond.config.fields import keys_of
-from fusiond.config.kinds import PATH, PATH_ELSEWHERE
-from fusiond.config.model import Config
+from fusiond.config.layers import cron_arguments
+from fusiond.config.problems import Problem
+from fusiond.config.yaml.nodes import Node
 from fusiond.config.yaml.scalars import DATE, EXPONENT, GROUPED, LEADING_ZERO, OLD_BOOLEANS, SEXAGESIMAL
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fusiond.config.problems import Problem
-    from fusiond.config.yaml.nodes import Node
 
 #: above it, not every whole number is a float
 _EXACT: Final = 2**53
 #: keys whose values stay as they are written, or are checked by the schema
 _AS_WRITTEN: Final = frozenset({"environment", "umask"})
-_PATHS: Final = (PATH, PATH_ELSEWHERE)
 
 
 def check(root: Node) -> Iterator[Problem]:
-    """Each number and argument that YAML 1.1 reads in another way, and each path with a `~`."""
+    """Each number and argument that YAML 1.1 reads in another way."""
     for _, node in root.walk(without=_AS_WRITTEN):
         if node.plain and isinstance(node.value, int | float):
             yield from _number(node, node.value)
-    for _, entry in root.entries("cron"):
-        for arguments in (entry.get("args"), entry.get("kwargs")):
-            for _, node in arguments.walk() if arguments is not None else ():
-                if node.plain and isinstance(node.value, str):
-                    yield from _argument(node)
-    for node in _paths(Config, root):
-        if isinstance(node.value, str) and node.value.startswith("~"):
-            remedy = f"write ${{HOME}}{node.raw[1:]}" if node.raw.startswith("~/") else "write the whole path"
-            yield node.place.error("tilde", f"~ is not expanded in {node.raw!r}", remedy)
+    for _, node in cron_arguments(root):
+        if node.plain and isinstance(node.value, str):
+            yield from _argument(node)
 
 
 def _number(node: Node, value: float) -> Iterator[Problem]:
@@ -64,20 +49,3 @@ def _argument(node: Node) -> Iterator[Problem]:
     elif raw in OLD_BOOLEANS and len(raw) > 1:  # y and n are initials as often as booleans
         remedy = f'write {OLD_BOOLEANS[raw]}, or "{raw}" in quotes'
         yield node.place.warning("yaml-boolean", f"{raw} is a text in YAML 1.2, not a boolean", remedy)
-
-
-def _paths(cls: type, map_: Node) -> Iterator[Node]:
-    """Each path beneath a map, by what the model says of its keys."""
-    for field in keys_of(cls):
-        node, form = map_.get(field.name), field.form
-        if node is None:
-            continue
-        if field.entries is not None:
-            for _, entry in node.entries():
-                yield from _paths(field.entries, entry)
-        elif isinstance(form.type, type) and dataclasses.is_dataclass(form.type):
-            yield from _paths(form.type, node)
-        elif form.kind in _PATHS:
-            yield node
-        elif get_origin(form.type) is tuple and form.items.kind in _PATHS:
-            yield from node.items()

@@ -7,14 +7,13 @@ A file and what it includes → one tree.
 4. merge    sections by name; a name that is declared twice is an error at its second place
 """
 
-from __future__ import annotations
-
 import dataclasses
 import glob
 import os
 import stat
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from fusiond.config.fields import keys_of
 from fusiond.config.model import Config
@@ -22,13 +21,10 @@ from fusiond.config.problems import Problem
 from fusiond.config.yaml.nodes import Node, Place, Tree
 from fusiond.config.yaml.source import MAX_BYTES, MAX_NODES, RefusedText, compose, source_of
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
 MAX_FILES: Final = 500
 #: sections that may be spread over files
 _BY_NAME: Final = frozenset(field.name for field in keys_of(Config) if field.by_name)
-#: problems because of which a file is not read
+#: problems that keep a file from being read
 _UNREAD: Final = frozenset({"unreadable", "missing-include", "too-many-files", "too-many-values"})
 #: keys that each file may have
 _IN_EACH: Final = frozenset({"version", "include"})
@@ -36,12 +32,12 @@ _IN_EACH: Final = frozenset({"version", "include"})
 
 def read_tree(path: Path, environ: Mapping[str, str], data: bytes | None = None) -> Tree:
     """
-    The file at `path` and its includes; what cannot be read is a problem, never an exception.
+    Read the file at `path` and its includes. A file that cannot be read gives a problem, not an exception.
 
     Args:
         path: the file, as the user named it.
         environ: for `${VAR}`.
-        data: the file's bytes where they did not come from `path`: standard input.
+        data: the file's bytes if they came from standard input; None: read `path`.
     """
     return _Reader(path, environ).tree(data)
 
@@ -85,7 +81,7 @@ class _Reader:
         )
 
     def _read(self, path: Path, data: bytes | None = None) -> Node | None:
-        """The root of one file; None where it cannot be read."""
+        """The root of one file; None if it cannot be read."""
         place = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow symlinks
         if data is None:
             self._files.append(place)
@@ -124,7 +120,7 @@ class _Reader:
                     yield Path(found)
 
     def _patterns(self, main: Node | None) -> Iterator[tuple[Node, str]]:
-        """Each item of `include:` and the path or glob that it means; the schema reports what is no path."""
+        """Each item of `include:` and the path or glob that it stands for; the schema reports any other value."""
         for item in main.items("include") if main is not None else ():
             if isinstance(item.value, str) and item.value and "\0" not in item.value:
                 parent = self._path.parent
@@ -132,7 +128,7 @@ class _Reader:
                 yield item, os.path.join(own, item.value)  # noqa: PTH118 - keeps the user's own spelling
 
     def _matches(self, item: Node, pattern: str) -> list[str]:
-        """The files that an item means. Regular files only: a pipe would never end."""
+        """The files that an item stands for: regular files only, since a pipe may never end."""
         # Not Path.is_file(), which raises where a parent cannot be searched, or the name is too long.
         if glob.has_magic(str(item.value)):
             for directory, reason in _unsearchable(pattern):
@@ -146,7 +142,7 @@ class _Reader:
         return []
 
     def _merged(self, roots: list[Node]) -> Node:
-        """One root out of all. The schema looks at each file by itself, and reports a section of the wrong type."""
+        """Merge the roots into one. The schema checks each file by itself, and reports sections of the wrong type."""
         sections: dict[str, Node] = {}
         merged = Node(sections, roots[0].place)
         for root in roots:
@@ -192,7 +188,7 @@ def _bytes(path: Path) -> tuple[bytes, os.stat_result]:
 
 
 def _unsearchable(pattern: str) -> Iterator[tuple[str, str]]:
-    """Directories on the way of a glob that this user may not look into, with the reason: to `glob` they are empty."""
+    """Directories of a glob that this user may not search, with the reason; `glob` treats them as empty."""
     head, name = os.path.split(pattern)
     if glob.has_magic(head):
         yield from _unsearchable(head)

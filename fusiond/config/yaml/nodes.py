@@ -1,21 +1,17 @@
 """
-What a file says: values, each with its place.
+The values of a file, each with its place.
 
-A node's value is a dict or list of nodes, or a scalar; `data()` is the same without places. An alias is the node of its
-anchor.
+A node's value is a dict or list of nodes, or a scalar; `data()` is the same without places. An alias is the same node
+as its anchor.
 """
 
-from __future__ import annotations
-
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from fusiond.config.problems import Problem, Severity, Spot
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Collection, Iterable, Iterator, Mapping
-    from pathlib import Path
 
 #: characters of a source line that a problem keeps
 _LONGEST_LINE: Final = 2000
@@ -29,7 +25,7 @@ class SourceFile:
 
     #: as the user named it, for messages
     name: str
-    #: its relative paths start here; absolute
+    #: absolute; the file's relative paths start here
     directory: Path
     text: str
     lines: list[str]
@@ -46,7 +42,7 @@ class Place(NamedTuple):
 
     @property
     def spot(self) -> Spot:
-        """The place as its problems have it."""
+        """The place as a Problem has it."""
         return self.source.name, self.line, self.column
 
     def problem(self, severity: Severity, code: str, message: str, remedy: str = "", detail: str = "") -> Problem:
@@ -69,7 +65,7 @@ class Place(NamedTuple):
 class Node:
     """A value and its place."""
 
-    value: dict[str, Node] | list[Node] | Scalar
+    value: "dict[str, Node] | list[Node] | Scalar"
     place: Place
     #: a scalar as it is written, with its `${VAR}`
     raw: str = ""
@@ -81,54 +77,62 @@ class Node:
     size: int = 1
     #: levels of maps and lists, this one included
     depth: int = 0
-    #: of a map: the place of each key
+    #: for a map: the place of each key
     keys: dict[str, Place] = field(default_factory=dict)
 
-    def get(self, *path: str) -> Node | None:
-        """The node at the end of a path of keys; None where there is none."""
+    def get(self, *path: str) -> "Node | None":
+        """The node at the end of a path of keys; None if there is none."""
         node: Node | None = self
         for key in path:
             node = node.value.get(key) if node is not None and isinstance(node.value, dict) else None
         return node
 
-    def entries(self, *path: str) -> Iterator[tuple[str, Node]]:
-        """The keys and values of the map at the end of a path; nothing where there is no map."""
+    def entries(self, *path: str) -> Iterator[tuple[str, "Node"]]:
+        """The keys and values of the map at the end of a path; nothing if there is no map."""
         node = self.get(*path)
         if node is not None and isinstance(node.value, dict):
             yield from node.value.items()
 
     def names(self, *path: str) -> Mapping[str, Place]:
-        """The keys of the map at the end of a path, each with its place; none where there is no map."""
+        """The keys of the map at the end of a path, each with its place; none if there is no map."""
         node = self.get(*path)
         return node.keys if node is not None else {}
 
-    def items(self, *path: str) -> list[Node]:
-        """The items of the list at the end of a path; none where there is no list."""
+    def items(self, *path: str) -> "list[Node]":
+        """The items of the list at the end of a path; none if there is no list."""
         node = self.get(*path)
         return node.value if node is not None and isinstance(node.value, list) else []
 
     def text(self, *path: str) -> str | None:
-        """The text at the end of a path; None where there is none, or something else."""
+        """The text at the end of a path; None if there is none, or something else."""
         node = self.get(*path)
         return node.value if node is not None and isinstance(node.value, str) else None
 
-    def walk(self, key: str = "", *, without: Collection[str] = ()) -> Iterator[tuple[str, Node]]:
-        """This node and each one beneath it, with the key that it is under; leaves out what is under some keys."""
+    def walk(self, key: str = "", *, without: Collection[str] = ()) -> Iterator[tuple[str, "Node"]]:
+        """This node and each one beneath it, with its key; leaves out the keys in `without`."""
         yield key, self
         below = self.value.items() if isinstance(self.value, dict) else ((key, item) for item in self.items())
         for name, node in below:
             if name not in without:
                 yield from node.walk(name, without=without)
 
-    def nearest(self, *path: str) -> Place:
-        """The place of the last node that exists on a path; of a map or list, that of its key."""
+    def find(self, *path: str | int) -> "tuple[Node, Place]":
+        """The last node that exists on a path of keys and indices, and where to point: at the key of a map or list."""
         node, place = self, self.place
-        for key in path:
-            if not isinstance(node.value, dict) or key not in node.value:
+        for step in path:
+            if isinstance(step, int):
+                node = node.items()[step]
+                place = node.place
+            elif isinstance(node.value, dict) and step in node.value:
+                parent, node = node, node.value[step]
+                place = parent.keys[step] if isinstance(node.value, dict | list) else node.place
+            else:
                 break
-            parent, node = node, node.value[key]
-            place = parent.keys[key] if isinstance(node.value, dict | list) else node.place
-        return place
+        return node, place
+
+    def nearest(self, *path: str) -> Place:
+        """The place of the last node that exists on a path of keys."""
+        return self.find(*path)[1]
 
     def data(self) -> Any:
         """The value without places: dict, list, scalar."""
@@ -143,27 +147,27 @@ class Node:
 class Tree:
     """A file and its includes, read."""
 
-    #: the sections of all files together; None where the main file could not be read
+    #: the sections of all files together; None if the main file could not be read
     root: Node | None
     #: each file's own root, the main one first
     roots: tuple[Node, ...]
     problems: tuple[Problem, ...]
-    #: absolute paths, the main one first; with those that could not be read
+    #: absolute paths, the main one first, including those that could not be read: what a watcher watches
     files: tuple[Path, ...]
-    #: absolute patterns of `include:`, whether they match a file or not
+    #: absolute patterns of `include:`; a new file that matches one becomes part of the configuration
     globs: tuple[str, ...]
-    #: each file that was read, as of when it was
+    #: the stat of each file, taken when it was read
     stats: Mapping[Path, os.stat_result]
-    #: all files could be read: a name that is not here is declared nowhere
+    #: whether all files could be read; then a name that is missing here is declared nowhere
     is_whole: bool
 
     def not_reported(self, problems: Iterable[Problem]) -> Iterator[Problem]:
-        """Those at other places than the problems of reading: one mistake gives one problem."""
+        """The problems at places where reading found none, so that one mistake gives one problem."""
         places = {problem.spot for problem in self.problems if problem.line}
         return (problem for problem in problems if problem.spot not in places)
 
 
 def tell_apart(found: os.stat_result) -> tuple[int, ...]:
-    """What differs between two contents of a file, or once its owner or mode has changed."""
+    """Values of which one changes whenever the file's content, owner or mode changes."""
     owner = found.st_mode, found.st_uid, found.st_gid
     return (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size, *owner)

@@ -1,5 +1,5 @@
 """
-What a plain scalar is: the core schema of YAML 1.2, nothing more.
+The types of plain scalars: the core schema of YAML 1.2, nothing more.
 
     null  ~  (nothing)              None
     true  false                     bool
@@ -10,13 +10,10 @@ What a plain scalar is: the core schema of YAML 1.2, nothing more.
 PyYAML's own resolver follows YAML 1.1, where `on` is a boolean, 22:30 is a number and 010 is eight.
 """
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from fusiond.config.yaml.nodes import Scalar
+from fusiond.config.yaml.nodes import Scalar
 
 _CONSTANTS: Final[dict[str, bool | None]] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
@@ -27,7 +24,7 @@ _NUMBER: Final = re.compile(
     r"(?P<whole>[-+]?[0-9]+)|(?P<based>0o[0-7]+|0x[0-9a-fA-F]+)"
     r"|[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
 )
-#: a longer number would take long to read, and nobody means it
+#: a longer number would take long to read, and nobody needs one
 _MAX_DIGITS: Final = 300
 
 #: what YAML 1.1 reads as numbers and dates, and YAML 1.2 as texts

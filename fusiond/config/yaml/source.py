@@ -1,19 +1,19 @@
 """
 YAML text → nodes, each with its line and column.
 
-1. parse    libyaml's events, as PyYAML's safe loader has them: no tag makes an object
-2. compose  maps, lists and scalars; at each event, bounds against hostile text
+1. parse    libyaml's events, as PyYAML's safe loader produces them: no tag makes an object
+2. compose  maps, lists and scalars; each event is checked against the limits below, since the text may be hostile
 3. resolve  `${VAR}` first, then the type of plain scalars by the core schema of YAML 1.2
 
 A text that cannot be parsed gives one problem. All other problems (a duplicate key, an unset variable) are collected.
 """
 
-from __future__ import annotations
-
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from pathlib import Path
+from typing import Any, Final, NoReturn
 
 import yaml
 
@@ -21,16 +21,11 @@ from fusiond.config.problems import Problem
 from fusiond.config.yaml.nodes import Node, Place, Scalar, SourceFile
 from fusiond.config.yaml.scalars import resolve
 from fusiond.config.yaml.syntax import explain
-from fusiond.config.yaml.variables import BadReference, expand
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 MAX_BYTES: Final = 2**20
-#: levels of maps and lists, those of an alias included: whatever goes through the nodes may use recursion
+#: levels of maps and lists, those of an alias included, so that code which walks the nodes may recurse
 MAX_DEPTH: Final = 50
-#: nodes of a file and its includes together; each use of an alias counts all that is beneath its anchor
+#: nodes of a file and its includes together; each use of an alias counts all nodes of its anchor
 MAX_NODES: Final = 50_000
 MAX_ALIASES: Final = 1000
 
@@ -39,10 +34,14 @@ _MARK: Final = "\ufeff"
 # libyaml counts these as line breaks, so the excerpts must do so too.
 _BREAK: Final = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 _CONTROL: Final = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-#: events whose marks span their own text, and nothing beneath
+#: events whose marks span their own text only
 _OF_TEXT: Final = (yaml.ScalarEvent, yaml.AliasEvent, yaml.DocumentStartEvent)
-#: libyaml where PyYAML was built with it: ten times as fast
+#: libyaml if PyYAML was built with it: ten times as fast
 _Loader: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+#: `${VAR}`, `${VAR:-default}`, and `$$`, which is a dollar; any other dollar stays as it is
+_REFERENCE: Final = re.compile(r"\$\$|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}|(?P<broken>\$\{)")
 
 
 class RefusedText(Exception):  # noqa: N818 - the text is refused
@@ -52,12 +51,16 @@ class RefusedText(Exception):  # noqa: N818 - the text is refused
         self.problem = problem
 
 
+class _BadReference(ValueError):  # noqa: N818 - the reference is bad, not the program
+    """A reference that cannot be replaced. `args` are the code, message and remedy of its problem."""
+
+
 def source_of(name: str, directory: Path, data: bytes) -> SourceFile:
-    """The bytes of a file as text. Raises RefusedText where they are too many, or not UTF-8."""
+    """The bytes of a file as text. Raises RefusedText if they are too many, or not UTF-8."""
     if len(data) > MAX_BYTES:
         message = f"the file is larger than {MAX_BYTES >> 20} MiB"
         raise RefusedText(Problem(name, 0, 0, "error", "too-large", message, "split it with include:"))
-    # Not utf-8-sig, which counts the position of an error from behind the mark.
+    # Not utf-8-sig, which does not count the mark in the position of an error.
     text = data.decode(errors="replace").removeprefix(_MARK)
     source = SourceFile(name, directory, text, _BREAK.split(text))
     try:
@@ -104,7 +107,7 @@ class _Composer:
     def __init__(self, source: SourceFile, environ: Mapping[str, str]) -> None:
         self._source, self._environ = source, environ
         self.problems: list[Problem] = []
-        #: None: its map or list has not ended yet
+        #: anchor → its node; None: its map or list has not ended yet
         self._anchors: dict[str, Node | None] = {}
         self._nodes = self._aliases = 0
         #: the list of documents, then each open map or list, the innermost one last
@@ -176,10 +179,31 @@ class _Composer:
     def _expanded(self, text: str, place: Place) -> str:
         """The text with its `${VAR}` replaced."""
         try:
-            return expand(text, self._environ) if "$" in text else text
-        except BadReference as error:
+            return _REFERENCE.sub(self._value_of, text) if "$" in text else text
+        except _BadReference as error:
             self.problems.append(place.error(*error.args))
             return text
+
+    def _value_of(self, reference: re.Match[str]) -> str:
+        """
+        What replaces a reference. As in a shell, a variable that is empty counts as unset if there is a default.
+
+        Raises:
+            _BadReference: the variable is unset and has no default, or the `${` begins no reference.
+        """
+        name, default = reference["name"], reference["default"]
+        if reference["broken"]:
+            message = f"{reference.string[reference.start() :][:20]!r} is not a reference"
+            remedy = "write ${NAME} or ${NAME:-default}; $${ gives ${ itself"
+            raise _BadReference("bad-variable", message, remedy)
+        if name is None:
+            return "$"
+        if default is not None:
+            return self._environ.get(name) or default
+        if name not in self._environ:
+            remedy = f"set it, or give a default: ${{{name}:-default}}; $$ gives $ itself"
+            raise _BadReference("unset-variable", f"the environment variable {name} is not set", remedy)
+        return self._environ[name]
 
     def _resolved(self, text: str, place: Place) -> Scalar:
         """The value of a plain text."""
@@ -240,7 +264,7 @@ class _Composer:
                 around.value[key], around.keys[key] = node, place
 
     def _refuse_depth(self, levels: int, place: Place) -> None:
-        # The list of documents is no level.
+        # The list of documents is not a level.
         if len(self._open) - 1 + levels > MAX_DEPTH:
             _refuse(place, "too-deep", f"more than {MAX_DEPTH} levels of maps and lists", "use fewer levels")
 
@@ -257,7 +281,7 @@ class _Composer:
     def _place(self, event: Any) -> Place:
         start, end, width = event.start_mark, event.end_mark, 1
         if isinstance(event, _OF_TEXT):
-            # Of a text of several lines, the first one.
+            # Of a text of several lines, only the first is marked.
             last = end.column if start.line == end.line else len(self._source.lines[start.line].rstrip())
             width = last - start.column
         return Place(self._source, start.line + 1, start.column + 1, width)
@@ -268,7 +292,7 @@ def _refuse(place: Place, code: str, message: str, remedy: str) -> NoReturn:
 
 
 def _behind(before: str, source: SourceFile) -> Place:
-    """The place of the character behind a beginning of the text."""
+    """The place that follows a beginning of the text."""
     lines = _BREAK.split(before)
     return Place(source, len(lines), len(lines[-1]) + 1)
 
@@ -278,7 +302,7 @@ def _syntax_error(source: SourceFile, error: Any, composer: _Composer) -> Proble
     opened = error.context_mark if "unexpected end" in error.problem else None
     mark = opened or error.problem_mark
     line = min(mark.line, len(source.lines) - 1)
-    # Where a value is missing, libyaml does not say in what.
+    # If a value is missing, libyaml does not say whether in a list or in a map.
     context = (error.context or "").replace("flow node", "flow sequence" if composer.in_list() else "flow mapping")
     found = explain(error.problem, context, source.lines[line], mark.column)
     column, width = found.span(source.lines[line], mark.column)

@@ -4,18 +4,16 @@ Why a text is not YAML, in words that help a person to correct it.
 libyaml says what it expected. Most mistakes have one of a few causes, and the line itself shows which.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Final, NamedTuple
 
 _PAIR: Final = re.compile(r"^\s*(?:- )?[^\s#'\"\[{][^#]*?:\s+\S")
-#: what the caret underlines where nothing better is known: a run of tabs, a quoted text, a word
+#: what the caret underlines if nothing better is known: a run of tabs, a quoted text, a word
 _TOKEN: Final = re.compile(r"\t+|'[^']*'|\"[^\"]*\"|[^\s,\]}\[{]+")
 
 
 class Explanation(NamedTuple):
-    """What a Problem says; `about` is the text that it is about, where that is not the word at the mark."""
+    """The words of a Problem; `about` is the text to underline, unless it is the word at the mark."""
 
     code: str
     message: str
@@ -23,7 +21,7 @@ class Explanation(NamedTuple):
     about: re.Match[str] | None = None
 
     def span(self, line: str, column: int) -> tuple[int, int]:
-        """Where the text that it is about begins, from 0, and how long it is."""
+        """The column, from 0, and the width of the text to underline."""
         found = self.about or _TOKEN.match(line, column)
         return (found.start(), len(found[0].rstrip())) if found else (column, 1)
 
@@ -67,11 +65,17 @@ def _missing_quotes(problem: str, context: str, line: str, column: int) -> Expla
 
 def _misplaced(problem: str, before: str, line: str) -> Explanation | None:
     """A key or a list at a place where none may begin."""
-    if "mapping values are not allowed" in problem:
-        return _misplaced_colon(before, line)
     if "block sequence entries" in problem:
         return Explanation("yaml-syntax", "a list cannot begin on its key's line", "put each - on a line of its own")
-    return None
+    if "mapping values are not allowed" not in problem:
+        return None
+    if _PAIR.match(before + " x") and ": " in before:
+        value = re.compile(r"(?<=: )\s*\S[^#]*").search(line)
+        message = "a text that holds ': ' must be in quotes"
+        return Explanation("yaml-quote", message, "put the whole value in quotes", value)
+    return Explanation(
+        "yaml-indent", "a key is not allowed here", "align it with its siblings, or end the line above with a colon"
+    )
 
 
 def _unclosed(problem: str, context: str, line: str, column: int) -> Explanation | None:
@@ -89,13 +93,3 @@ def _unclosed(problem: str, context: str, line: str, column: int) -> Explanation
         message = "this line fits neither the map nor the list around it"
         return Explanation("yaml-indent", message, "align it with its siblings")
     return None
-
-
-def _misplaced_colon(before: str, line: str) -> Explanation:
-    if _PAIR.match(before + " x") and ": " in before:
-        value = re.compile(r"(?<=: )\s*\S[^#]*").search(line)
-        message = "a text that holds ': ' must be in quotes"
-        return Explanation("yaml-quote", message, "put the whole value in quotes", value)
-    return Explanation(
-        "yaml-indent", "a key is not allowed here", "align it with its siblings, or end the line above with a colon"
-    )

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, Literal
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from fusiond.config.accepted.plan import Plan
-    from fusiond.config.problems import Problem
+from fusiond.config.accepted.plan import Plan
+from fusiond.config.problems import Problem
 
 #: stands for each group; no group can have this name
 ALL: Final = "*"
@@ -36,13 +34,13 @@ class Request:
     generation: int = 0
     #: of a reload: groups to replace since their code has changed; ALL: each group
     code: frozenset[str] = frozenset()
-    #: as plain data, for the control socket; None until there is one
+    #: plain data, for the control socket; None: it is not answered yet
     answer: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReloadOutcome:
-    """The end of one reload or rollback."""
+    """How one reload or rollback ended."""
 
     result: Literal["applied", "unchanged", "refused"]
     #: of the configuration that runs now
@@ -68,7 +66,7 @@ class ReloadOutcome:
         summary = [self.headline, *(f"warning: {warning}" for warning in self.warnings), *self.reason.splitlines()]
         return {name: getattr(self, name) for name in self.__slots__} | {
             "problems": [problem.to_dict() for problem in self.problems],
-            "plan": self.plan.to_dict() if self.plan else None,
+            "plan": asdict(self.plan) if self.plan else None,
             "summary": "\n".join(summary),
         }
 

@@ -14,22 +14,23 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Generator, Mapping, Sequence  # noqa: TC003 - rebuild() resolves the hints
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any
 
-from fusiond.config.accepted.plan import Effects  # noqa: TC001 - as above
+from fusiond.config.accepted.plan import Effects
 from fusiond.config.lint.reports import as_text
 from fusiond.config.model import rebuild
 from fusiond.config.problems import Problem
 from fusiond.supervise.reload.outcome import Refused
+from fusiond.supervise.supervisord.process import describe_exit
 from fusiond.supervise.watch import Fingerprint, fingerprint_as_read
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 #: seconds that the helper may take
 DEADLINE = 30.0
+#: seconds between two looks of the daemon's start at whether the helper has ended
+_PAUSE = 0.01
 log = logging.getLogger(__name__)
 
 
@@ -60,7 +61,7 @@ class Result:
 
 @dataclass(slots=True)
 class LastRead:
-    """The file when it was read last."""
+    """What is known of the file from its last reading."""
 
     #: files and globs that the configuration is made of
     files: tuple[str, ...]
@@ -81,13 +82,13 @@ def watched_files(source: Path, files: Sequence[str] = ()) -> tuple[str, ...]:
     return tuple(dict.fromkeys([glob.escape(str(source)), *files]))
 
 
-def read(source: Path, arguments: Sequence[str], *, development: bool) -> Generator[float, None, Result]:
+def read(source: Path, request: Mapping[str, Any], *, development: bool) -> Generator[float, None, Result]:
     """
     Read the file, a step at each turn of the loop; the end of the helper wakes the loop by SIGCHLD.
 
     Args:
         source: the YAML file.
-        arguments: of the helper.
+        request: what the helper is asked, beside these.
         development: whether to take the file as `fusiond dev` does.
 
     Yields:
@@ -98,10 +99,11 @@ def read(source: Path, arguments: Sequence[str], *, development: bool) -> Genera
         OSError: the helper cannot be started.
     """
     deadline = time.monotonic() + DEADLINE
+    asked = json.dumps({"file": str(source), "development": development, **request})
     # Files and not pipes: nobody empties a pipe while the helper runs.
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(
-            _command(source, arguments, development=development),
+            [sys.executable, "-P", "-m", "fusiond.config.candidate", asked],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=errors,
@@ -110,37 +112,36 @@ def read(source: Path, arguments: Sequence[str], *, development: bool) -> Genera
         try:
             while process.poll() is None:
                 if time.monotonic() > deadline:
-                    raise Refused(f"{source} was not validated within {DEADLINE:.0f} s")
+                    raise Refused(f"{source} was not read within {DEADLINE:.0f} s: the machine is too busy; try again")
                 yield deadline
         finally:
             process.kill()
             process.wait()
         output.seek(0)
         errors.seek(0)
-        return _result(output.read(), errors.read())
+        return _result(output.read(), errors.read(), process.returncode)
 
 
-def read_now(source: Path, arguments: Sequence[str], *, development: bool) -> Result:
-    """Read the file and wait for it. Raises OSError, subprocess.TimeoutExpired."""
-    command = _command(source, arguments, development=development)
-    done = subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, timeout=DEADLINE, check=False, start_new_session=True
-    )
-    return _result(done.stdout, done.stderr)
+def read_now(source: Path, request: Mapping[str, Any], *, development: bool) -> Result:
+    """As `read`, for a caller without a loop: it waits for the helper."""
+    steps = read(source, request, development=development)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: Result = end.value
+            return result
+        time.sleep(_PAUSE)
 
 
-def _command(source: Path, arguments: Sequence[str], *, development: bool) -> list[str]:
-    command = [sys.executable, "-P", "-m", "fusiond.config.candidate", str(source), *arguments]
-    return [*command, "--dev"] if development else command
-
-
-def _result(output: bytes, errors: bytes) -> Result:
-    """What the helper printed; its exit status is lost if supervisor reaped it first."""
+def _result(output: bytes, errors: bytes, status: int) -> Result:
+    """What the helper printed. `status` is 0 if supervisor reaped the helper first; then it has logged the status."""
     try:
         result: Result = rebuild(Result, json.loads(output))
     except (ValueError, KeyError, TypeError):
         text = errors.decode(errors="replace").strip()
-        log.exception("the helper that validates the file ended without a result: %s", text)
-        reason = f"the file could not be validated: {(text.splitlines() or ['the helper gave no result'])[-1]}"
+        log.exception("the helper that reads the file ended with %s, without a result: %s", describe_exit(status), text)
+        last = text.splitlines()[-1] if text else f"the helper ended with {describe_exit(status)} and without a result"
+        reason = f"the file could not be validated: {last}"
         return Result(problems=(Problem("fusiond", 0, 0, "error", "internal", reason),))
     return result

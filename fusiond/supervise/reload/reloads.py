@@ -16,22 +16,19 @@ import math
 import re
 import time
 from collections import Counter
+from collections.abc import Generator
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fusiond import logs
 from fusiond.errors import FusionError
+from fusiond.supervise.notify import Notify
+from fusiond.supervise.process_table import ProcessTable
 from fusiond.supervise.reload.outcome import Refused, ReloadOutcome, Request
 from fusiond.supervise.reload.reading import LastRead, read, watched_files
 from fusiond.supervise.reload.transaction import Transaction
 from fusiond.supervise.watch import FILE_WATCHER, fingerprint
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    from fusiond.supervise.notify import Notify
-    from fusiond.supervise.process_table import ProcessTable
 
 #: the first line of a problem; its excerpt follows
 _PROBLEM = re.compile(r"\S.*?: (error|warning): ")
@@ -62,7 +59,7 @@ class Reloads:
         self.taken: ReloadOutcome | None = None
         self.counts: Counter[str] = Counter()
 
-    def ask(self, request: Request) -> Request:
+    def ask(self, request: Request) -> None:
         """Queue the request, which gets an answer. A reload that has read the files as they are now is joined."""
         running = self._transaction
         joins = (
@@ -72,7 +69,6 @@ class Reloads:
             and self._serving[0].verb == "reload"
         )
         (self._serving if joins else self._waiting).append(request)
-        return request
 
     def look(self) -> None:
         """Ask for a reload if the files are not as they were when they were read last."""
@@ -127,14 +123,14 @@ class Reloads:
         The helper reads the file as this daemon's user and with its environment, which a shell does not have.
         """
         accepted = self._processes.accepted
-        arguments = ["--against", str(accepted.path)]
+        request = {"against": str(accepted.path)}
         development = self._processes.run.development
-        result = yield from read(Path(accepted.source), arguments, development=development)
+        result = yield from read(Path(accepted.source), request, development=development)
         if result.effects is None:
             raise result.refusal()
         rotated = self._processes.with_other_environment(result.environment_files)
         effects = dataclasses.replace(result.effects, plan=result.effects.plan.replacing(rotated, "environment_file"))
-        return {"problems": [problem.to_dict() for problem in result.problems], "effects": effects.to_dict()}
+        return {"problems": [problem.to_dict() for problem in result.problems], "effects": dataclasses.asdict(effects)}
 
     def _step(self, steps: Generator[float, None, Any]) -> None:
         try:
@@ -192,7 +188,13 @@ class Reloads:
             self.taken = outcome
             logs.set_level(accepted.config.logging.level)
         self._report(outcome)
+        self._tell(outcome)
         return outcome
+
+    def _tell(self, outcome: ReloadOutcome) -> None:
+        """Have it told as an event: by the program that publishes, since the daemon does not know Redis."""
+        name = "rollback" if outcome.restores else f"reload.{outcome.result}"
+        self._processes.tell_event(name, outcome.reason or outcome.headline, ", ".join(outcome.asked_by))
 
     def _report(self, outcome: ReloadOutcome) -> None:
         level = logging.ERROR if outcome.result == "refused" else logging.INFO

@@ -1,15 +1,15 @@
 """
 One reload or rollback, as a transaction.
 
-1. read     and validate in a helper process; a file that was just being written is read again before an error is told.
+1. read     and validate the file in a helper process, and once more if it is wrong and may have been half-written.
             A rollback reads an earlier generation instead; the further steps are the same
-2. plan     what is kept, changed in place, replaced, added, removed; some changes are refused while the daemon runs
+2. plan     what is kept, changed in place, replaced, added, removed; some keys cannot change while the daemon runs
 3. try      each new or replaced group, started on the candidate with its claims held, until it is ready
-4. commit   the candidate becomes the current snapshot and is added to the history; from here it only goes forward
+4. commit   the candidate becomes the current snapshot and is added to the history; it is not undone after that
 5. apply    processes are told, let go and drained; each program that stays acknowledges
 
-Up to 4, a failure costs only the processes on trial. The steps are a generator that the loop resumes at each turn and
-that yields the time of its next deadline: it reads from top to bottom and never blocks.
+Before step 4, a failure only ends the processes on trial. The steps are a generator that the loop resumes at each turn
+and that yields the time of its next deadline: it reads from top to bottom and never blocks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import dataclasses
 import time
 from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from supervisor.states import ProcessStates as State
 
@@ -28,18 +27,17 @@ from fusiond.config.accepted.plan import Plan, compare
 from fusiond.config.accepted.snapshot import Snapshot, promote, read_snapshot, write
 from fusiond.config.problems import Problem
 from fusiond.supervise.code_watcher import CODE_WATCHER
+from fusiond.supervise.process_table import ProcessTable
 from fusiond.supervise.reload.outcome import ALL, Refused, Request
 from fusiond.supervise.reload.reading import LastRead, Result, read
+from fusiond.supervise.supervisord.process import Process
 from fusiond.supervise.wanted_programs import part_of, wanted_programs
 from fusiond.supervise.watch import FILE_WATCHER, fingerprint, newest
 
-if TYPE_CHECKING:
-    from fusiond.supervise.process_table import ProcessTable
-    from fusiond.supervise.supervisord.process import Process
-
 #: seconds for a program on trial to import its tasks and reach Redis, and for an acknowledgement
 TRIAL, ACKNOWLEDGE = 60.0, 10.0
-#: a file changed within so many seconds may be half-written; it is read again after REREAD seconds
+#: a file that was changed while it was read, or in the FRESH seconds before, may have been half-written; it is read
+#: again after REREAD seconds
 FRESH, REREAD = 1.0, 0.25
 
 #: yields the monotonic time at which to resume it at the latest
@@ -69,7 +67,7 @@ class Transaction:
         self._result = Result()
 
     def steps(self) -> Steps:
-        """The transaction. To close the generator undoes what is not committed. Raises Refused."""
+        """The transaction. Closing the generator undoes what is not committed. Raises Refused."""
         accepted = self._processes.accepted
         candidate = paths.candidate_snapshot(self._state, accepted.generation + 1)
         try:
@@ -118,22 +116,25 @@ class Transaction:
             instead_of=self.last_read.hash,
         )
         if restored.hash != self.last_read.hash:
-            self.warnings += (f"{self._source} says otherwise; it is taken when it changes, or by fusiond reload",)
+            self.warnings += (f"{self._source} differs; it is applied when it changes, or by fusiond reload",)
         return restored.hash
 
     def _stands(self, digest: str) -> bool:
-        """Whether a rollback stands: the content that it replaced was only saved again, and nobody asked for it."""
+        """Whether a rollback stays in force: what it replaced was saved again, and nobody asked to apply that."""
         accepted = self._processes.accepted
         asked_by = {request.who for request in self._requests}
         stands = bool(accepted.restores) and digest == accepted.instead_of and asked_by == {FILE_WATCHER}
         if stands:
-            self.warnings += (f"the rollback to generation {accepted.restores} stands; fusiond reload takes the file",)
+            self.warnings += (
+                f"the rollback to generation {accepted.restores} stays in force; fusiond reload applies the file",
+            )
         return stands
 
     def _read(self, candidate: Path) -> Generator[float, None, Result]:
-        """What the helper found; it reads once more if the file may have been half-written. Raises Refused."""
+        """What the helper found, at its second try if the file may have been half-written. Raises Refused."""
+        began = time.time()
         result = yield from self._read_once(candidate)
-        if not result.hash and time.time() - newest(self.last_read.files) < FRESH:
+        if not result.hash and newest(self.last_read.files) > began - FRESH:
             again = time.monotonic() + REREAD
             while time.monotonic() < again:
                 yield again
@@ -145,8 +146,8 @@ class Transaction:
     def _read_once(self, candidate: Path) -> Generator[float, None, Result]:
         last = self.last_read
         last.seen = fingerprint(last.files)
-        arguments = ["--out", str(candidate), "--generation", str(self._processes.accepted.generation + 1)]
-        result = yield from read(self._source, arguments, development=self._processes.run.development)
+        request = {"out": str(candidate), "generation": self._processes.accepted.generation + 1}
+        result = yield from read(self._source, request, development=self._processes.run.development)
         # If the file is refused, new includes are watched as well: the mistake may be in one of them.
         last.add(self._source, result.files if result.hash else (*last.files, *result.files), result.stats)
         return result

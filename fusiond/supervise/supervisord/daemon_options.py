@@ -7,7 +7,7 @@ What supervisor does itself, and what this module does instead:
     usage      prints and exits                     raises
     logger     writes its own files                 writes to `logging`
     poll       sleeps a second at a time            sleeps until the next deadline; signals wake it
-    fork       is unsafe beside the watcher thread  starts a Popen
+    fork       is unsafe beside the watcher thread  asks the program server, or starts a Popen
     http       serves a web page and files          serves XML-RPC and log tails, on one unix socket
 """
 
@@ -18,7 +18,9 @@ import logging
 import os
 import signal
 import subprocess
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 from supervisor import loggers
 from supervisor.http import LogWrapper, logtail_handler, supervisor_af_unix_http_server
@@ -27,16 +29,12 @@ from supervisor.poller import PollPoller
 from supervisor.xmlrpc import SystemNamespaceRPCInterface
 
 from fusiond.errors import FusionError
+from fusiond.program import LINK
+from fusiond.supervise.program_server import PRIVATE, ProgramServer, Start
 from fusiond.supervise.supervisord.channel import Channel, ControlHandler
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 #: seconds that an idle daemon sleeps at most, so that it meets deadlines in wall-clock time after the clock was set
 LONGEST_SLEEP = 60.0
-#: variables of the daemon that no program gets
-PRIVATE = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES")
 log = logging.getLogger(__name__)
 
 
@@ -48,8 +46,10 @@ class DaemonOptions(ServerOptions):  # type: ignore[misc] # supervisor has no ty
         # What the loop and the control socket need of all that realize() sets.
         self.nodaemon, self.first, self.test, self.identifier = True, True, False, "fusiond"
         self.control, self.control_group = socket, group
-        #: command, the program's end of its link, more variables: for fork(), which takes no argument
-        self.next_start: tuple[list[str], int, dict[str, str]]
+        #: for fork(), which takes no argument
+        self.next_start: Start
+        #: None: each program is a new interpreter
+        self.program_server: ProgramServer | None = None
         #: seconds until the loop has something to do
         self.idle_for: Callable[[], float] = lambda: LONGEST_SLEEP
         #: name and verbs of each namespace of the control socket
@@ -75,13 +75,15 @@ class DaemonOptions(ServerOptions):  # type: ignore[misc] # supervisor has no ty
 
     def fork(self) -> int:
         """Start the program of `next_start` in a session of its own. Raises OSError."""
-        command, link, environment = self.next_start
+        start = self.next_start
+        if self.program_server and (pid := self.program_server.fork(start)):
+            return pid
         own = {name: value for name, value in os.environ.items() if name not in PRIVATE}
         process = subprocess.Popen(
-            command,
+            [*start.command, *start.arguments],
             stdin=subprocess.DEVNULL,
-            env={**own, **environment},
-            pass_fds=(link,),
+            env={**own, **start.variables, LINK: str(start.link)},
+            pass_fds=(start.link,),
             # It gets no signal from the terminal, and has a process group of its own that can be killed.
             start_new_session=True,
         )
@@ -165,6 +167,8 @@ class Logger(loggers.Logger):  # type: ignore[misc]
 
     def log(self, level: int, message: str, **fields: Any) -> None:
         """Supervisor's levels are those of `logging`. `process.py` logs starts and ends in our words."""
-        if level == logging.INFO or message.startswith(("exited:", "stopped:")):
+        if message.startswith("reaped unknown pid") and not message.endswith("(exit status 0)"):
+            level = logging.WARNING  # such as the helper that reads the file
+        elif level == logging.INFO or message.startswith(("exited:", "stopped:")):
             level = logging.DEBUG
         logging.getLogger("fusiond.supervisor").log(level, "%s", message % fields if fields else message)

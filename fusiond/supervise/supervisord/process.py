@@ -21,7 +21,8 @@ import os
 import random
 import signal
 import time
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from supervisor.options import signame
 from supervisor.process import ProcessGroup, Subprocess
@@ -30,12 +31,9 @@ from supervisor.states import getProcessStateDescription
 
 from fusiond.program import EX_CONFIG
 from fusiond.supervise import tree
-from fusiond.supervise.tails import last_lines
-
-if TYPE_CHECKING:
-    from fusiond.supervise.supervisord.program_config import ProgramConfig
-    from fusiond.supervise.supervisord.program_link import ProgramLink
-    from fusiond.supervise.wanted_programs import Program
+from fusiond.supervise.supervisord.program_config import ProgramConfig
+from fusiond.supervise.supervisord.program_link import ProgramLink
+from fusiond.supervise.wanted_programs import Program
 
 #: seconds: the first restart is at once, the second after FIRST, each further one after twice as long, to LONGEST
 FIRST_DELAY, LONGEST_DELAY = 0.5, 30.0
@@ -45,6 +43,8 @@ STEADY = 60.0
 STOP_WITHOUT_JOBS = 5.0
 #: seconds after a question from which on a program that has not answered does not count as serving
 UNANSWERED = 1.5
+#: lines that `fusiond status` shows of a program that is down, characters of a line, and bytes read to find them
+LINES, WIDTH, LAST_BYTES = 5, 300, 8192
 log = logging.getLogger(__name__)
 
 
@@ -89,10 +89,15 @@ class Process(Subprocess):  # type: ignore[misc] # supervisor has no types
         #: why it cannot serve now although it is ready, in its own words
         self.trouble = ""
         self._drain_told = False
+        #: whether it may claim, as it was told last
+        self._claims_told = True
         #: which of its tasks do not load, and why
         self.unloaded = ""
-        #: jobs that still run; None: it has not said
+        #: of one that drains: slots that it needs, and jobs that still run; None: it has not said
+        self.left_slots: int | None = None
         self.busy: int | None = None
+        #: if `processes` is a range: how many children there are, the range, the changes by reason, and why last
+        self.scaled: dict[str, Any] = {}
         #: whether it claims nothing until {"do": "go"}
         self.held = self.trial and self.program.slots > 0
         #: generation of the snapshot that it was told to read, and of the one that it has read
@@ -176,6 +181,11 @@ class Process(Subprocess):  # type: ignore[misc] # supervisor has no types
         self.draining = True
         self._drain_told = self._drain_told or self.say(do="drain")
 
+    def tell_claims(self, *, on: bool) -> None:
+        """Have it claim, or claim nothing and say how many jobs still run."""
+        if on != self._claims_told and self.say(do="claims", on=on):
+            self._claims_told, self.busy = on, None
+
     def ask(self, now: float) -> None:
         """Ask whether it is alive; at monotonic seconds `now`."""
         if self.pid:
@@ -228,7 +238,7 @@ class Process(Subprocess):  # type: ignore[misc] # supervisor has no types
 
     def get_execv_args(self) -> tuple[str, list[str]]:
         """Supervisor's own splits a command line; `DaemonOptions.fork` gets the list of ours."""
-        return self.program.argv[0], []
+        return self.program.command[0], []
 
     def spawn(self) -> int | None:
         """STOPPED, BACKOFF, EXITED, FATAL -> STARTING."""
@@ -271,7 +281,7 @@ class Process(Subprocess):  # type: ignore[misc] # supervisor has no types
         if asked or self.draining:
             log.info("%s ended with %s", self.program.name, describe_exit(self.last_exit))
         if not asked:
-            self.last_lines = last_lines(self.program.tail)
+            self.last_lines = _last_lines(self.program.tail)
             self._judge(self.failure or f"ended with {describe_exit(self.last_exit)}")
 
     def _judge(self, reason: str) -> None:
@@ -302,8 +312,8 @@ class Process(Subprocess):  # type: ignore[misc] # supervisor has no types
                 self.unloaded = reason
             case {"is": "environment", "digest": str(digest)}:
                 self.environment = digest
-            case {"is": "busy", "slots": int(slots)}:
-                self.busy = slots
+            case {"is": "busy" | "scaled"}:
+                self._note_size(message)
             case {"is": "alive", "n": int(number)}:
                 self.answered = max(self.answered, number)
                 if self.answered >= self.asked:
@@ -313,6 +323,14 @@ class Process(Subprocess):  # type: ignore[misc] # supervisor has no types
                 self.checked = max(self.checked, number)
             case _:
                 log.debug("%s said %s", self.program.name, message)
+
+    def _note_size(self, message: dict[str, Any]) -> None:
+        """What it still runs, while it drains; or how many children it has."""
+        if message["is"] == "busy":
+            self.left_slots = int(message["slots"])
+            self.busy = int(message.get("jobs", self.left_slots))
+        else:
+            self.scaled = {name: value for name, value in message.items() if name != "is"}
 
     def _note_ready(self, seconds: float) -> None:
         """It has started. If it has said why it cannot serve, such as that no task loads, it is not logged as ready."""
@@ -329,6 +347,17 @@ class Process(Subprocess):  # type: ignore[misc] # supervisor has no types
         elif self.trouble and not trouble:
             log.info("%s can serve again", self.program.name)
         self.trouble = trouble
+
+
+def _last_lines(tail: Path) -> tuple[str, ...]:
+    """The last lines that a program logged; none if there is no file."""
+    try:
+        with tail.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - LAST_BYTES))
+            text = file.read().decode(errors="replace")
+    except OSError:
+        return ()
+    return tuple(line[:WIDTH] for line in text.splitlines()[-LINES:])
 
 
 def describe_exit(code: int) -> str:

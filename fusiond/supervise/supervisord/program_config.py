@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from supervisor.options import ProcessConfig
 
-from fusiond.program import LINK, NAME, TAIL
+from fusiond.program import NAME, TAIL
+from fusiond.supervise.program_server import Start
+from fusiond.supervise.supervisord.daemon_options import DaemonOptions
 from fusiond.supervise.supervisord.program_link import ProgramLink
-
-if TYPE_CHECKING:
-    from fusiond.supervise.supervisord.daemon_options import DaemonOptions
-    from fusiond.supervise.wanted_programs import Program
+from fusiond.supervise.wanted_programs import Program
 
 #: supervisor gives a program up after so many failed starts: never
 NEVER = 2**31
@@ -25,7 +24,7 @@ class ProgramConfig(ProcessConfig):  # type: ignore[misc] # supervisor has no ty
         self.program = program
         # fmt: off
         settings = {
-            "name": program.name.partition(":")[2] or program.name, "command": program.argv[0], "priority": 999,
+            "name": program.name.partition(":")[2] or program.name, "command": program.command[0], "priority": 999,
             "autostart": True, "startsecs": 0, "startretries": NEVER, "exitcodes": [0],
             "stopsignal": signal.SIGTERM, "stopwaitsecs": program.stop_seconds, "killasgroup": True,
             # Only `supervisorctl tail` opens it; the program writes it.
@@ -39,7 +38,7 @@ class ProgramConfig(ProcessConfig):  # type: ignore[misc] # supervisor has no ty
         """Supervisor's own makes three pipes; a program has one link instead."""
         link = ProgramLink(self.program.name, process.on_message)
         inherited = link.theirs.fileno()
-        environment = {LINK: str(inherited), NAME: self.program.name, TAIL: str(self.program.tail)}
-        command = [*self.program.argv, *(["--held"] if process.held else [])]
-        self.options.next_start = (command, inherited, environment)
+        variables = {NAME: self.program.name, TAIL: str(self.program.tail)}
+        arguments = (*self.program.arguments, *(("--held",) if process.held else ()))
+        self.options.next_start = Start(self.program.entry, self.program.command, arguments, inherited, variables)
         return {link.fileno(): link}, {"link": link}

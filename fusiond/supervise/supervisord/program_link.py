@@ -9,10 +9,8 @@ from __future__ import annotations
 import json
 import logging
 import socket
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
+from typing import Any
 
 _PACKET = 64 * 1024
 log = logging.getLogger(__name__)

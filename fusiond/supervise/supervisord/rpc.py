@@ -1,7 +1,7 @@
 """
 The verbs of the control socket, in two namespaces.
 
-    fusion      reload, rollback, plan, history, identity, status
+    fusion      reload, rollback, plan, history, identity, status, drain, logs
     supervisor  what `supervisorctl -s unix://…` needs for status, start, stop, restart, tail, shutdown, pid
 
 No verb changes which programs there are: only the file does.
@@ -13,8 +13,11 @@ import json
 import os
 import re
 import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from supervisor.http import NOT_DONE_YET
 from supervisor.rpcinterface import SupervisorNamespaceRPCInterface
@@ -22,15 +25,12 @@ from supervisor.xmlrpc import Faults, RPCError
 
 from fusiond import paths, redis_server
 from fusiond.config.accepted.history import entries
+from fusiond.supervise.liveness import Liveness
+from fusiond.supervise.process_table import ProcessTable
 from fusiond.supervise.reload.outcome import Request
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from fusiond.supervise.liveness import Liveness
-    from fusiond.supervise.process_table import ProcessTable
-    from fusiond.supervise.reload.reloads import Reloads
-    from fusiond.supervise.supervisord.process import Process
+from fusiond.supervise.reload.reloads import Reloads
+from fusiond.supervise.supervisord.process import Process
+from fusiond.supervise.wanted_programs import part_of
 
 # fmt: off
 VERBS = (
@@ -42,7 +42,7 @@ VERBS = (
 #: attributes of a process that `status` shows under their own names
 _SHOWN = (
     "ready", "serves", "draining", "trial", "stopped_by_operator", "last_exit", "deaths", "busy", "retry_in",
-    "unloaded", "reason",
+    "unloaded", "reason", "scaled",
 )
 # fmt: on
 #: seconds between two looks at whether a reload has ended
@@ -105,7 +105,7 @@ class FusionNamespace:
         @return string entries  JSON: entries: generation, hash, accepted_at, asked_by, changes, …
         """
         kept = entries(paths.history(self._processes.run.state), of=self._processes.accepted.source)
-        return json.dumps({"entries": [entry.to_dict() for entry in kept]})
+        return json.dumps({"entries": [asdict(entry) for entry in kept]})
 
     def identity(self) -> str:
         """Which file this daemon runs; answered at once, whatever its programs do.
@@ -125,6 +125,35 @@ class FusionNamespace:
             "snapshot": str(accepted.path),
         }
 
+    def drain(self, on: str = "on", who: str = "fusiond drain") -> str:
+        """Have the worker groups of this host claim no jobs, or claim again; answered at once.
+
+        @param string on        on or off
+        @param string who       who asks, for the log and the event
+        @return string answer   JSON: drained: who asked and since when, in epoch seconds; null: they claim
+        """
+        if on not in ("on", "off"):
+            raise RPCError(Faults.INCORRECT_PARAMETERS, f"{on!r} is neither 'on' nor 'off'")
+        self._processes.drain(str(who), on=on == "on")
+        return json.dumps({"drained": self._processes.drained})
+
+    def logs(self, group: str, offsets: str = "{}") -> str:
+        """What the programs of a worker group have logged last.
+
+        @param string group     its name
+        @param string offsets   JSON: program → the byte from which on; 0 without it
+        @return string texts    JSON: program → size: bytes that there are now; text: from that byte on, or from the
+                                beginning if there are fewer bytes than that
+        """
+        if group not in self._processes.accepted.config.workers:
+            raise RPCError(Faults.INCORRECT_PARAMETERS, f"there is no worker group {group!r}")
+        try:
+            known = {str(name): int(offset) for name, offset in json.loads(str(offsets)).items()}
+        except (ValueError, TypeError, AttributeError, RecursionError):
+            raise RPCError(Faults.INCORRECT_PARAMETERS, "offsets is no JSON object of numbers") from None
+        programs = [process.program for process in self._processes if process.program.part == part_of(group)]
+        return json.dumps({each.name: _logged(each.tail, known.get(each.name, 0)) for each in programs})
+
     def status(self) -> Callable[[], Any]:
         """How the daemon is; answered when each program has said whether it serves, or has had time to.
 
@@ -142,8 +171,10 @@ class FusionNamespace:
             "uptime": time.monotonic() - self._started,
             "ready": not unready and not self._ending(),
             "unready": unready,
+            "of_other_hosts": self._processes.of_other_hosts(),
             "settled": self._processes.settled(),
             "ending": self._ending(),
+            "drained": self._processes.drained,
             "generation": accepted.generation,
             "hash": accepted.hash,
             "restores": accepted.restores,
@@ -190,3 +221,13 @@ class FusionNamespace:
         answer.delay = DEFERRED  # type: ignore[attr-defined] # supervisor's way to defer
         answer.rpcinterface = self  # type: ignore[attr-defined]
         return answer
+
+
+def _logged(tail: Path, offset: int) -> dict[str, Any]:
+    """What a program has logged from a byte on, as far as its tail file has it."""
+    try:
+        content = tail.read_bytes()
+    except OSError:
+        content = b""
+    text = content[offset if 0 <= offset <= len(content) else 0 :]
+    return {"size": len(content), "text": text.decode(errors="backslashreplace")}

@@ -18,28 +18,26 @@ import logging
 import os
 import signal
 import socket
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from fusiond import hook, logs
 from fusiond.broker import script
-from fusiond.broker.outage import Outage, pause, trouble
 from fusiond.broker.redis.connection import connect_async
+from fusiond.broker.redis.outage import Outage, trouble
 from fusiond.broker.verbs import Verbs
 from fusiond.config.accepted.snapshot import Snapshot, read_snapshot
+from fusiond.config.model import WorkerGroup
 from fusiond.errors import BrokerError, BrokerUnavailable, FusionError
-from fusiond.program import EX_SOFTWARE, on_failed_callback
+from fusiond.program import EX_SOFTWARE, Link, on_failed_callback
+from fusiond.worker.dispatcher.ends.courier import Courier
 from fusiond.worker.dispatcher.loop import Dispatcher, Phase
 from fusiond.worker.dispatcher.presence import Presence
+from fusiond.worker.dispatcher.progress_reports import ProgressReports
+from fusiond.worker.dispatcher.scaler import Scaler
+from fusiond.worker.pool.fork_server.launch import Launched
 from fusiond.worker.pool.fork_servers import sentence
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping, Sequence
-    from pathlib import Path
-
-    from fusiond.broker.redis.connection import Subscription
-    from fusiond.config.model import WorkerGroup
-    from fusiond.program import Link
-    from fusiond.worker.pool.launch import Launched
 
 log = logging.getLogger(__name__)
 
@@ -98,16 +96,21 @@ class GroupProgram:
         self._group, self._link, self._held = group, link, held
         script.load_all()
         broker, name = Verbs(settings.namespace), f"{socket.gethostname()}.{os.getpid()}"
-        claims, leases, self._talk, asking = (connect_async(settings, runtime) for _ in range(4))
+        *lanes, leases, self._talk, carrying, asking = (connect_async(settings, runtime) for _ in range(6))
         self._broker, self._outage = broker, Outage(asking, broker.keys)
+        self._courier = Courier(broker, carrying, self._outage)
         dispatcher = Dispatcher(
-            name, snapshot.config, group, broker, (claims, leases), outage=self._outage, on_problems=self._on_problems
-        )
+            name, snapshot.config, group, broker, (lanes[0], lanes[1]),
+            leases=leases, courier=self._courier, outage=self._outage, on_problems=self._on_problems,
+        )  # fmt: skip
         self._dispatcher, self._pool = dispatcher, dispatcher.pool
+        self._scaler = Scaler(dispatcher, broker, self._talk, self._on_scaled)
         self._presence = Presence(snapshot, name, broker, self._talk, dispatcher)
+        self._progress = ProgressReports(snapshot.config, self._pool, broker, self._talk)
         self._beside: list[asyncio.Task[None]] = []
         self._listening: asyncio.Task[None]
         self._reaching: asyncio.Task[None] | None = None
+        self._telling_busy: asyncio.Task[None] | None = None
         self._stops, self._serving = 0, False
         #: what the supervisor was told last, of each kind
         self._told: dict[str, dict[str, Any]] = {"unloaded": {"reason": ""}, "environment": {"digest": ""}}
@@ -123,10 +126,15 @@ class GroupProgram:
         await self._get_ready(self._reaching)
         self._add(self._dispatcher.leases.keep())
         self._add(self._presence.keep())
+        self._add(self._progress.keep())
+        self._add(self._scaler.keep())
+        self._add(self._dispatcher.serve_second())
+        self._add(self._courier.keep())
         self._listening = self._add(self._listen())
         self._serving = True
         await self._dispatcher.serve()
         self._cancel_beside()
+        await self._courier.end()
         await self._presence.end()
         if self._dispatcher.phase >= Phase.DRAINING:
             log.info("group '%s' has ended", self._group.name)
@@ -171,7 +179,8 @@ class GroupProgram:
             self._link.say(**{"is": "checked", "n": 0, "trouble": nothing_loads})
         self._link.say(**{"is": "ready"})
         if not nothing_loads:
-            log.info("group '%s' is ready; processes: %d", self._group.name, self._group.processes)
+            processes = self._group.scaling.min if self._group.scaling else self._group.processes
+            log.info("group '%s' is ready; processes: %d", self._group.name, processes)
         if not self._held:
             self._dispatcher.go()
 
@@ -180,6 +189,14 @@ class GroupProgram:
         self._presence.note_change()
         self._tell("unloaded", reason=self._pool.unloaded)
         self._tell("environment", digest=self._pool.environment)
+
+    def _on_scaled(self, numbers: dict[str, Any]) -> None:
+        """Tell how many children there are, and why."""
+        if numbers == self._presence.scaled:
+            return
+        self._presence.scaled = numbers
+        self._presence.note_change()
+        self._link.say(**{"is": "scaled"}, **numbers)
 
     def _tell(self, kind: str, **what: Any) -> None:
         """Tell the supervisor, unless it was told the same before."""
@@ -197,7 +214,7 @@ class GroupProgram:
                 failures += 1
                 if failures == 1:
                     log.error("%s", error)  # noqa: TRY400 - a sentence, not a traceback
-                await self._outage.wait(pause(failures))
+                await self._outage.wait(failures)
             else:
                 return
 
@@ -213,28 +230,28 @@ class GroupProgram:
         while True:
             channels = {self._broker.keys.wake(queue): queue for queue in self._dispatcher.queues.names}
             try:
-                subscription = await self._talk.subscribe([*channels, self._broker.keys.workers])
+                messages = await self._talk.subscribe([*channels, self._broker.keys.workers])
                 failures = 0
-                await self._hear_wakes(subscription, channels)
+                await self._hear_wakes(messages, channels)
             except BrokerError:
                 failures += 1
-                await self._outage.wait(pause(failures))
+                await self._outage.wait(failures)
 
-    async def _hear_wakes(self, subscription: Subscription, channels: Mapping[str, str]) -> None:
+    async def _hear_wakes(self, messages: AsyncGenerator[tuple[str, bytes]], channels: Mapping[str, str]) -> None:
         """Until the connection is lost. Raises BrokerUnavailable."""
         # What was enqueued or canceled before the subscription stood has woken nobody.
         self._dispatcher.claim_from()
         self._dispatcher.leases.renew_soon()
         try:
-            async for channel, message in subscription:
+            async for channel, message in messages:
                 if channel == self._broker.keys.workers:
                     self._presence.note_change(int(message) if message.isdigit() else 0)
                 elif message == b"cancel":
                     self._dispatcher.leases.renew_soon()
                 elif channel in channels:
-                    self._dispatcher.claim_from(channels[channel])
+                    await self._dispatcher.on_wake(channels[channel], message)
         finally:
-            await subscription.close()
+            await messages.aclose()
 
     # -- who may tell us what to do -----------------------------------------------------------------------------------
 
@@ -245,10 +262,13 @@ class GroupProgram:
             case "go":
                 self._dispatcher.go()
             case "leave":
-                self._pool.leave(int(command["slots"]))
+                self._dispatcher.leave(int(command["slots"]))
+            case "claims":
+                self._dispatcher.set_claims(on=bool(command["on"]))
+                self._keep_telling_busy(on=not command["on"])
             case "drain":
                 self._dispatcher.drain()
-                self._add(self._tell_busy())
+                self._keep_telling_busy(on=True)
             case other:
                 log.error("the supervisor asked for %r, which this program does not know", other)
         self._presence.note_change()
@@ -265,16 +285,24 @@ class GroupProgram:
             queues = self._dispatcher.queues.names
             self._group, self._presence.generation = group, snapshot.generation
             self._dispatcher.set_config(snapshot.config, group)
+            self._progress.set_config(snapshot.config)
+            self._scaler.follow()
             logs.set_level(snapshot.config.logging.level)
             if self._dispatcher.queues.names != queues:
                 self._listening.cancel()
                 self._listening = self._add(self._listen())
         self._link.say(**{"is": "applied", "generation": command["generation"]})
 
+    def _keep_telling_busy(self, *, on: bool) -> None:
+        if self._telling_busy:
+            self._telling_busy.cancel()
+        self._told.pop("busy", None)
+        self._telling_busy = self._add(self._tell_busy()) if on else None
+
     async def _tell_busy(self) -> None:
-        """While draining: how many slots the next generation must leave to this one."""
+        """While draining: how many slots the next generation must leave to this one, and how many jobs it still has."""
         while True:
-            self._tell("busy", slots=self._pool.running)
+            self._tell("busy", slots=self._pool.used(), jobs=max(self._pool.running, int(self._dispatcher.busy)))
             await asyncio.sleep(0.05)
 
     def _on_signal(self) -> None:

@@ -1,7 +1,7 @@
 """
 Have the jobs of one group run.
 
-1. claim   as many jobs as there is room for (queue_order.py says of which queues, exchange.py asks)
+1. claim   as many jobs as there is room for (asking.py says of which queues, lanes.py when, exchange.py asks)
 2. permit  have Redis store that a job may begin, if it may begin once only (waiting.py)
 3. hand    them to the children (pool/pool.py)
 4. renew   the leases of jobs still held (leases.py)
@@ -18,36 +18,35 @@ from __future__ import annotations
 import asyncio
 import enum
 import logging
-import random
 import time
-from functools import partial
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
-from fusiond.broker.outage import pause
+from fusiond.broker.jobs import carried_job
+from fusiond.broker.redis.connection import AsyncConnection
+from fusiond.broker.redis.outage import Outage, retrying
+from fusiond.broker.verbs import Verbs
+from fusiond.config.model import Config, WorkerGroup
 from fusiond.errors import BrokerUnavailable, FusionError
-from fusiond.worker.dispatcher.endings import Endings
-from fusiond.worker.dispatcher.exchange import Exchange
-from fusiond.worker.dispatcher.job_log import JobLog
-from fusiond.worker.dispatcher.leases import Leases
-from fusiond.worker.dispatcher.queue_order import queues_of
+from fusiond.job import mark_of
+from fusiond.worker.dispatcher.claims.asking import Asking
+from fusiond.worker.dispatcher.claims.confirming import Confirming
+from fusiond.worker.dispatcher.claims.exchange import Exchange
+from fusiond.worker.dispatcher.claims.lanes import Lanes
+from fusiond.worker.dispatcher.claims.leases import Leases
+from fusiond.worker.dispatcher.claims.parkings import CARRIED, PARK_AGAIN, Parkings
+from fusiond.worker.dispatcher.claims.queue_order import Queues
+from fusiond.worker.dispatcher.ends.courier import Courier
+from fusiond.worker.dispatcher.ends.endings import Endings
+from fusiond.worker.dispatcher.ends.job_log import JobLog
+from fusiond.worker.dispatcher.timers import Timers
 from fusiond.worker.dispatcher.waiting import Waiting
 from fusiond.worker.pool import pool_reports as reports
+from fusiond.worker.pool.attempt import Attempt
 from fusiond.worker.pool.pool import Pool
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from fusiond.broker.outage import Outage
-    from fusiond.broker.redis.connection import AsyncConnection
-    from fusiond.broker.verbs import Verbs
-    from fusiond.config.model import Config, WorkerGroup
-    from fusiond.worker.pool.attempt import Attempt
-    from fusiond.worker.pool.pool_reports import Problems
+from fusiond.worker.pool.pool_reports import Problems
 
 log = logging.getLogger(__name__)
 
-#: s; a claim of all queues in case a wake-up was lost
-POLL = 5.0
 #: s; until Redis is asked again for what it has refused
 REFUSED = 1.0
 #: s; for the last outcomes to reach Redis, once nothing runs any more and it is to end at once; between two tries
@@ -72,34 +71,44 @@ class Dispatcher:
         config: Config,
         group: WorkerGroup,
         broker: Verbs,
-        connections: tuple[AsyncConnection, AsyncConnection],
+        lanes: tuple[AsyncConnection, AsyncConnection],
         *,
+        leases: AsyncConnection,
+        courier: Courier,
         outage: Outage,
         on_problems: Callable[[], None],
     ) -> None:
         """
         A dispatcher that claims nothing yet.
 
-        `name`: `host.pid`; `connections`: one for claims and settles alone, one for leases alone; `on_problems`: called
-        when other tasks load than did before.
+        `name`: `host.pid`; `lanes`: connections for claims and settles alone; `leases`: one for leases alone;
+        `courier`: empties outboxes;
+        `on_problems`: called when other tasks load than did before.
         """
         self.config, self.group = config, group
         self.phase = Phase.HELD
+        #: an operator drains this host: it claims nothing, until that is undone
+        self.paused = False
         self._outage, self._on_problems = outage, on_problems
-        self._wake, self._ending = asyncio.Event(), asyncio.Event()
-        self.queues = queues_of(config, group)
+        self._wake, self._wake_second, self._ending = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.job_log = JobLog(config)
-        self._exchange = Exchange(name, broker, connections[0], self.job_log.ended)
+        self._is_second_busy = False
+        self._parkings = Parkings(mark_of(name), lambda: self._asking.free)
+        self._courier = courier
+        self._lanes = Lanes(name, broker, lanes, self.job_log.ended, on_outbox=courier.note, parkings=self._parkings)
+        outcomes = self._lanes.outcomes
+        outcomes.set_config(config, group.name)
         #: attempts that were settled, by kind
-        self.counts = self._exchange.counts
-        self.leases = Leases(broker, connections[1], outage, self.held, self.on_leases_changed)
-        self._endings = Endings(config, self._exchange, self.job_log, self._on_not_loaded)
+        self.counts = outcomes.counts
+        self.leases = Leases(broker, leases, outage, self.held, self.on_leases_changed)
+        self._endings = Endings(config, outcomes, self.job_log, self._on_not_loaded)
         self.pool = Pool(config, group, self._on_report, self._endings.on_outcome, self.job_log.fields)
-        self._waiting = Waiting(self.pool, self._endings, _once(config), self._wake.set)
+        self._waiting = Waiting(self.pool, self._endings, config, self._wake.set)
         #: the tasks that do not load, once the others are loaded
         self.ready: asyncio.Future[Problems] = asyncio.get_running_loop().create_future()
-        self._rand = random.Random()  # noqa: S311 - guards no secret
-        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._timers = Timers(self._wake.set)
+        self._asking = Asking(config, group, self.pool, self._waiting, self._timers, wake=self._wake.set)
+        self._confirming = Confirming(broker, leases, outage, self._waiting, self._on_confirmed)
         #: monotonic s; from then on nothing waits for the last outcomes
         self._give_up: float | None = None
 
@@ -107,48 +116,95 @@ class Dispatcher:
 
     @property
     def busy(self) -> bool:
-        """Whether a job that it claimed is not settled yet."""
-        return next(self.held(), None) is not None or not self._exchange.done()
+        """Whether a job that it claimed is not settled yet, or one may still come that it has asked for."""
+        return next(self.held(), None) is not None or self._parkings.is_leaving or not self._lanes.is_done
+
+    @property
+    def queues(self) -> Queues:
+        """The queues that it claims from."""
+        return self._asking.queues
+
+    @property
+    def claims(self) -> bool:
+        """Whether it claims jobs, or would if there were any."""
+        return self.phase == Phase.SERVING and not self.paused
 
     def held(self) -> Iterator[Attempt]:
         """All attempts whose leases must be kept."""
         yield from self._waiting
         yield from self.pool.attempts()
         # Redis may be slow to take an outcome, and must not have the job run again meanwhile.
-        yield from self._exchange.unsettled()
+        yield from self._lanes.unsettled()
 
     def go(self) -> None:
         """Begin to claim."""
         if self.phase == Phase.HELD:
             self.phase = Phase.SERVING
+            self.pool.begin()
             self._wake.set()
+
+    def set_claims(self, *, on: bool) -> None:
+        """Claim, or claim nothing from now on; what it has claimed runs."""
+        self.paused = not on
+        if on:
+            self.queues.mark_open()
+        else:
+            self._parkings.leave_all()
+        self._wake.set()
+
+    def leave(self, slots: int) -> None:
+        """Leave so many slots to jobs of the group's former generation. If they are fewer now, claim at once."""
+        self.pool.leave(slots)
+        self._wake.set()
+
+    def scale(self, processes: int) -> None:
+        """Have so many children."""
+        self.pool.scale(processes)
+        self._wake.set()
 
     def claim_from(self, queue: str | None = None) -> None:
         """Claim from the queue, or from all: there may be jobs."""
+        self._asking.claim_from(queue)
+
+    async def on_wake(self, queue: str, message: bytes) -> None:
+        """There may be jobs in the queue, or something in its outbox; or the message has a job, for us or another."""
+        if message == b"outbox":
+            self._courier.note(queue)
+            return
+        job = carried_job(message)
+        if job is None:
+            self.claim_from(queue)
+        elif attempt := self._parkings.take(queue, job):
+            await self._confirming.ask(attempt)
+        else:
+            # The dispatcher that has it may be gone.
+            self._asking.claim_when_due(queue, CARRIED)
+
+    def _on_confirmed(self, queue: str) -> None:
+        """A job that a wake-up has brought is handed to a child, or given back."""
+        # The round trip that settles it leaves the next token, too.
         self.queues.mark_open(queue)
-        self._wake.set()
+        self._timers.start("park", PARK_AGAIN)
 
     def set_config(self, config: Config, group: WorkerGroup) -> None:
         """Follow a change in place."""
         self.config, self.group = config, group
-        self.queues = queues_of(config, group)
+        former = self.queues.names
+        self._asking.set_config(config, group)
+        self._parkings.leave(set(former) - set(self.queues.names))
         self.job_log.set_config(config)
+        self._lanes.outcomes.set_config(config, group.name)
         self._endings.set_config(config)
         self.pool.set_config(config, group)
-        former, self._waiting.once = self._waiting.once, _once(config)
-        if turned := self._waiting.once - former:
-            # What waits in a child has no permit: it comes back for one, unless it has begun under the former policy.
-            self.pool.take_back(turned)
-        # A job whose task this reload removed must not be handed to a child.
-        self._waiting.look_again()
+        self._waiting.set_config(config)
 
     def drain(self) -> None:
         """Claim no more, give back what was not begun, end when the last job ends."""
         if self.phase < Phase.DRAINING:
-            self.phase, self._waiting.draining = Phase.DRAINING, True
+            self.phase = Phase.DRAINING
             self._ending.set()
-            self._waiting.look_again()
-            self.pool.take_back()
+            self._parkings.leave_all()
+            self._waiting.drain()
 
     def stop_cold(self) -> None:
         """Kill what runs, give it back, and end."""
@@ -173,40 +229,64 @@ class Dispatcher:
     # -- the loop -----------------------------------------------------------------------------------------------------
 
     async def serve(self) -> None:
-        """Until it has drained."""
-        self._poll()
-        failures = 0
-        while not (self.phase >= Phase.DRAINING and self._drained()):
+        """Until it has drained, or gives up."""
+        self._asking.poll()
+        while not self._is_over():
             await self._wake.wait()
             self._wake.clear()
             self._waiting.hand()
-            try:
-                await self._get_permits()
-                if self._waiting.for_child and (rest := self._exchange.rest()) > 0:
-                    # Children have work: outcomes gather before the next round trip.
-                    self._later("rest", rest)
-                    continue
-                await self._round_trip()
-                if failures:
-                    log.info("Redis is back")
-                    # The answer to a repeated claim tells nothing of what else is there.
-                    self.claim_from()
-                failures = 0
-                if self._exchange.refused and self._gives_up():
-                    return
-            except BrokerUnavailable as error:
-                failures += 1
-                if failures == 1:
-                    log.error("%s Trying again for as long as it takes.", f"{error}.".replace("?.", "?"))  # noqa: TRY400
-                if self._gives_up():
-                    return
-                await self._outage.wait(pause(failures), self._ending)
-                if self._ending.is_set():
-                    await asyncio.sleep(_AT_THE_END)
-                self._wake.set()
+            await self._try(self._lanes.first)
+        if not self._is_drained():
+            log.error("outcomes could not be settled; their leases will expire and they will run again")
 
-    def _drained(self) -> bool:
-        return not (self.pool.running or self._waiting) and self._exchange.done()
+    async def serve_second(self) -> None:
+        """The second lane, until cancelled."""
+        while True:
+            await self._wake_second.wait()
+            self._wake_second.clear()
+            self._is_second_busy = True
+            await self._try(self._lanes.second)
+            self._is_second_busy = False
+            if self._lanes.second.failures:
+                self._wake_second.set()
+            # The first lane may have waited for it.
+            self._wake.set()
+
+    async def _try(self, lane: Exchange) -> None:
+        """A round trip of the lane, if it is worth one; where there is no answer, a pause behind it."""
+        try:
+            if lane is self._lanes.first:
+                await self._get_permits()
+                if (rest := self._lanes.rest(jobs_wait=bool(self._waiting.for_child))) > 0:
+                    self._timers.start("rest", rest)
+                    return
+            await self._round_trip(lane)
+        except BrokerUnavailable as error:
+            await self._on_no_answer(lane, error)
+        else:
+            if lane.failures:
+                lane.failures = 0
+                if not self._lanes.failures:
+                    log.info("Redis is back")
+                # The answer to a repeated claim tells nothing of what else is there.
+                self.claim_from()
+
+    async def _on_no_answer(self, lane: Exchange, error: BrokerUnavailable) -> None:
+        lane.failures += 1
+        if self._lanes.failures == 1:
+            log.error("%s", retrying(error))
+        if not self._is_over():
+            await self._outage.wait(lane.failures, self._ending)
+            if self._ending.is_set():
+                await asyncio.sleep(_AT_THE_END)
+        self._wake.set()
+
+    def _is_over(self) -> bool:
+        return self.phase >= Phase.DRAINING and (self._is_drained() or self._gives_up())
+
+    def _is_drained(self) -> bool:
+        # What the last claims of the second lane rescued must be in the log before it is cancelled.
+        return not (self.pool.running or self._waiting or self._is_second_busy) and self._lanes.is_done
 
     def _gives_up(self) -> bool:
         """
@@ -215,35 +295,13 @@ class Dispatcher:
         For outcomes it waits as long as jobs may take to end, since what has run would run again. A claim whose reply
         was lost costs its jobs no more than the time of a lease.
         """
-        if self.phase < Phase.DRAINING or self.pool.running:
+        if not (self._lanes.failures or self._lanes.refused or self._confirming.busy):
             return False
-        if self.phase < Phase.COLD and next(self._exchange.unsettled(), None):
+        if self.pool.running or (self.phase < Phase.COLD and next(self._lanes.unsettled(), None)):
             return False
         now = time.monotonic()
         self._give_up = self._give_up or now + _LAST_SETTLE
-        if now > self._give_up:
-            log.error("outcomes could not be settled; their leases will expire and they will run again")
         return now > self._give_up
-
-    def _later(self, name: str, seconds: float, then: Callable[[], None] | None = None) -> None:
-        """Go round again in so many seconds, and call `then` before; nothing if a timer of that name runs."""
-        if name not in self._timers:
-            self._timers[name] = asyncio.get_running_loop().call_later(seconds, self._on_timer, name, then)
-
-    def _cancel(self, name: str) -> None:
-        if timer := self._timers.pop(name, None):
-            timer.cancel()
-
-    def _on_timer(self, name: str, then: Callable[[], None] | None) -> None:
-        del self._timers[name]
-        if then:
-            then()
-        self._wake.set()
-
-    def _poll(self) -> None:
-        """Look at all queues: a wake-up may have been lost, and nobody else may rescue what is in them."""
-        self.queues.poll()
-        self._later("poll", POLL, self._poll)
 
     async def _get_permits(self) -> None:
         """Have Redis store that jobs may begin, as many as children are free. Raises BrokerUnavailable."""
@@ -251,54 +309,37 @@ class Dispatcher:
         if not asked:
             return
         try:
-            await self._exchange.permit(asked)
+            await self._lanes.first.permit(asked)
         finally:
             self._waiting.note_permits()
-        if self._waiting.for_permit and self._exchange.refused:
-            self._later("permit", REFUSED)
+        if self._waiting.for_permit and self._lanes.first.refused:
+            self._timers.start("permit", REFUSED)
         self._waiting.hand()
 
-    async def _round_trip(self) -> None:
+    async def _round_trip(self, lane: Exchange) -> None:
         """Settle what has ended and claim what there is room for. Raises BrokerUnavailable."""
-        if await self._exchange.renew_late(self.held()):
+        if await lane.renew_late(self.held(), self._lanes.sent_boot):
             self.on_leases_changed()
-        shares = []
-        if self.phase == Phase.SERVING:
-            free = self._free() if self._waiting.once else 0
-            shares = self.queues.shares(self.pool.room() - len(self._waiting), free, self._rand)
-        found = await self._exchange.settle_and_claim(shares, self._waiting.once)
-        for share, claim, attempts in found:
-            due_ms = None if self.queues.note(share, claim) else claim.next_due_ms
-            self._claim_when_due(share.queue, due_ms)
-            self._waiting.add(attempts)
+        # A lane that repeats its last request asks nothing new, and must leave what is open to the other one.
+        asks = self.claims and lane.is_done
+        shares = self._asking.shares(self._lanes.beside(lane)) if asks else []
+        found = await lane.settle_and_claim(shares, self._waiting.once)
+        self._asking.note(found)
         if shares or found:
             # Others may be open still that had no share: there was less room than queues, or strict order asked the
             # first alone, whatever it answered. Those that were asked are dry, so this comes to an end.
             self._wake.set()
-        if self._exchange.refused:
-            self._later("refused", REFUSED, self._ask_lost)
+        if lane.refused:
+            self._timers.start("refused", REFUSED, self._ask_lost)
         self._waiting.hand()
-        self._claim_full()
-        await self._exchange.log_chores(self.config, found)
-
-    def _claim_when_due(self, queue: str, due_ms: int | None) -> None:
-        self._cancel(f"due {queue}")
-        if due_ms is not None and due_ms < POLL * 1000:
-            self._later(f"due {queue}", due_ms / 1000 + 0.001, partial(self.claim_from, queue))
+        self._asking.claim_full()
+        await lane.log_chores(self.config, found)
 
     def _ask_lost(self) -> None:
-        self._exchange.ask_lost()
+        self._lanes.ask_lost()
         self.claim_from()
-
-    def _free(self) -> int:
-        """Children that could begin a job that is yet to be claimed."""
-        return max(0, self.pool.free() - len(self._waiting))
-
-    def _claim_full(self) -> None:
-        """Ask again for jobs that may begin once only, if a child is free."""
-        if self.queues.full and self._free():
-            self.queues.open_full()
-            self._wake.set()
+        if self._lanes.second.has_lost:
+            self._wake_second.set()
 
     # -- what the pool reports ----------------------------------------------------------------------------------------
 
@@ -307,7 +348,9 @@ class Dispatcher:
             case reports.Room():
                 # At once what is here, which must not wait until Redis has answered.
                 self._waiting.hand()
-                self._claim_full()
+                self._asking.claim_full()
+                if self._lanes.is_second_due(self.queues.deep):
+                    self._wake_second.set()
             case reports.NotBegun(attempts):
                 self._waiting.put_back(attempts)
             case reports.Killed(attempt, reason, status):
@@ -334,9 +377,3 @@ class Dispatcher:
         """A child could not load what its fork server was not told to load."""
         self.pool.note_problem(task, code, message)
         self._on_problems()
-
-
-def _once(config: Config) -> frozenset[bytes]:
-    """The tasks whose jobs may begin once only."""
-    tasks = config.tasks.items()
-    return frozenset(name.encode() for name, task in tasks if config.retry_policies[task.retry].at_most_once)

@@ -3,7 +3,7 @@ Tell Redis what one worker group serves and does.
 
 1. serve     from which queues it claims, for producers: as soon as it claims, when they change, and every 10 s. A group
              that is killed or frozen counts as gone 30 s later
-2. announce  what it does, for `fusiond status`: when that has changed, every 20 s, and at once when it is asked
+2. announce  what it does, for `fusiond status`: when that has changed, within every 10 s, and at once when it is asked
 3. end       when it drains: from then on it claims nothing
 
 No job depends on it: only the warning that nothing serves a queue, and which of two files a producer follows.
@@ -15,24 +15,21 @@ import asyncio
 import json
 import logging
 import time
-from typing import TYPE_CHECKING
+from typing import Any
 
-from fusiond.broker.daemons import ALIVE_AGAIN
+from fusiond.broker.hosts.daemons import ALIVE_AGAIN
+from fusiond.broker.redis.connection import AsyncConnection
+from fusiond.broker.verbs import Verbs
+from fusiond.config.accepted.snapshot import Snapshot
 from fusiond.errors import BrokerError
 from fusiond.identity import daemon_id
 from fusiond.program import wait_until_set
-from fusiond.worker.dispatcher.loop import Phase
-
-if TYPE_CHECKING:
-    from fusiond.broker.redis.connection import AsyncConnection
-    from fusiond.broker.verbs import Verbs
-    from fusiond.config.accepted.snapshot import Snapshot
-    from fusiond.worker.dispatcher.loop import Dispatcher
+from fusiond.worker.dispatcher.loop import Dispatcher, Phase
 
 log = logging.getLogger(__name__)
 
 #: s; until it tells Redis again what has not changed
-_ANNOUNCE = 20.0
+_ANNOUNCE = 5.0
 #: s; between two looks at what it does: while jobs run, and while none does; after Redis has not answered
 _BUSY, _IDLE, _AGAIN = 2.0, 5.0, 1.0
 #: jobs that are named, those that have run longest
@@ -52,6 +49,8 @@ class Presence:
         #: of the configuration that it runs
         self.generation = snapshot.generation
         self._broker, self._connection, self._dispatcher = broker, connection, dispatcher
+        #: as the supervisor is told: out of which range the number of children is, and why
+        self.scaled: dict[str, Any] = {}
         self._born = int(time.time() * 1000)
         self._changed = asyncio.Event()
         #: number of the last question what this worker does
@@ -89,7 +88,7 @@ class Presence:
 
     def _serving(self) -> tuple[str, ...]:
         """The queues from which it claims now."""
-        claims = self._dispatcher.phase == Phase.SERVING and not self._dispatcher.pool.trouble
+        claims = self._dispatcher.claims and not self._dispatcher.pool.trouble
         return tuple(self._dispatcher.queues.names) if claims else ()
 
     async def _serve(self, queues: tuple[str, ...]) -> None:
@@ -110,21 +109,30 @@ class Presence:
     def _what_it_does(self) -> dict[str, str | int]:
         """What changes with what this worker does, not with time."""
         dispatcher, pool = self._dispatcher, self._dispatcher.pool
-        starting = dispatcher.phase == Phase.HELD or bool(pool.trouble)
         return {
             "answers": self._question,
             "born": self._born,
             "group": dispatcher.group.name,
             "queues": " ".join(dispatcher.queues.names),
             "generation": self.generation,
-            "state": "busy" if dispatcher.busy else "started" if starting else "idle",
+            "state": self._state(),
             "phase": dispatcher.phase.name.lower(),
-            "processes": dispatcher.group.processes,
+            "processes": pool.processes,
+            "slots": pool.processes * dispatcher.group.concurrency,
+            **_range(self.scaled),
             "running": pool.running,
             "trouble": pool.trouble[:_MOST_TROUBLE],
             "unkilled": " ".join(f"{a.queue}/{a.name}" for a in pool.unkilled()[:_MOST_UNKILLED]),
             **dispatcher.counts,
         }
+
+    def _state(self) -> str:
+        dispatcher = self._dispatcher
+        if dispatcher.paused or dispatcher.phase >= Phase.DRAINING:
+            return "draining"
+        if dispatcher.busy:
+            return "busy"
+        return "started" if dispatcher.phase == Phase.HELD or dispatcher.pool.trouble else "idle"
 
     def _running_jobs(self) -> str:
         """Which jobs run, and for how many ms as of now, the longest first; JSON."""
@@ -132,7 +140,16 @@ class Presence:
         longest = sorted(running, key=lambda each: -each[1])[:_NAMED]
         return json.dumps(
             [
-                {"job": f"{a.queue}/{a.name}", "task": a.task.decode(errors="replace"), "ms": round(seconds * 1000)}
+                {
+                    "job": f"{a.queue}/{a.name}",
+                    "task": a.task.decode(errors="replace"),
+                    "ms": round(seconds * 1000),
+                    **({"share": a.report.share, "message": a.report.message} if a.report else {}),
+                }
                 for a, seconds in longest
             ]
         )
+
+
+def _range(scaled: dict[str, Any]) -> dict[str, str]:
+    return {"range": "{} to {}".format(*scaled["range"]), "why": scaled["why"]} if scaled else {}

@@ -15,52 +15,56 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from typing import TYPE_CHECKING
 
+from fusiond.config.model import Config
+from fusiond.worker.dispatcher.ends.endings import Endings
+from fusiond.worker.pool.attempt import Attempt
+from fusiond.worker.pool.call_options import call_options
+from fusiond.worker.pool.pool import Pool
 from fusiond.worker.pool.run_times import PENDING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from fusiond.worker.dispatcher.endings import Endings
-    from fusiond.worker.pool.attempt import Attempt
-    from fusiond.worker.pool.pool import Pool
 
 
 class Waiting:
     """The jobs of one dispatcher."""
 
-    def __init__(self, pool: Pool, endings: Endings, once: frozenset[bytes], wake: Callable[[], None]) -> None:
-        """`once`: the tasks whose jobs may begin once only; `wake`: called when jobs have come back or have left."""
-        self._pool, self._endings, self.once, self._wake = pool, endings, once, wake
+    def __init__(self, pool: Pool, endings: Endings, config: Config, wake: Callable[[], None]) -> None:
+        """`wake`: called when jobs have come back or have left."""
+        self._pool, self._endings, self._wake = pool, endings, wake
+        #: the tasks whose jobs may begin once only
+        self.once = _once(config)
+        self._set_policies(config)
         #: nothing begins here any more
-        self.draining = False
+        self._draining = False
         self.for_child: deque[Attempt] = deque()
         self.for_permit: deque[Attempt] = deque()
         #: permits for these are asked for now
         self._asked: list[Attempt] = []
+        #: a wake-up has brought them, and Redis has not confirmed them yet
+        self._unconfirmed: list[Attempt] = []
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
         return len(self.for_child) + self._reserved
 
     def __iter__(self) -> Iterator[Attempt]:
-        return chain(self.for_child, self.for_permit, self._asked)
+        return chain(self.for_child, self.for_permit, self._asked, self._unconfirmed)
 
     @property
     def _reserved(self) -> int:
-        """Jobs without a permit; a child is kept free for each."""
-        return len(self.for_permit) + len(self._asked)
+        """Jobs without a permit or a lease; a child is kept free for each."""
+        return len(self.for_permit) + len(self._asked) + len(self._unconfirmed)
 
     def add(self, attempts: Iterable[Attempt]) -> None:
         """Have claimed jobs wait."""
-        # Whether a job may run here depends on its task alone: a claim of hundreds of jobs asks once for each task.
+        # Whether a job may run here depends on its task alone, as a rule: a claim of hundreds asks once for each task.
         plain: set[bytes] = set()
         for attempt in attempts:
-            line = self.for_child if attempt.task in plain else self._line(attempt)
+            own = b'"retry"' in attempt.header
+            line = self.for_child if attempt.task in plain and not own else self._line(attempt)
             if line is not None:
-                if not attempt.once:
+                if not (attempt.once or own):
                     plain.add(attempt.task)
                 line.append(attempt)
 
@@ -76,6 +80,35 @@ class Waiting:
             self._timer.cancel()
             self._timer = None
         self._wake()
+
+    def set_config(self, config: Config) -> None:
+        """Follow tasks and their retry policies."""
+        former, self.once = self.once, _once(config)
+        self._set_policies(config)
+        if turned := self.once - former:
+            # What waits in a child has no permit: it comes back for one, unless it has begun under the former policy.
+            self._pool.take_back(turned)
+        # A job whose task this reload removed must not be handed to a child.
+        self.look_again()
+
+    def _set_policies(self, config: Config) -> None:
+        #: retry policy, as a call may name it → whether its jobs may begin once only
+        self._are_once = {name: policy.at_most_once for name, policy in config.retry_policies.items()}
+
+    def may_begin_once(self, attempt: Attempt) -> bool:
+        """Whether its job may begin once only, by the retry policy of its call, if that names one, or of its task."""
+        own = self._are_once.get(call_options(attempt.header).retry or "")
+        return attempt.task in self.once if own is None else own
+
+    def drain(self) -> None:
+        """Give back what was not begun, also what waits in a child."""
+        self._draining = True
+        self.look_again()
+        self._pool.drain()
+
+    def free(self) -> int:
+        """Children that could begin a job that is yet to be claimed."""
+        return max(0, self._pool.free() - len(self))
 
     def look_again(self, which: Callable[[Attempt], bool] | None = None) -> None:
         """Have the jobs in line of which this is true, or all, leave if they must not begin here any more."""
@@ -101,6 +134,20 @@ class Waiting:
             seconds = first / 1e9 + PENDING - time.monotonic() + 0.001
             self._timer = asyncio.get_running_loop().call_later(seconds, self._release_old)
 
+    def expect(self, attempt: Attempt) -> None:
+        """Keep a child free for a job that a wake-up has brought, until Redis has said whether it is ours."""
+        self._unconfirmed.append(attempt)
+
+    def take_expected(self, attempt: Attempt) -> None:
+        """Redis has said it: hand the job to a child now, or give it back if none is free."""
+        self._unconfirmed.remove(attempt)
+        self.add([attempt])
+        self.hand()
+        for given_back in self._take(lambda each: each is attempt):
+            self._endings.release(given_back, "no child was free")
+        if not attempt.handed_at:
+            self._wake()
+
     def _release_old(self) -> None:
         """Give back what no child has taken in time: another host may have one that is free."""
         self._timer = None
@@ -113,9 +160,9 @@ class Waiting:
 
     def _line(self, attempt: Attempt) -> deque[Attempt] | None:
         """Where a job waits that has not begun; None: nowhere, it must not begin here."""
-        if attempt.lost or self._endings.refuse(attempt, self._pool.problems, draining=self.draining):
+        if attempt.lost or self._endings.refuse(attempt, self._pool.problems, draining=self._draining):
             return None
-        attempt.once = attempt.permitted or attempt.task in self.once
+        attempt.once = attempt.permitted or self.may_begin_once(attempt)
         return self.for_permit if attempt.once and not attempt.permitted else self.for_child
 
     def _take(self, which: Callable[[Attempt], bool] | None) -> list[Attempt]:
@@ -130,3 +177,9 @@ class Waiting:
 
 def _is_answered(attempt: Attempt) -> bool:
     return attempt.permitted or attempt.lost or attempt.canceled
+
+
+def _once(config: Config) -> frozenset[bytes]:
+    """The tasks whose jobs may begin once only."""
+    tasks = config.tasks.items()
+    return frozenset(name.encode() for name, task in tasks if config.retry_policies[task.retry].at_most_once)

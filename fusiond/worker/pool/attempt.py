@@ -1,5 +1,5 @@
 """
-One claimed job, until it is settled or its lease is lost, and why its child may have to be killed.
+One claimed job, until it is settled or its lease is lost, and the reasons to kill its child.
 """
 
 from __future__ import annotations
@@ -7,12 +7,18 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-#: boot ns, as of what never expires
+from fusiond.worker.runtime.wire import JobReport
+
+#: characters of what an attempt has printed that are kept, and bytes of them that Redis gets if it fails
+TAIL = 4096
+#: boot ns; the expiry of a job that never expires
 NEVER = 1 << 63
+#: boot ns; the lease of a job that a wake-up has brought, until Redis confirms it: the job may not begin
+UNCONFIRMED = 0
 
 
 class KillReason(enum.Enum):
-    """Why a child is being killed, and so what its death means for the job that it had begun."""
+    """Why a child is killed, which decides what its death means for the job that it had begun."""
 
     TIMEOUT = "hard timeout"
     CANCELED = "canceled"
@@ -20,6 +26,8 @@ class KillReason(enum.Enum):
     SHUTDOWN = "shutdown"
     HOSTILE = "broken protocol"
     SERVER = "fork server hung"
+    BLOCKED = "it kept the other jobs of its process from running"
+    STILL = "its process ran none of its jobs any more"
 
 
 @dataclass(slots=True, eq=False)
@@ -37,40 +45,52 @@ class Attempt:
     attempts: int
     crashes: int
     rescues: int
-    #: boot ns until when the lease is trusted
+    #: boot ns until when the lease is trusted; UNCONFIRMED: not at all
     lease: int
     #: monotonic ns of its claim, and of when a child was handed it
     claimed: int
     handed_at: int = 0
     #: ms from when its job became ready to its claim
     waited_ms: int = 0
-    #: s; how long it had run when its child died; None: it did not die
+    #: s; how long it ran; None: it has not ended, or had not begun
     ran: float | None = None
-    #: the word that marks its lines, "" where there is none; None: not looked up yet
+    #: s; how long its job had waited until it began; set at its end, if that is counted
+    waited: float = 0.0
+    #: the word that marks its log lines, "" if there is none; None: not looked up yet
     log_tag: str | None = None
     #: s; expected run time, and hard timeout, both as of when it was handed out
     cost: float = 0.0
     hard: float = 0.0
     #: boot ns; not begun by then, its job expires
     expires: int = NEVER
-    #: its child has begun it, as far as was seen
+    #: its child had begun it when this process last looked
     begun: bool = False
     #: its job may begin once only: Redis must store a permit before it is handed to a child
     once: bool = False
     #: Redis has stored that permit
     permitted: bool = False
+    #: monotonic ns: when this process saw that it had begun; when its child, which has other jobs too, was told to stop
+    #: it. 0: not yet
+    began: int = 0
+    stopped: int = 0
+    #: no other job may run in its child, which would count a crash for it if it ended the child
+    alone: bool = False
     #: its job was canceled while it ran
     canceled: bool = False
-    #: its lease is somebody else's, or nobody's: nothing may be settled
+    #: its lease belongs to another dispatcher, or to none: this one may not settle it
     lost: bool = False
+    #: how far it is, as it has said last; None: it has not
+    report: JobReport | None = None
+    #: the last TAIL characters that it has printed
+    printed: str = ""
 
     @property
     def name(self) -> str:
-        """Its id as text, whatever bytes somebody has put there by hand."""
+        """Its id as text, whatever bytes it has."""
         return self.id.decode(errors="backslashreplace")
 
     def kill_reason(self, now: int, ran: float) -> KillReason | None:
-        """Why the child that runs it must be killed, at boot ns `now` and after `ran` seconds, if it must."""
+        """Why the child that runs it must be killed, at boot ns `now` and after `ran` seconds; None: it may go on."""
         if self.lost or self.lease <= now:
             return KillReason.LOST
         if self.canceled:

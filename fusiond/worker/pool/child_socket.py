@@ -1,7 +1,7 @@
 """
 The dispatcher's end of the socket to one child: frames of jobs out, frames of outcomes in.
 
-Never blocks: what the socket has no room for follows when it has. Knows no job.
+Never blocks: what does not fit into the socket is sent when there is room. Knows no job.
 """
 
 from __future__ import annotations
@@ -10,38 +10,45 @@ import _socket
 import asyncio
 import socket
 import struct
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from fusiond.worker.runtime import wire
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 #: bytes; room for a batch of small jobs without a second send
 _SEND_BUFFER = 1 << 18
-#: struct timeval, 10 ms; a one-job child whose job has not come by then makes ready for it meanwhile
+#: struct timeval, 10 ms; if its job has not come by then, a one-job child prepares for it
 _PATIENCE = struct.pack("ll", 0, 10_000)
-#: bytes received at once; memory for more comes from the kernel each time, which costs ten times the read
+#: bytes received at once; for more, Python would get memory from the kernel each time, which costs ten times the read
 _RECEIVE = 1 << 16
+
+
+#: bytes of why `on_start` has failed
+MAX_FAILURE = 2000
 
 
 class ChildSocket:
     """The socket of one child, from its fork to its end."""
 
-    __slots__ = ("_received", "_sock", "_unsent", "closed", "silent")
+    __slots__ = ("_received", "_sock", "_unsent", "closed", "ending", "failure", "reports", "silent", "started")
 
     def __init__(self, sock: _socket.socket) -> None:
         self._sock = sock
         self._received, self._unsent = bytearray(), bytearray()
-        #: one of both has closed its end
+        #: this process or the child has closed its end
         self.closed = False
         #: nothing more was there to be received
         self.silent = False
+        #: the child has said that its `on_start` has ended; that it begins no more jobs
+        self.started = self.ending = False
+        #: how far jobs were at their end, as the frames say that were read last
+        self.reports: list[wire.JobReport] = []
+        #: why its `on_start` has failed, as it says; "" if it has not
+        self.failure = ""
 
     @classmethod
     def pair(cls, *, one_job: bool) -> tuple[ChildSocket, _socket.socket]:
-        """Our end and the child's; the latter is the caller's to send on and to close. Raises OSError."""
-        # Without the class that the module socket puts around each, which costs as much as the pair.
+        """Our end, and the child's, which the caller sends on and closes. Raises OSError."""
+        # By _socket: the class socket.socket around each end would cost as much as the pair itself.
         ours, theirs = _socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         if one_job:
             theirs.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _PATIENCE)
@@ -78,7 +85,7 @@ class ChildSocket:
             asyncio.get_running_loop().remove_writer(self._sock.fileno())
 
     def _try_send(self, data: bytes | bytearray) -> int:
-        """Bytes sent; a dead child takes everything: its death is reported, and what it was handed comes back."""
+        """Bytes sent; all of them if the child is dead: the report of its death gives back what it was handed."""
         try:
             return self._sock.send(data, _socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -88,9 +95,9 @@ class ChildSocket:
 
     def outcomes(self) -> Iterator[wire.OutcomeMessage]:
         """
-        The outcomes of each frame that one read of what has arrived makes whole; more is there until `silent`.
+        The outcomes in the frames that one read completes; more has arrived unless `silent`.
 
-        One read, since a child that sends without end must not hold up the others. Raises WireError.
+        It is one read only: a child that sends without end must not hold up the others. Raises WireError.
         """
         data = self._receive()
         self.silent = len(data) < _RECEIVE
@@ -99,14 +106,22 @@ class ChildSocket:
         try:
             while found := wire.cut(buffer, at):
                 kind, start, at = found
-                if kind != wire.OUTCOMES or start == at:
+                if kind == wire.OUTCOMES and start < at:
+                    yield from wire.read_outcomes(bytes(memoryview(buffer)[start:at]))
+                elif kind == wire.REPORT:
+                    self.reports.append(wire.read_last_report(bytes(buffer[start:at])))
+                elif kind == wire.STARTED:
+                    self.failure = bytes(buffer[start:at][:MAX_FAILURE]).decode(errors="replace")
+                    self.started = not self.failure
+                elif kind == wire.ENDING:
+                    self.ending = True
+                else:
                     raise wire.WireError("a child may send outcomes only")
-                yield from wire.read_outcomes(bytes(memoryview(buffer)[start:at]))
         finally:
             del buffer[:at]
 
     def _receive(self) -> bytes:
-        """What is there; nothing at the end as well, which `closed` tells."""
+        """The bytes that have arrived; empty at the end too, and then `closed` is set."""
         try:
             data = self._sock.recv(_RECEIVE, _socket.MSG_DONTWAIT)
         except BlockingIOError:

@@ -1,13 +1,13 @@
 """
-The lives of a group's children: forked into slots, heard, judged when they die, and replaced.
+The children of a group, from fork to death: fork them into slots, receive outcomes, judge deaths, replace the dead.
 
-1. fork     a child into each slot, ahead of the jobs; again when one dies, more slowly when they die at their start
-2. hear     the outcomes that children send, each behind what the child printed before it
-3. take     back what a child must not begin
-4. judge    what a child's death means for each attempt that it held: it was killed, interrupted, or never begun
+1. fork     a child into each slot before there are jobs; another when it dies, more slowly if they die at their start
+2. hear     the outcomes that children send; the lines that a child printed before an outcome are passed on first
+3. take     back the jobs that a child must not begin
+4. judge    what a child's death means for each attempt that it had: it was killed, interrupted, or never begun
 5. retire   children that are too many, or whose fork server was replaced, once they have no job
 
-Knows slots and sockets. Which fork server there is, which child is handed what, and when one is killed, others say.
+Knows slots and sockets. fork_servers.py provides the fork server, pool.py hands out jobs, watchdog.py decides on kills.
 """
 
 from __future__ import annotations
@@ -16,34 +16,29 @@ import asyncio
 import logging
 import select
 import signal
+import sys
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
 
 from fusiond import logs
-from fusiond.worker.pool.attempt import KillReason
-from fusiond.worker.pool.pool_reports import Killed, NotBegun, Room, Unheard
+from fusiond.worker.pool.attempt import TAIL, Attempt, KillReason
+from fusiond.worker.pool.fork_server.server_handle import ServerHandle
+from fusiond.worker.pool.pool_reports import Killed, NotBegun, PoolReport, Room, Unheard
 from fusiond.worker.pool.run_times import Ahead, RunTimes
-from fusiond.worker.pool.slots import Slot
+from fusiond.worker.pool.slots import ChildHandle, ChildKind, Kill, Slot
 from fusiond.worker.runtime import wire
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
-
-    from fusiond.worker.pool.attempt import Attempt
-    from fusiond.worker.pool.pool_reports import PoolReport
-    from fusiond.worker.pool.server_handle import ServerHandle
-    from fusiond.worker.pool.slots import ChildHandle, Kill
 
 log = logging.getLogger(__name__)
 job_log = logging.getLogger("fusiond.job")
 
-#: reads for what a dead child has sent; more than a socket holds, and few where a stray of its sends on
+#: reads of what a dead child has sent: more than a socket holds, and few enough if one of its descendants sends on
 _LAST_READS = 8
 #: s; the longest pause between forks, or fork servers, that die at their start
 SLOWEST = 30.0
-#: s; a child that has lived for so long has survived its start
+#: s; a child that dies sooner has died at its start
 _ALIVE = 1.0
-#: s; from taking a job back to the look at the child's mark (see wire.py)
+#: s; from taking back a job to the look at the child's mark (see wire.py)
 _TAKE_BACK = 0.002
 
 
@@ -56,48 +51,59 @@ class Children:
         report: Callable[[PoolReport], None],
         on_outcome: Callable[[Attempt, wire.OutcomeMessage], None],
         log_fields: Callable[[Attempt], dict[str, Any]],
-        *,
-        one_job: bool,
+        kind: ChildKind,
     ) -> None:
-        """As Pool; `group`: its name, `one_job`: each child runs one job."""
+        """As Pool; `group`: its name."""
         self._group, self.report, self._on_outcome, self._log_fields = group, report, on_outcome, log_fields
-        self._one_job = one_job
+        self._kind = kind
         self._loop = asyncio.get_running_loop()
         self.slots: dict[int, Slot] = {}
         #: by the number of its slot
         self.living: dict[int, ChildHandle] = {}
-        #: slots that the file wants, and the number of the newest one
-        self._wanted = self._newest = 0
-        #: the fork server that children are forked from; None: there is none just now
+        #: how many slots the file wants, how many there may be, and the number of the newest slot
+        self._wanted, self._limit, self._newest = 0, sys.maxsize, 0
+        #: the fork server from which children are forked; None: there is none just now
         self.server: ServerHandle | None = None
         #: the newest TABLE frame
         self.table = b""
         #: how long tasks run, and how many jobs end
         self.times, self.ahead = RunTimes(), Ahead()
-        # The children's sockets are behind one descriptor of the loop's. With isolation `fork` each lives for one job:
-        # to add it to the loop and to take it out again was a fifth of what the dispatcher did for a job.
+        # The loop watches one epoll descriptor for all children's sockets. With isolation `fork` a socket lives for one
+        # job; to add it to the loop and to remove it took a fifth of the dispatcher's time for a job.
         self._epoll = select.epoll()
         self._heard: dict[int, ChildHandle] = {}
         self._loop.add_reader(self._epoll.fileno(), self._hear_all)
-        #: child → pid: killed, not ended yet, and this process' own since its fork server has died
+        #: child → pid, of killed children that have not ended and whose fork server has died
         self._survivors: dict[ChildHandle, int] = {}
 
     @property
     def silent(self) -> bool:
-        """No fork server answers: what a child is handed now might not be ended by anybody."""
+        """No fork server answers, so nobody could kill a child that is handed a job now."""
         return self.server is None or self.server.silent
 
     # -- slots --------------------------------------------------------------------------------------------------------
 
-    def resize(self, wanted: int) -> None:
-        """Add slots, or let the surplus go: the idle ones now, the busy ones after their job."""
-        self._wanted = wanted
-        staying = [slot for slot in self.slots.values() if not slot.retiring]
-        for slot in sorted(staying, key=self._load, reverse=True)[wanted:]:
+    def resize(self, wanted: int, limit: int = sys.maxsize) -> None:
+        """
+        Add slots, or retire those that are too many: idle ones now, busy ones after their job.
+
+        Args:
+            wanted: how many there should be.
+            limit: how many there may be with those that are retiring. Above it, a slot is added once another is gone.
+        """
+        self._wanted, self._limit = wanted, limit
+        for slot in sorted(self._staying(), key=self._load, reverse=True)[wanted:]:
             self._retire(slot)
-        for _ in range(wanted - len(staying)):
+        self._add_slots()
+
+    def _staying(self) -> list[Slot]:
+        return [slot for slot in self.slots.values() if not slot.retiring]
+
+    def _add_slots(self) -> None:
+        """As many as are wanted and may be there."""
+        for _ in range(min(self._wanted - len(self._staying()), self._limit - len(self.slots))):
             self._newest += 1
-            slot = self.slots[self._newest] = Slot.make(self._newest, self._line, one_job=self._one_job)
+            slot = self.slots[self._newest] = Slot.make(self._newest, self._line, self._kind)
             slot.output.listen(self._loop)
             self._fork(slot)
 
@@ -106,7 +112,7 @@ class Children:
         return len(child.outstanding) if child else 0
 
     def _retire(self, slot: Slot) -> None:
-        """Have no other child in it, and let its child go: now, or after its job."""
+        """Fork no other child into the slot, and let its child end now, or after its job."""
         slot.retiring = True
         child = self.living.get(slot.number)
         if child is None:
@@ -114,12 +120,28 @@ class Children:
         elif not (child.outstanding or child.kill):
             self._hang_up(child)
 
+    def renew(self, slot: Slot) -> None:
+        """Let the slot's child end after its jobs, and fork another beside it, into a slot of its own."""
+        if not slot.retiring:
+            self._retire(slot)
+            self._add_slots()
+
+    def renew_older_than(self, seconds: float) -> None:
+        """Renew the oldest child, if it is older, once the others serve: so they are replaced one after the other."""
+        serving = self._staying()
+        oldest = min(serving, key=lambda slot: slot.forked_at, default=None)
+        all_serve = len(serving) >= self._wanted and all(slot.page.pid for slot in serving)
+        if oldest and all_serve and time.monotonic() - oldest.forked_at > seconds:
+            self.renew(oldest)
+
     def _remove(self, slot: Slot) -> None:
         slot.close()
         del self.slots[slot.number]
+        self._add_slots()
 
     def close(self) -> None:
-        """Once all children have been killed: give everything back."""
+        """Close all sockets and slots; the children have been killed."""
+        self._wanted = 0
         for child in self.living.values():
             self._hang_up(child)
         for slot in list(self.slots.values()):
@@ -129,27 +151,29 @@ class Children:
         self._epoll.close()
 
     def _line(self, attempt: Attempt | None, line: str, level: int, extra: dict[str, Any]) -> None:
-        """What a job printed or logged, to the group's log."""
+        """Write what a job printed or logged to the group's log."""
+        if attempt is not None:
+            attempt.printed = f"{attempt.printed}{line}\n"[-TAIL:]
         if job_log.isEnabledFor(level):
             fields = {} if attempt is None else self._log_fields(attempt)
-            # A name that `logging` has for itself, in this version of Python, cannot be a field.
+            # A field cannot have a name that `logging` itself uses in this version of Python.
             own = {name: value for name, value in extra.items() if name not in logs.STANDARD}
             job_log.log(level, "%s", line, extra={**own, "group": self._group, **fields})
 
     # -- fork ---------------------------------------------------------------------------------------------------------
 
     def fork_from(self, server: ServerHandle) -> None:
-        """Fork from this server from now on, and at once into each slot without a child."""
+        """Fork all children from this server from now on; fork one into each slot without a child at once."""
         self.server = server
         for slot in list(self.slots.values()):
             self._fork(slot)
 
     def replace(self, server: ServerHandle) -> None:
-        """Fork a new child from this server for each; the children that there are go."""
+        """Fork all children from this server from now on, and retire those that there are."""
         self.server = server
         for slot in list(self.slots.values()):
             self._retire(slot)
-        self.resize(self._wanted)
+        self._add_slots()
 
     def _fork(self, slot: Slot) -> None:
         if self.server is None or slot.number in self.living or slot.number not in self.slots:
@@ -166,7 +190,7 @@ class Children:
         self.report(Room())
 
     def on_died(self, number: int, status: int, unforked: str = "") -> None:
-        """The slot's child is dead and reaped, or there was no process for it, for this reason."""
+        """The slot's child is dead and reaped; or it could not be forked, for the reason `unforked`."""
         if unforked:
             self._say_unforked(unforked)
         self._judge(self.living[number], status)
@@ -176,7 +200,7 @@ class Children:
         log.warning("group '%s': no child can be forked (%s); trying again", self._group, reason)
 
     def _replace(self, slot: Slot) -> None:
-        """A new child for the slot, unless it is to go."""
+        """Fork a new child into the slot, or remove it if it is retiring."""
         if slot.retiring:
             self._remove(slot)
         elif slot.failed_starts:
@@ -186,10 +210,11 @@ class Children:
 
     @property
     def all_die_at_start(self) -> bool:
-        """Whether each slot's child is one of a row of those that died at their start, or the row's last."""
+        """Whether in each slot the last children have died at their start, and none has lived longer since."""
         soon = time.monotonic() - _ALIVE
         return bool(self.slots) and all(
-            slot.number not in self.living or (slot.failed_starts and slot.forked_at >= soon)
+            (child := self.living.get(slot.number)) is None
+            or (slot.failed_starts and (slot.forked_at >= soon or not child.started))
             for slot in self.slots.values()
         )
 
@@ -197,22 +222,24 @@ class Children:
 
     def _hear_all(self) -> None:
         for fd, _event in self._epoll.poll(0):
-            if child := self._heard.get(fd):  # else it was hung up on account of another, a moment ago
+            if child := self._heard.get(fd):  # else its socket was closed a moment ago, because of another child
                 self._hear(child)
 
     def _hear(self, child: ChildHandle) -> None:
-        """Take the outcomes that a child has sent; what it printed before them comes first."""
-        outcomes = child.receive()
-        if child.broken:
-            self.kill_hostile(child)
+        """Take the outcomes that a child has sent; first pass on what it printed before them."""
+        started, outcomes = child.started, child.receive()
         if outcomes:
             child.slot.output.drain()
             self._take(child, outcomes)
+        if child.broken:
+            self.kill_hostile(child)
+        if child.socket.ending:
+            self.renew(child.slot)
         is_over = child.broken or child.socket.closed or child.spent
         if is_over or not (child.outstanding or child.serves):
             # Its death is reported by the fork server, and only that report counts.
             self._hang_up(child)
-        if outcomes:
+        if outcomes or started != child.started:
             self.report(Room())
 
     def _take(self, child: ChildHandle, outcomes: list[wire.OutcomeMessage]) -> None:
@@ -220,6 +247,8 @@ class Children:
         returned = []
         for outcome in outcomes:
             attempt = child.end(outcome.serial)
+            if child.broken:
+                break
             if attempt is None:
                 continue
             if outcome.kind == wire.RETURNED:
@@ -231,7 +260,7 @@ class Children:
             self.report(NotBegun(returned))
 
     def _hang_up(self, child: ChildHandle) -> None:
-        """Close its socket, which ends it if it has no job. The epoll forgets the socket by itself."""
+        """Close the child's socket, which ends an idle child; closing also removes the socket from the epoll."""
         self._heard.pop(child.socket.fileno(), None)
         child.socket.close()
 
@@ -244,7 +273,7 @@ class Children:
             self.take_back(child, [s for s in waiting if tasks is None or child.outstanding[s].task in tasks])
 
     def take_back(self, child: ChildHandle, serials: list[int]) -> None:
-        """Forbid these to begin; those that then have not begun are given back."""
+        """Forbid these jobs to begin, and give back those that have not begun a moment later."""
         if serials:
             child.forbid(serials)
             self._loop.call_later(_TAKE_BACK, self._taken_back, child, serials)
@@ -255,21 +284,22 @@ class Children:
             self._give_back(child, [serial for serial in serials if serial > begun])
 
     def _give_back(self, child: ChildHandle, serials: Iterable[int]) -> None:
-        """These have not begun, and never will."""
-        attempts = [attempt for serial in serials if (attempt := child.outstanding.pop(serial, None))]
+        """Report that these jobs have not begun; they cannot begin any more."""
+        attempts = {serial: attempt for serial in serials if (attempt := child.outstanding.pop(serial, None))}
         if attempts:
-            self.report(NotBegun(attempts))
+            child.taken_back.update(attempts)
+            self.report(NotBegun([*attempts.values()]))
 
     # -- kill and judge -----------------------------------------------------------------------------------------------
 
     def kill_hostile(self, child: ChildHandle) -> None:
-        """Kill a child that is `broken`."""
+        """Kill a child that has broken the protocol."""
         if child.kill is None:
             log.error("group '%s': a child is killed: %s", self._group, child.broken)
             child.kill_for(KillReason.HOSTILE, child.begun())
 
     def _judge(self, child: ChildHandle, status: int) -> None:
-        """Take what a dead child still said, then judge each attempt that it held."""
+        """Take the last outcomes of a dead child, then judge each attempt that it still had."""
         slot = child.slot
         del self.living[slot.number]
         for _ in range(_LAST_READS):
@@ -279,27 +309,28 @@ class Children:
             if child.socket.silent:
                 break
         slot.output.drain()
+        child.read_reports()
         self._hang_up(child)
-        begun, blamed, reason = child.begun(), child.blamed, child.kill.reason if child.kill else None
-        ran = child.ran(time.monotonic_ns())
-        slot.failed_starts = 0 if status == 0 or reason or begun in child.outstanding else slot.failed_starts + 1
+        begun, reason = child.begun(), child.kill.reason if child.kill else None
+        running = {each.serial: each for each in child.all_running(time.monotonic_ns())}
+        slot.failed_starts = 0 if status == 0 or reason or running else slot.failed_starts + 1
         for serial in [serial for serial in child.outstanding if serial <= begun]:
             attempt = child.outstanding.pop(serial)
-            attempt.ran = ran if serial == begun else None
-            self.report(Killed(attempt, reason, status) if serial == blamed else Unheard(attempt))
+            attempt.ran = running[serial].ran if serial in running else None
+            self.report(Killed(attempt, reason, status) if child.is_to_blame(serial) else Unheard(attempt))
         self._give_back(child, list(child.outstanding))
 
     # -- the death of a fork server -----------------------------------------------------------------------------------
 
     def lose(self, server: ServerHandle, *, hung: bool) -> None:
-        """The fork server is being killed with its children: they must begin nothing any more."""
+        """The fork server is being killed with its children: they must not begin another job."""
         if server is self.server:
             self.server = None
         for child in self.of(server):
             child.kill_for(KillReason.SERVER if hung else None, child.begun())
 
     def judge_all_of(self, server: ServerHandle, survivors: Collection[int]) -> None:
-        """The fork server is dead, and its children are, but for these pids: a job of theirs keeps its lease."""
+        """The fork server and its children are dead, except these pids; a job that one of them runs keeps its lease."""
         for child in self.of(server):
             pid = child.slot.page.pid
             if pid in survivors and child.running:
@@ -311,14 +342,14 @@ class Children:
                 self._remove(child.slot)
 
     def judge_survivors(self, left: Collection[int], reaped: Mapping[int, int]) -> None:
-        """Those of the survivors that are not left have ended; as Survivors."""
+        """Judge the survivors that have ended; the arguments are those of the report Survivors."""
         for child, pid in list(self._survivors.items()):
             if pid not in left:
                 del self._survivors[child]
                 self.on_died(child.slot.number, reaped.get(pid, -signal.SIGKILL))
 
     def name(self, child: ChildHandle, kill: Kill) -> None:
-        """Say in the log, once, that a child was killed in its job and has not ended."""
+        """Log once that a child was killed while it ran a job, and has not ended."""
         if (attempt := child.running) and not kill.is_named:
             kill.is_named = True
             log.error(
@@ -332,5 +363,5 @@ class Children:
 
 
 def doubled(first: float, times: int, longest: float) -> float:
-    """The first pause, doubled so many times, or the longest."""
+    """The first pause doubled so many times, but at most the longest one."""
     return min(first * 2.0 ** min(times, 16), longest)

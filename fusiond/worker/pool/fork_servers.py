@@ -1,14 +1,14 @@
 """
-The fork servers of one group: the one that children are forked from, and those that come before and after it.
+The fork servers of one group: the serving one, from which children are forked, and those before and after it.
 
-1. start    one; again when it has died, later each time where it dies soon
+1. start    a fork server; another one when it has died, after longer pauses if they die soon
 2. serve    once it has tried to load each task: children are forked from it. The tasks count as loaded when the first
-            children serve, or one of them does not. Where nothing loads there are no children, and it is started again
-3. retry    what does not load, in a new fork server beside the serving one, later each time
-4. replace  the serving one by a new one that loads more. The replaced one ends with its last child
+            children serve, or one of them does not. If no task loads, there are no children, and another one is started
+3. retry    the tasks that do not load, in a second fork server, after longer pauses each time
+4. replace  the serving one by one that loads more tasks. The replaced one ends with its last child
 
-A module that failed to import is not imported again in the same process: what the first attempt left there, a
-registry's entry or half a package, could make the second one fail for another reason.
+A module that failed to import is not imported again in the same process: the first attempt may have left an entry in a
+registry, or half a package, and the second one could fail because of that.
 """
 
 from __future__ import annotations
@@ -16,31 +16,26 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection
 
 from fusiond.worker.pool import pool_reports as reports
-from fusiond.worker.pool.children import SLOWEST, doubled
-from fusiond.worker.pool.orphans import be_subreaper, end_children
-from fusiond.worker.pool.server_handle import ServerHandle
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-
-    from fusiond.worker.pool.children import Children
-    from fusiond.worker.pool.launch import Launched
-    from fusiond.worker.pool.slots import Slot
+from fusiond.worker.pool.children import SLOWEST, Children, doubled
+from fusiond.worker.pool.fork_server.launch import Launched
+from fusiond.worker.pool.fork_server.orphans import be_subreaper, end_children
+from fusiond.worker.pool.fork_server.server_handle import ServerHandle
+from fusiond.worker.pool.slots import Slot
 
 log = logging.getLogger(__name__)
 
-#: what the machine lacks just now, whatever the file says: tried again, at the start too
+#: errors that may pass, whatever the file says: the start is tried again
 _PASSING = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOBUFS})
-#: s; for the first children to serve, and between two looks whether they do
+#: s; within which the first children must serve, and between two looks whether they do
 _FIRST_SERVE, _LOOK = 20.0, 0.005
 #: s; the first pause after a fork server that loaded nothing
 _EMPTY = 0.5
-#: s; until what does not load is tried again: the first pause, and the longest
+#: s; the first and the longest pause before tasks that do not load are tried again
 RETRY, LONGEST_RETRY = 2.0, 300.0
-#: tasks and characters in a sentence about what does not load
+#: how many tasks, and how many characters, a sentence about tasks that do not load may have
 _MOST_NAMED, _MOST_WORDS = 10, 4000
 
 
@@ -48,30 +43,30 @@ class ForkServers:
     """The fork servers of one group."""
 
     def __init__(self, group: str, launch: Callable[[], Launched], children: Children) -> None:
-        """`launch`: starts a fork server, as the file says now; `children`: are forked from the serving one."""
+        """`launch` starts a fork server as the current file says; `children` are forked from the serving one."""
         self._group, self._launch, self._children = group, launch, children
         self._loop = asyncio.get_running_loop()
-        #: the one that loads the tasks, or serves; None: it has died, or could not be started
+        #: the one that serves, or still loads the tasks; None: it has died, or could not be started
         self._serving: ServerHandle | None = None
-        #: it tries what the serving one does not load; and when the next fork server is started
+        #: the one that tries what the serving one does not load; and the timer that starts the next fork server
         self._trial: ServerHandle | None = None
         self._timer: asyncio.TimerHandle | None = None
-        #: in a row: fork servers that died soon after their start; those that loaded nothing, or nothing more
+        #: how many in a row died soon after their start; how many in a row loaded no task, or no further one
         self._deaths, self._tries = 0, 0
-        #: were replaced, and end with their last child
+        #: those that were replaced; each ends with its last child
         self._former: list[ServerHandle] = []
-        #: slots of the first children, as long as it is not known that these serve
+        #: slots of the first children that do not serve yet
         self._first: list[Slot] = []
-        #: task → [code, message] of what the serving one, or a child of it, could not load
+        #: task → [code, message], of tasks that the serving one, or a child of it, could not load
         self.problems: dict[str, list[str]] = {}
         #: why no task can run; why one of the first children does not serve; why there is no fork server
         self.nothing_loads = self.start_failure = self._down = ""
-        #: digest of the environment files that the newest one got; empty: there was none yet
+        #: digest of the environment files for the serving one; empty: none has been started yet
         self.environment = ""
         self._table = b""
 
     def start(self, launched: Launched | None = None) -> None:
-        """Start a fork server, or take over the one that was launched; its children follow when it is ready."""
+        """Start a fork server, or take over one that was launched; children are forked once it is ready."""
         be_subreaper()
         self._timer, self._started_at = None, self._loop.time()
         try:
@@ -90,11 +85,11 @@ class ForkServers:
         """Children forked from now on have this table."""
         self._table = table
         if self._serving:
-            # To one that still loads as well: it was launched with an older one, and reads this before it forks.
+            # A fork server that still loads was launched with an older table; it reads this one before it forks.
             self._serving.set_table(table)
 
     def close(self) -> None:
-        """End all fork servers, and all that is below this process."""
+        """End all fork servers, and all other processes below this one."""
         self._stop_retry()
         self._first.clear()
         self._children.server = None
@@ -124,11 +119,14 @@ class ForkServers:
     def _on_report(self, server: ServerHandle, report: reports.ServerReport) -> None:
         match report:
             case reports.Died(number, status, unforked):
+                child = self._children.living[number]
+                # What it has sent is read by then.
+                self._children.on_died(number, status, unforked)
                 if self._first:
                     how = f"ended with status {status}" if status >= 0 else f"was killed by signal {-status}"
-                    why = f"cannot be forked: {unforked}" if unforked else f"{how} at its start; see its log"
+                    said = child.socket.failure or "see its log"
+                    why = f"cannot be forked: {unforked}" if unforked else f"{how} at its start; {said}"
                     self._note_failed_start(number, why)
-                self._children.on_died(number, status, unforked)
                 self._end_former()
             case reports.Lost(hung):
                 if server is self._serving:
@@ -148,7 +146,7 @@ class ForkServers:
                 self._on_silent(silent=silent)
 
     def _on_ready(self, server: ServerHandle, problems: reports.Problems, loaded: int) -> None:
-        """Each task was tried. Where none loads, no child is forked until a later server loads one."""
+        """The server has tried each task. If none loads, no child is forked until a later server loads one."""
         if problems and not loaded:
             self._end_empty(server, problems)
             return
@@ -170,7 +168,7 @@ class ForkServers:
         self._children.report(reports.TasksLoaded(problems))
 
     def _on_silent(self, *, silent: bool) -> None:
-        """Its children may be killed with it soon: they get no more jobs, and give back what they have not begun."""
+        """Its children may be killed with it soon: take back what they have not begun, and give them no more jobs."""
         if silent:
             log.warning("group '%s': the fork server does not answer; its children get no more jobs", self._group)
             self._children.take_back_all()
@@ -186,7 +184,8 @@ class ForkServers:
         elif server is self._serving:
             log.error("group '%s': %s", self._group, reason)
             self._serving, self._down = None, reason
-            # What ends by itself while it loads will again. A kill, the OOM killer's say, is no fault of the file.
+            # One that ended by itself while it loaded would do so again. A kill, by the OOM killer for example, is not
+            # the fault of the file.
             if not (server.is_ready or killed):
                 self._children.report(reports.StartFailed(f"group '{self._group}': {reason}"))
             self._start_again()
@@ -195,7 +194,7 @@ class ForkServers:
             self._former.remove(server)
 
     def _start_again(self) -> None:
-        """At once after a death out of long health; after one soon after another, later each time."""
+        """At once if the last one lived long; otherwise after a pause, which is longer each time."""
         self._deaths = self._deaths + 1 if self._loop.time() - self._started_at < SLOWEST else 0
         pause = doubled(0.1, self._deaths - 1, SLOWEST) if self._deaths > 1 else 0.0
         self._timer = self._loop.call_later(pause, self.start)
@@ -203,7 +202,7 @@ class ForkServers:
     # -- the first children -------------------------------------------------------------------------------------------
 
     def _await_first(self, server: ServerHandle, deadline: float) -> None:
-        """Report that the tasks are loaded, once for each fork server, when nobody is waited for."""
+        """Report once for each fork server that the tasks are loaded, when no first child is waited for any more."""
         if server is not self._children.server:
             return
         self._first = [slot for slot in self._first if not (slot.retiring or slot.page.pid)]
@@ -216,7 +215,7 @@ class ForkServers:
             self._children.report(reports.Room())
 
     def _note_failed_start(self, number: int, why: str) -> None:
-        """One of the first children does not serve: that is known now, and nobody waits for the others."""
+        """One of the first children does not serve: do not wait for the others."""
         if any(slot.number == number and not (slot.retiring or slot.page.pid) for slot in self._first):
             self._first.clear()
             self.start_failure = f"group '{self._group}': a child {why}"
@@ -225,7 +224,7 @@ class ForkServers:
     # -- what does not load -------------------------------------------------------------------------------------------
 
     def _take_problems(self, problems: reports.Problems) -> None:
-        """A fork server serves that does not load these."""
+        """Store the problems of the fork server that serves now."""
         self._stop_retry()
         self.problems = {}
         for task, problem in problems.items():
@@ -269,7 +268,7 @@ class ForkServers:
             self._trial = None
 
     def _on_trial_ready(self, server: ServerHandle, problems: reports.Problems, loaded: int) -> None:
-        """Serve from it, where it loads more: children of the serving one end when they have no job."""
+        """Let it serve if it loads more tasks: the children of the one before end when they have no job."""
         again = sorted(self.problems.keys() - problems.keys())
         if not (loaded and again) or problems.keys() - self.problems.keys():
             self.problems |= {task: [*problem] for task, problem in problems.items() if task in self.problems}
@@ -287,14 +286,14 @@ class ForkServers:
         self._children.report(reports.TasksLoaded(problems))
 
     def _end_former(self) -> None:
-        """End the replaced fork servers that have no child any more."""
+        """End the replaced fork servers that have no children any more."""
         for server in [each for each in self._former if not self._children.of(each)]:
             self._former.remove(server)
             server.end()
 
 
 def sentence(problems: reports.Problems) -> str:
-    """What keeps which tasks from running, each reason once; bounded."""
+    """Each reason why tasks cannot run, with its tasks; at most _MOST_WORDS characters."""
     tasks: dict[str, list[str]] = {}
     for task, (_, message) in problems.items():
         tasks.setdefault(message, []).append(task)

@@ -1,9 +1,12 @@
 """
 What a slot's children print, as lines with the job's id and the level of the log.
 
-A child that is reused writes a mark, NUL and the job's serial in hex, before each job; whatever stands between two
-marks was printed during the first one's job, by Python, by a library in C or by a program that the job started. What a
-child of one job prints is that job's.
+A child that runs many jobs writes a mark before each job: NUL and the job's serial in hex. Everything between two
+marks was printed while the first mark's job ran: by Python, by a library in C or by a program that the job started.
+Everything that a one-job child prints belongs to its job.
+
+A child that runs many jobs at once writes such a mark before the lines of a job, and the mark of no job, a 0, behind
+them.
 
 A line that a task logged is marked too (tasklog.py): NUL, L, the number of its level, a space and the line.
 """
@@ -11,30 +14,27 @@ A line that a task logged is marked too (tasklog.py): NUL, L, the number of its 
 from __future__ import annotations
 
 import array
+import asyncio
 import contextlib
 import fcntl
 import json
 import logging
 import os
 import termios
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
-if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Mapping
+from fusiond.worker.pool.attempt import Attempt
 
-    from fusiond.worker.pool.attempt import Attempt
-
-#: called with whose line it is, the line, its level in the log, and its record's fields
+#: called with the attempt that printed the line, the line, its level in the log, and its record's fields
 OnLine = Callable[["Attempt | None", str, int, dict[str, Any]], None]
 
 #: bytes of one line; a longer one is cut into several
 MAX_LINE = 8192
 #: bytes that the pipe holds at most, and that are read at once
 _PIPE, _CHUNK = 1 << 14, 1 << 12
-#: lines that one read passes on, at 20 µs each. Two bytes a line, as `yes` prints them, would make a read take 50 ms;
-#: a drain of a full pipe of such lines takes 0.2 s
+#: lines that one read passes on, at 20 µs each. Without this limit a read of lines of two bytes, as `yes` prints them,
+#: would take 50 ms; to drain a pipe that is full of them takes 0.2 s
 LINES = 100
 #: s; a longer read is followed by a pause
 _LONG_READ = 0.005
@@ -48,7 +48,7 @@ class Output:
         self.reader, self.writer = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(self.reader, False)
         fcntl.fcntl(self.reader, fcntl.F_SETPIPE_SZ, _PIPE)
-        #: serial → attempt of what the child has; and the attempt whose lines come out of the pipe
+        #: serial → attempt, of all attempts that the child has; and the attempt whose lines come out of the pipe
         self.attempts: Mapping[int, Attempt] = {}
         self.attempt: Attempt | None = None
         #: read and not passed on yet
@@ -58,11 +58,11 @@ class Output:
 
     @property
     def has_lines(self) -> bool:
-        """Whether whole lines were read and not passed on; nothing new need come for the next read of them."""
+        """Whether whole lines were read and not passed on yet."""
         return b"\n" in self._rest
 
     def listen(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Read what comes. Where that is much, wait after each read for four times as long as it took."""
+        """Read what the child prints. After a read that took long, wait for four times as long as it took."""
         self._loop = loop
         loop.add_reader(self.reader, self._read_and_pause, loop)
         if self.has_lines:
@@ -77,16 +77,16 @@ class Output:
             self._pause = loop.call_later(4 * spent, self.listen, loop)
 
     def read(self) -> None:
-        """Pass on at most LINES lines of what is there."""
+        """Pass on at most LINES of the lines that have arrived."""
         if not self.has_lines:
             self._receive(_CHUNK)
         self._pass_on(LINES)
 
     def drain(self) -> None:
         """
-        Pass on all that was printed so far, a last line without its end included.
+        Pass on all that was printed so far, and an unfinished last line too.
 
-        What is printed meanwhile stays: something that prints without end must not hold up an outcome.
+        What is printed meanwhile is left for later: a program that prints without end must not delay an outcome.
         """
         size = array.array("i", [0])
         fcntl.ioctl(self.reader, termios.FIONREAD, size)
@@ -134,17 +134,18 @@ class Output:
         if not mark:
             return
         try:
-            # A serial that the child does not have is only something that a job printed.
-            self.attempt = self.attempts.get(int(serial, 16), self.attempt)
+            number = int(serial, 16)
+            # If the child has no job of this serial, the job itself has printed what looks like a mark.
+            self.attempt = self.attempts.get(number, self.attempt) if number else None
         except ValueError:
             self._on_line(self.attempt, *logged(mark + serial))
 
 
 def logged(line: bytes) -> tuple[str, int, dict[str, Any]]:
     """
-    A line of a job or an import without what marks its level, that level, and the fields that its record had.
+    A line without its mark, the level that the mark gives, and the fields of its record.
 
-    A line without such a mark has the level INFO. A job may print what looks like a mark: a malformed one is text.
+    A line without a mark has the level INFO. A job may print what looks like a mark; a malformed mark is text.
     """
     level, space, text = line[2:].partition(b" ")
     if line[:2] in (b"\0L", b"\0F") and space and level.isdigit() and len(level) <= 3:

@@ -2,48 +2,37 @@
 The children of one worker group, as its dispatcher sees them: how many jobs to claim, and which child gets which.
 
 1. follow   what the file says: how many children, their tasks, their timeouts (children.py, fork_servers.py)
-2. count    how many jobs may be claimed
-3. hand     attempts to children: as many to one as fit into about 5 ms of work by recent run times, and one where jobs
-            are long or each has a child of its own
-4. watch    what runs, and end what must not go on (watchdog.py)
-5. report   how each attempt ended, and what a death means for each that its child held (pool_reports.py)
+2. count    how many jobs may be claimed (capacity.py)
+3. hand     attempts to children (handing.py)
+4. watch    running jobs, and end those that must not go on (watchdog.py)
+5. report   how each attempt ended, and what a child's death means for each of its attempts (pool_reports.py)
 
-What has waited for PENDING seconds since its claim is handed to an idle child alone, where it begins at once: behind
-another job it might wait for as long again, while a child of another host is idle.
-
-Knows processes and sockets. No Redis: whether an attempt is settled, retried or released is its dispatcher's to say.
+Knows processes and sockets. No Redis: the dispatcher decides whether an attempt is settled, retried or released.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
-import math
 import time
-from typing import TYPE_CHECKING, Any
+from collections import deque
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
 
-from fusiond.worker.pool.attempt import KillReason
+from fusiond.config.model import Config, WorkerGroup
+from fusiond.worker.pool.attempt import Attempt, KillReason
+from fusiond.worker.pool.capacity import Capacity
 from fusiond.worker.pool.children import Children
+from fusiond.worker.pool.fork_server.launch import Launched, launch, table
 from fusiond.worker.pool.fork_servers import ForkServers
-from fusiond.worker.pool.launch import launch, table
-from fusiond.worker.pool.run_times import BATCH, BATCH_BYTES, PENDING
+from fusiond.worker.pool.handing import Handing
+from fusiond.worker.pool.pool_reports import PoolReport, Problems
+from fusiond.worker.pool.slots import ChildKind
 from fusiond.worker.pool.watchdog import Watchdog
 from fusiond.worker.runtime import wire
 
-if TYPE_CHECKING:
-    from collections import deque
-    from collections.abc import Callable, Collection, Iterator
-
-    from fusiond.config.model import Config, WorkerGroup
-    from fusiond.worker.pool.attempt import Attempt
-    from fusiond.worker.pool.launch import Launched
-    from fusiond.worker.pool.pool_reports import PoolReport, Problems
-    from fusiond.worker.pool.slots import ChildHandle
-
-#: quick jobs that wait for the next child of isolation `fork`, for each process: with one of each the dispatcher claims
-#: 1.6 at a time, and half of what Redis does for a job is the call around it
-WAITING = 3
-#: children of isolation `fork` that stand ready beyond the group's processes, at most
-AHEAD = 4
+#: s; between two looks at the age of the children
+AGE_LOOK = 1.0
 
 
 class Pool:
@@ -67,19 +56,17 @@ class Pool:
             on_outcome: called with each attempt that ran to its end, and what its child said.
             log_fields: gives the fields of the log lines about an attempt.
         """
-        #: each child runs one job
-        self._one_job = group.isolation == "fork"
-        #: slots that the group's former generation still uses
-        self._left = 0
-        self._children = Children(group.name, report, on_outcome, log_fields, one_job=self._one_job)
+        self._children = Children(group.name, report, on_outcome, log_fields, ChildKind.of(group))
         self._servers = ForkServers(group.name, lambda: launch(self._config, self._group), self._children)
         self._watchdog = Watchdog(self._children)
+        self._look_at_age: asyncio.TimerHandle | None = None
+        self._capacity = Capacity(group, self._children)
+        self._handing = Handing(group, self._children, self._capacity)
         self.set_config(config, group)
 
     def set_config(self, config: Config, group: WorkerGroup) -> None:
         """Follow what may change in place: policies, timeouts, the number of processes."""
         self._config, self._group = config, group
-        self._hard = {name.encode(): task.timeout.hard for name, task in config.tasks.items()}
         self._servers.keep(config.tasks)
         body = json.dumps(table(config, group)).encode()
         frame = wire.frame(wire.TABLE, body)
@@ -87,8 +74,17 @@ class Pool:
             # A child that has an older table gets it with its next jobs.
             self._children.table = frame
             self._servers.set_table(body)
-        ahead = min(group.processes, AHEAD) if self._one_job else 0
-        self._children.resize(group.processes + ahead)
+        self._handing.set_config(config, group)
+        self._capacity.set_group(group)
+        if group.max_age is not None and group.isolation != "fork" and self._look_at_age is None:
+            self._renew_old()
+
+    def _renew_old(self) -> None:
+        """Look at the age of the children, again and again while it is limited."""
+        self._look_at_age = None
+        if self._group.max_age is not None:
+            self._children.renew_older_than(self._group.max_age)
+            self._look_at_age = asyncio.get_running_loop().call_later(AGE_LOOK, self._renew_old)
 
     def start(self, launched: Launched | None = None) -> None:
         """Start the fork server, or take over the one that was launched; its children follow when it is ready."""
@@ -96,62 +92,44 @@ class Pool:
 
     def close(self) -> None:
         """End the fork servers and all that is under them."""
+        if self._look_at_age:
+            self._look_at_age.cancel()
         self._servers.close()
         self._children.close()
 
     # -- what the dispatcher asks -------------------------------------------------------------------------------------
 
     @property
+    def processes(self) -> int:
+        """How many children there should be."""
+        return self._capacity.processes
+
+    @property
     def running(self) -> int:
-        """Children that have a job."""
-        return sum(1 for child in self._children.living.values() if child.outstanding)
+        """Jobs that run, at most so many of each child as it runs at once."""
+        return self._capacity.running
 
     def free(self) -> int:
-        """How many children could begin a job now."""
-        return self._free(self._takers())
-
-    def _free(self, takers: list[ChildHandle]) -> int:
-        idle = sum(1 for child in takers if not child.outstanding)
-        return max(0, min(idle, self._group.processes - self._left - self.running))
+        """How many jobs children could begin now."""
+        return self._capacity.free()
 
     def room(self) -> int:
-        """How many jobs may be claimed: as many as begin at once, and more where the children are soon free again."""
-        takers, ahead = self._takers(), self._children.ahead.most(time.monotonic())
-        begin = self._free(takers)
-        if self._one_job:
-            quick = ahead and self._children.times.quick
-            return begin + (min(ahead, WAITING * self._soon_free()) if quick else 0)
-        depth = self._depth(ahead)
-        if depth == 1:
-            return begin
-        busy = sum(max(0, 2 * depth - len(child.outstanding)) for child in takers if child.outstanding)
-        return min(begin * 2 * depth + busy, begin + ahead)
+        """How many jobs may be claimed: as many as begin at once, and more if children are soon free again."""
+        return self._capacity.room()
 
-    def _depth(self, ahead: int) -> int:
-        """How many jobs one child may be handed at once; it may have twice as many."""
-        places = max(1, self._group.processes - self._left)
-        return max(1, min(self._children.times.depth(), math.ceil(ahead / (2 * places))))
+    @property
+    def is_full(self) -> bool:
+        """Whether every slot is in use."""
+        return self._capacity.unused() <= 0
 
-    def _soon_free(self) -> int:
-        """Children of isolation `fork` whose job has not turned out to be long."""
-        now = time.monotonic_ns()
-        soon = sum(1 for child in self._children.living.values() if child.serves and child.ran(now) < BATCH)
-        return min(self._group.processes - self._left, soon)
+    @property
+    def has_started(self) -> bool:
+        """Whether as many children serve as there should be."""
+        return self._capacity.has_started
 
-    def _takers(self) -> list[ChildHandle]:
-        """Children that may take a job, or more beside quick ones, the emptiest first."""
-        if self._children.silent:
-            return []
-        living = self._children.living.values()
-        if self._one_job:
-            return [child for child in living if not child.handed and child.serves]
-        now = time.monotonic_ns()
-        takers = (
-            child
-            for child in living
-            if child.serves and (child.ran(now) < BATCH if child.outstanding else not child.owes)
-        )
-        return sorted(takers, key=lambda child: len(child.outstanding))
+    def used(self) -> int:
+        """Slots that a next generation must leave to this one."""
+        return self._capacity.used()
 
     def attempts(self) -> Iterator[Attempt]:
         """What the children have, each marked with whether it has begun."""
@@ -159,15 +137,21 @@ class Pool:
             yield from child.attempts()
 
     def running_attempts(self, now_ns: int) -> Iterator[tuple[Attempt, float]]:
-        """What runs, and for how many seconds."""
+        """The running attempts, and for how many seconds each has run."""
         for child in self._children.living.values():
-            if attempt := child.running:
-                yield attempt, child.ran(now_ns)
+            for _, attempt, ran in child.all_running(now_ns):
+                yield attempt, ran
+
+    def reports(self) -> dict[Attempt, wire.JobReport]:
+        """How far each running job is that has said so."""
+        for child in self._children.living.values():
+            child.read_reports()
+        return {attempt: attempt.report for attempt in self.attempts() if attempt.report}
 
     def unkilled(self) -> list[Attempt]:
-        """What children run that were killed and have not ended."""
-        children = self._children.living.values()
-        return [found for child in children if child.kill and child.kill.is_named and (found := child.running)]
+        """The attempts of children that were killed and have not ended."""
+        killed = (child for child in self._children.living.values() if child.kill and child.kill.is_named)
+        return [each.attempt for child in killed for each in child.all_running(time.monotonic_ns())]
 
     @property
     def trouble(self) -> str:
@@ -196,7 +180,7 @@ class Pool:
 
     @property
     def environment(self) -> str:
-        """Digest of the environment files that the fork server got; empty: there was none yet."""
+        """Digest of the fork server's environment files; empty: none has been started yet."""
         return self._servers.environment
 
     # -- what the dispatcher tells ------------------------------------------------------------------------------------
@@ -204,71 +188,26 @@ class Pool:
     def hand_out(self, pending: deque[Attempt], reserved: int) -> None:
         """Hand out what is pending, as far as there is room beside so many reserved children; the rest stays."""
         if pending:
-            for child, batch in self._batches(pending, reserved):
-                child.send_jobs(batch, self._children.table)
+            self._handing.hand_out(pending, reserved)
             self._watchdog.keep_on()
 
-    def _batches(self, pending: deque[Attempt], reserved: int) -> Iterator[tuple[ChildHandle, list[Attempt]]]:
-        """
-        Which children are handed what of the pending attempts, as far as there is room; the rest stays pending.
-
-        Args:
-            pending: what was claimed.
-            reserved: idle children that are kept free.
-        """
-        takers = self._takers()
-        free = self._group.processes - self._left - self.running - reserved
-        depth = 1 if self._one_job else self._depth(self._children.ahead.most(time.monotonic()))
-        most = 1 if depth == 1 else 2 * depth
-        for at, child in enumerate(takers):
-            if not pending:
-                return
-            if not child.outstanding:
-                if free <= 0:
-                    continue
-                free -= 1
-            share = math.ceil(len(pending) / (len(takers) - at))
-            batch = self._batch(child, pending, min(share, most - len(child.outstanding)))
-            if batch:
-                yield child, batch
-
-    def _batch(self, child: ChildHandle, pending: deque[Attempt], most: int) -> list[Attempt]:
-        """The next attempts for this child: one where jobs are long or unknown, many where they are short."""
-        batch: list[Attempt] = []
-        work, size = sum(attempt.cost for attempt in child.outstanding.values()), 0
-        now = time.monotonic_ns()
-        old = now - int(PENDING * 1e9)
-        while pending and len(batch) < most:
-            attempt = pending[0]
-            if attempt.once:
-                # What has a permit and has not begun fails if this process dies: it waits behind no other job.
-                if batch or child.outstanding:
-                    break
-                most = 1
-            cost = self._children.times.expected(attempt.task)
-            size += len(attempt.args) + len(attempt.header)
-            behind = batch or child.outstanding
-            if (behind and (work + cost > BATCH or attempt.claimed <= old)) or (batch and size > BATCH_BYTES):
-                break
-            work += cost
-            attempt.cost, attempt.hard, attempt.handed_at = cost, self._hard_timeout(attempt), now
-            batch.append(pending.popleft())
-        return batch
-
-    def _hard_timeout(self, attempt: Attempt) -> float:
-        """Seconds; the job's own, else its task's. Of a header that cannot be read the child says what is wrong."""
-        hard = self._hard[attempt.task]
-        if b'"timeout"' in attempt.header:
-            try:
-                own = float(json.loads(attempt.header)["timeout"]["hard"])
-            except (ValueError, TypeError, LookupError, RecursionError):
-                return hard
-            return own if own > 0 else hard
-        return hard
+    def begin(self) -> None:
+        """Jobs are claimed from now on: a group that follows its load has one child until then."""
+        self._capacity.begin()
 
     def leave(self, slots: int) -> None:
-        """Use so many slots less: the group's former generation still uses them."""
-        self._left = slots
+        """Leave so many slots unused, since the group's former generation still uses them."""
+        self._capacity.leave(slots)
+
+    def scale(self, processes: int) -> None:
+        """Have so many children; those that are too many end after their jobs."""
+        self._capacity.scale(processes)
+
+    def drain(self) -> None:
+        """No job is handed out any more: take back what has not begun. Idle children end if a next generation waits."""
+        self.take_back()
+        if self._group.scaling:
+            self._children.resize(0)
 
     def claim_less(self, now: float) -> None:
         """A claimed job found no free child: claim none ahead for a while; `now` in monotonic seconds."""
@@ -279,7 +218,7 @@ class Pool:
         self._servers.note_problem(task, code, message)
 
     def look(self) -> None:
-        """Look at the running jobs at once: a cancel or a lost lease was heard of."""
+        """Look at the running jobs at once: a job was canceled, or a lease was lost."""
         self._watchdog.look()
 
     def take_back(self, tasks: Collection[bytes] | None = None) -> None:

@@ -1,20 +1,18 @@
 """
-What a fork server's handle reports to its group's fork servers, and what a pool reports to its dispatcher. Values only.
+The reports of a fork server's handle to ForkServers, and those of a pool to its dispatcher. Values only.
 
-An attempt that ran to its end is no report but a call: to make and to match a value costs 2 µs, a tenth of a quick job.
+For an attempt that ran to its end a function is called instead: a report costs 2 µs, a tenth of a quick job.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+from fusiond.worker.pool.attempt import Attempt, KillReason
 
-    from fusiond.worker.pool.attempt import Attempt, KillReason
-
-    #: task → [code, message] of what does not load
-    Problems = Mapping[str, list[str]]
+#: task → [code, message] of what does not load
+Problems = Mapping[str, list[str]]
 
 # -- of a fork server's handle -----------------------------------------------------------------------------------------
 
@@ -33,12 +31,12 @@ class Died(NamedTuple):
     slot: int
     #: as os.waitstatus_to_exitcode gives it
     status: int
-    #: why the kernel gave no process for it; "" where it did
+    #: why the kernel could not make a process for it; "" if it could
     unforked: str
 
 
 class Silent(NamedTuple):
-    """The fork server has not answered for a moment; or, if `silent` is false, it answers again."""
+    """The fork server has not answered for some seconds; or, if `silent` is false, it answers again."""
 
     silent: bool
 
@@ -46,18 +44,18 @@ class Silent(NamedTuple):
 class Lost(NamedTuple):
     """The fork server takes no requests any more. The report of its death follows."""
 
-    #: it is killed because it does not answer
+    #: it does not answer, and is killed for that
     hung: bool
 
 
 class ServerDied(NamedTuple):
     """The fork server is dead and reaped."""
 
-    #: how, in words
+    #: a sentence that says how
     reason: str
-    #: by SIGKILL, so not by a fault of its own
+    #: by SIGKILL, so that it is not the fault of the file or of the tasks
     killed: bool
-    #: pids below it that were killed and have not ended; all others have
+    #: pids below it that were killed and have not ended; all others below it have ended
     survivors: Collection[int]
 
 
@@ -89,21 +87,21 @@ class Killed(NamedTuple):
     """The attempt's child died while it ran the attempt."""
 
     attempt: Attempt
-    #: why this side killed the child; None: it died of itself
+    #: why the pool killed the child; None: it did not
     reason: KillReason | None
     status: int
 
 
 class Unheard(NamedTuple):
-    """The attempt ran, and its child died of another one before it said how the attempt had ended."""
+    """The attempt ran, but another attempt's death ended its child before the child could report how it went."""
 
     attempt: Attempt
 
 
 class TasksLoaded(NamedTuple):
     """
-    The fork server has tried every task, and the first children serve or do not; or another one that loads more has
-    taken its place. Where nothing loads there are no children.
+    The fork server has tried to load every task, and it is known whether the first children serve; or a fork server
+    that loads more tasks has replaced it. If no task loads there are no children.
     """
 
     problems: Problems
@@ -116,7 +114,7 @@ class StartFailed(NamedTuple):
 
 
 class Late(NamedTuple):
-    """This process did not run for a while, so that what it knows of its leases is old."""
+    """This process did not run for a while: what it knows about its leases is out of date."""
 
 
 PoolReport = Room | NotBegun | Killed | Unheard | TasksLoaded | StartFailed | Late

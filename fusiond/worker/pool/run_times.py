@@ -1,10 +1,10 @@
 """
-How long tasks run and how many jobs end, as lately seen: what decides how many jobs may be claimed and handed out
+How long tasks have run, and how many jobs have ended, lately. This decides how many jobs may be claimed and handed out
 before a child is free for them.
 
 A batch is as many jobs as fit into about 5 ms of work: few enough that none waits long behind another, many enough that
-a message costs little. What is unknown counts as long. No more is claimed ahead than ended within the last LATELY
-seconds, so a dispatcher that was idle claims for its idle children alone.
+a message costs little. A task that has not run yet counts as long. At most as many jobs are claimed ahead as ended
+within the last LATELY seconds, so a dispatcher that was idle claims for its idle children alone.
 """
 
 from __future__ import annotations
@@ -15,28 +15,30 @@ import math
 BATCH = 0.005
 #: jobs that one child may be handed at once; the page's ring must hold two batches
 DEPTH = 64
-#: bytes of arguments that one child may be handed at once, unless one job alone has more: far below a frame's limit
+#: bytes of arguments that one child may be handed at once, unless a single job has more; far below a frame's limit
 BATCH_BYTES = 1 << 20
 #: s; how long a claimed job may wait for a child before it goes back
 PENDING = 0.2
 #: how much the newest run time weighs in a mean
 _WEIGHT = 0.2
-#: s; the ended jobs of about this time are counted
+#: s; jobs that ended within about this time are counted
 LATELY = 0.1
-#: s; nothing is claimed ahead for so long after a claimed job found no free child: the first time, and at most where
-#: that happens again and again
+#: s; a claim, from one to the next, until its jobs are here
+SOON = 0.008
+#: s; how long nothing is claimed ahead after a claimed job found no free child: the first time, and at most, since it
+#: doubles each time
 MODEST, MOST_MODEST = 0.2, 6.4
 
 
 class RunTimes:
-    """Moving means, of each task and of all."""
+    """Moving means of run times: of each task, and of all jobs."""
 
     def __init__(self) -> None:
         self._by_task: dict[bytes, float] = {}
         self._all = math.inf
 
     def note(self, task: bytes, seconds: float) -> None:
-        """A job of the task has run so long."""
+        """A job of the task has run for so many seconds."""
         known = self._by_task.get(task, seconds)
         self._by_task[task] = known + (seconds - known) * _WEIGHT
         # One job of an hour must not count as an hour each for the next hundred.
@@ -52,22 +54,21 @@ class RunTimes:
         """Whether jobs are so short that a child may be handed more than one."""
         return self._all < BATCH
 
-    def depth(self) -> int:
-        """How many of the jobs to come one child may be handed."""
-        if not self.quick:
-            return 1
-        return max(1, min(DEPTH, int(BATCH / self._all))) if self._all > 0 else DEPTH
+    def depth(self, concurrency: int) -> int:
+        """How many of the jobs to come one child may be handed that runs so many at once."""
+        most = max(DEPTH, concurrency)
+        return max(1, min(most, int(concurrency * BATCH / self._all))) if self._all > 0 else most
 
 
 class Ahead:
     """How many jobs may be claimed beyond those that idle children begin at once."""
 
     def __init__(self) -> None:
-        #: jobs that ended, each one's weight falls by 1/e in LATELY seconds
+        #: jobs that ended; the weight of each falls to 1/e in LATELY seconds
         self._ended = 0.0
         #: monotonic s of the last look, and until when nothing is claimed ahead
         self._looked = self._none_until = 0.0
-        #: s; how long that was, or is
+        #: s; the length of that pause
         self._pause = 0.0
 
     def note(self, jobs: int) -> None:
@@ -86,3 +87,7 @@ class Ahead:
         self._ended *= math.exp((self._looked - now) / LATELY)
         self._looked = now
         return int(self._ended) if now >= self._none_until else 0
+
+    def soon(self, now: float) -> int:
+        """As many as should end before the jobs of the next claim are here; `now` in monotonic seconds."""
+        return int(self.most(now) * SOON / LATELY)

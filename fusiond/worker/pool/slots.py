@@ -3,28 +3,61 @@ The dispatcher's view of a group's children: the slots, and the child in each.
 
 1. slot    a place for one child after another. It keeps what outlives a child: the page and the output pipe. Its
            serials never start again, so that a mark on the page never means a job of an earlier child
-2. child   what it was handed, what it has begun, what it may still begin, and why it is killed
+2. child   which jobs it was handed, which it has begun, which it may still begin, and why it is killed
 
-Knows one child at a time. What becomes of a job whose child has died is not decided here.
+Knows one child at a time. children.py decides what happens to a job whose child has died.
 """
 
 from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import NamedTuple
 
+from fusiond.config.model import WorkerGroup
+from fusiond.worker.pool.attempt import Attempt, KillReason
 from fusiond.worker.pool.child_socket import ChildSocket
-from fusiond.worker.pool.launch import memory_file
+from fusiond.worker.pool.fork_server.launch import memory_file
+from fusiond.worker.pool.fork_server.server_handle import ServerHandle
 from fusiond.worker.pool.output import OnLine, Output
 from fusiond.worker.runtime import wire
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+#: reasons to kill a child that are of all of its jobs
+_OF_ALL = frozenset({KillReason.SHUTDOWN, KillReason.HOSTILE, KillReason.SERVER, KillReason.STILL})
+#: ns; an event loop that has not turned for so long is kept from it
+_STILL = 2_000_000_000
 
-    from fusiond.worker.pool.attempt import Attempt, KillReason
-    from fusiond.worker.pool.server_handle import ServerHandle
+
+@dataclass(frozen=True, slots=True)
+class ChildKind:
+    """How each child of a group runs its jobs."""
+
+    #: one job in its whole life
+    one_job: bool
+    #: many at once, in threads or in an event loop
+    is_concurrent: bool
+    #: how many at once
+    concurrency: int
+    #: it says when it may be sent jobs, since it calls `on_start` first
+    tells_start: bool
+
+    @classmethod
+    def of(cls, group: WorkerGroup) -> ChildKind:
+        """The kind of a group's children."""
+        is_concurrent = group.executor != "sync"
+        return cls(group.isolation == "fork", is_concurrent, group.concurrency, group.on_start is not None)
+
+
+class Running(NamedTuple):
+    """An attempt that has begun and not ended."""
+
+    serial: int
+    attempt: Attempt
+    #: s
+    ran: float
 
 
 @dataclass(slots=True, eq=False)
@@ -32,14 +65,13 @@ class Slot:
     """A place for one child after another."""
 
     number: int
-    #: each child runs one job
-    one_job: bool
+    kind: ChildKind
     output: Output
     page: wire.Page
     page_fd: int
     #: no child is forked here any more; the slot is removed once its child has nothing to do
     retiring: bool = False
-    #: of the job handed last; from 1, so that a job that writes 0 to the page never says what is true
+    #: serial of the job handed out last; it starts at 1, so that a 0 on the page is never a valid mark
     serial: int = 1
     #: monotonic seconds when the last child was asked for
     forked_at: float = 0.0
@@ -47,24 +79,26 @@ class Slot:
     failed_starts: int = 0
 
     @classmethod
-    def make(cls, number: int, on_line: OnLine, *, one_job: bool) -> Slot:
+    def make(cls, number: int, on_line: OnLine, kind: ChildKind) -> Slot:
         """A slot without a child; `on_line` is called with each line that a child prints."""
-        fd = memory_file(f"fusiond-page-{number}", bytes(wire.PAGE_BYTES))
-        return cls(number, one_job, Output(on_line), wire.Page(fd), fd)
+        size = wire.page_bytes(kind.concurrency)
+        fd = memory_file(f"fusiond-page-{number}", bytes(size))
+        return cls(number, kind, Output(on_line), wire.Page(fd, size), fd)
 
     def fork(self, server: ServerHandle, table: bytes) -> ChildHandle:
         """Ask for a child that has this table; jobs sent to it at once wait in its socket. Raises OSError."""
         self.forked_at = time.monotonic()
-        socket, theirs = ChildSocket.pair(one_job=self.one_job)
-        # A former child may have left any number there; the new one has begun nothing.
-        self.page.pid, self.page.words[0] = 0, self.serial
+        socket, theirs = ChildSocket.pair(one_job=self.kind.one_job)
+        # An earlier child may have left any number there; the new one has begun nothing.
+        self.page.reset(self.serial)
         server.fork(self.number, theirs, self.output.writer, self.page_fd)
-        child = ChildHandle(self, server, socket, table, self.serial, self.serial)
+        self.output.attempt = None
+        child = ChildHandle(self, server, socket, table, self.serial)
         self.output.attempts = child.outstanding
         return child
 
     def close(self) -> None:
-        """Give back page and pipe; the slot has no child any more."""
+        """Close the page and the pipe; the slot has no child any more."""
         self.output.close()
         self.page.close()
         os.close(self.page_fd)
@@ -76,11 +110,11 @@ class Kill:
 
     #: None: its fork server has died, and all of its children are killed
     reason: KillReason | None
-    #: of the job for which it was killed
+    #: serial of the job for which it was killed
     serial: int
     #: monotonic ns
     at: int = field(default_factory=time.monotonic_ns)
-    #: the log names it as one that has not ended
+    #: the log has said that the child was killed and has not ended
     is_named: bool = False
 
 
@@ -94,36 +128,41 @@ class ChildHandle:
     socket: ChildSocket
     #: the TABLE frame that it has
     table: bytes
-    #: serial of its last outcome
-    _told: int
-    #: the last mark on the page that was believed
+    #: the last mark on the page that could be true
     _begun: int
     #: monotonic ns when that mark was first seen
     seen: int = 0
     #: serial → attempt, in the order handed
     outstanding: dict[int, Attempt] = field(default_factory=dict)
-    #: boot ns until when the lease of what it was handed last is trusted; 0: it was handed nothing yet
+    #: serials that were taken back, and of which it has not reported yet that it has passed over them
+    taken_back: set[int] = field(default_factory=set)
+    #: boot ns until when the lease of the job handed out last is trusted; 0: it was handed nothing yet
     handed: int = 0
     kill: Kill | None = None
     #: how it broke the protocol, on the socket or on the page
     broken: str = ""
-    #: monotonic ns of the first look that found nothing to wait for but its end or its word; 0: none
+    #: monotonic ns of the first look at which it had only to end, or to report that it has passed over a job; 0: none
     idle_since: int = 0
 
     @property
     def serves(self) -> bool:
         """It may be handed jobs."""
-        return self.kill is None and not self.slot.retiring
+        return self.kill is None and not self.slot.retiring and self.started
+
+    @property
+    def started(self) -> bool:
+        """It has called `on_start`, if its group has one."""
+        return not self.slot.kind.tells_start or self.socket.started
 
     @property
     def owes(self) -> bool:
-        """What it was handed last was taken back, and it has not said yet that it has passed over it."""
-        return not self.outstanding and self._told < self.slot.serial
+        """All its jobs were taken back, and it has not reported yet that it has passed over each."""
+        return not self.outstanding and bool(self.taken_back)
 
     @property
     def spent(self) -> bool:
-        """It has had its one job, and is to end; the next job must not meet what that one left behind."""
-        return self.slot.one_job and self.handed > 0 and not self.outstanding and self.kill is None
+        """It has had its one job, and must end: the next job gets a new process."""
+        return self.slot.kind.one_job and self.handed > 0 and not self.outstanding and self.kill is None
 
     # -- jobs ---------------------------------------------------------------------------------------------------------
 
@@ -138,38 +177,52 @@ class ChildHandle:
             messages.append(
                 wire.JobMessage(serial, attempt.attempts, attempt.id, attempt.task, attempt.header, attempt.args)
             )
-        if slot.one_job:
-            # All that this child prints is this job's; it writes no marks.
+        if slot.kind.one_job:
+            # Everything that this child prints belongs to this job; it writes no marks.
             slot.output.attempt = attempt
         frame = wire.jobs_frame(messages)
         self.socket.send(frame if self.table is table else table + frame)
         self.table = table
 
     def receive(self) -> list[wire.OutcomeMessage]:
-        """
-        The outcomes in one read of what has arrived.
-
-        A child tells one outcome for each job, in the order handed. What it said before it broke the protocol counts.
-        """
+        """The outcomes in one read of what has arrived. Those that it sent before it broke the protocol count."""
         outcomes: list[wire.OutcomeMessage] = []
         try:
-            for outcome in self.socket.outcomes():
-                if not self._told < outcome.serial <= self.slot.serial:
-                    self.broken = "an outcome is of no job that this child was handed, or a second one"
-                    break
-                self._told, self.idle_since = outcome.serial, 0
-                outcomes.append(outcome)
+            outcomes.extend(self.socket.outcomes())
         except wire.WireError as error:
             self.broken = str(error)
+        if self.socket.reports:
+            self._note_reports()
         return outcomes
 
+    def _note_reports(self) -> None:
+        """Note on each attempt that has ended how far it was."""
+        for report in self.socket.reports:
+            if attempt := self.outstanding.get(report.serial):
+                attempt.report = report
+        self.socket.reports.clear()
+
     def end(self, serial: int) -> Attempt | None:
-        """Take out the attempt that has ended, as the child told; None: it was taken back before."""
-        self._begun = max(self._begun, serial)
-        return self.outstanding.pop(serial, None)
+        """
+        Remove and return the attempt whose end the child has reported; None: it was taken back before.
+
+        A child sends one outcome for each job that it was handed.
+        """
+        attempt = self.outstanding.pop(serial, None)
+        if attempt is None and serial not in self.taken_back:
+            self.broken = "an outcome is of no job that this child was handed, or a second one"
+            return None
+        self.taken_back.discard(serial)
+        self._begun, self.idle_since = max(self._begun, serial), 0
+        return attempt
+
+    def stop(self, running: Running) -> None:
+        """Ask the child to end one of its jobs, and to go on with the others."""
+        running.attempt.stopped = time.monotonic_ns()
+        self.socket.send(wire.stop_frame(running.serial))
 
     def attempts(self) -> Iterator[Attempt]:
-        """What the child has, each marked with whether it has begun."""
+        """The attempts that the child has, each marked with whether it has begun."""
         begun = self.begun() if self.outstanding else 0
         for serial, attempt in self.outstanding.items():
             attempt.begun = serial <= begun
@@ -177,15 +230,30 @@ class ChildHandle:
 
     @property
     def running(self) -> Attempt | None:
-        """The attempt that has begun and not ended."""
-        return self.outstanding.get(self.begun())
+        """The attempt that has begun and not ended; of many, the first."""
+        begun = self.begun()
+        if self.slot.kind.is_concurrent:
+            return next((attempt for serial, attempt in self.outstanding.items() if serial <= begun), None)
+        return self.outstanding.get(begun)
+
+    def all_running(self, now_ns: int) -> list[Running]:
+        """The attempts that have begun and not ended."""
+        begun = self.begun()
+        if not self.slot.kind.is_concurrent:
+            attempt = self.outstanding.get(begun)
+            return [Running(begun, attempt, self.ran(now_ns))] if attempt else []
+        return [
+            Running(serial, attempt, (now_ns - (attempt.began or now_ns)) / 1e9)
+            for serial, attempt in self.outstanding.items()
+            if serial <= begun
+        ]
 
     def begun(self) -> int:
         """
         Serial of the job that was begun last.
 
-        The page belongs to task code as much as to us: a mark that goes back, or ahead of what was handed out, is held
-        against the first job that has no outcome.
+        Task code can write to the page too. A mark that goes back, or that is ahead of the jobs handed out, counts as
+        the beginning of the first job without an outcome.
         """
         mark = self.slot.page.begun
         if mark == self._begun:
@@ -194,35 +262,87 @@ class ChildHandle:
             self.broken = "its mark on the page cannot be true"
             mark = max(self._begun, next(iter(self.outstanding), 0))
         if mark != self._begun:
-            self._begun, self.seen = mark, time.monotonic_ns()
+            former, self._begun, self.seen = self._begun, mark, time.monotonic_ns()
+            if self.slot.kind.is_concurrent:
+                for serial in range(former + 1, mark + 1):
+                    if attempt := self.outstanding.get(serial):
+                        attempt.began = self.seen
         return mark
 
     def ran(self, now_ns: int) -> float:
-        """Seconds that the running job has run, whatever it says itself; 0 where none runs."""
+        """Seconds that the running job has run, even if it has changed its mark; 0 if none runs."""
         if self.begun() not in self.outstanding:
             return 0.0
         return (now_ns - min(self.slot.page.begun_at, self.seen)) / 1e9
+
+    @property
+    def is_alone(self) -> bool:
+        """It has a job beside which no other may run."""
+        return len(self.outstanding) == 1 and next(iter(self.outstanding.values())).alone
+
+    def work_ahead(self) -> float:
+        """Seconds of work, in all, that a further job would wait for; jobs that it would run beside do not count."""
+        beyond = islice(self.outstanding.values(), self.slot.kind.concurrency - 1, None)
+        return sum(attempt.cost for attempt in beyond)
+
+    def lags(self, now_ns: int, seconds: float) -> bool:
+        """Whether it has not taken up, or passed over, what it was handed so many seconds ago."""
+        if self.taken_back:
+            return True
+        waiting = self.waiting()
+        return bool(waiting) and self.outstanding[waiting[0]].handed_at + int(seconds * 1e9) < now_ns
 
     def waiting(self) -> list[int]:
         """Serials handed out and not begun."""
         begun = self.begun()
         return [serial for serial in self.outstanding if serial > begun]
 
+    def read_reports(self) -> None:
+        """Note on each attempt how far it is, as its job has said."""
+        for cell in range(self.slot.kind.concurrency):
+            report = self.slot.page.read_report(cell)
+            attempt = self.outstanding.get(report.serial) if report else None
+            if attempt:
+                attempt.report = report
+
     # -- its end ------------------------------------------------------------------------------------------------------
 
     def kill_for(self, reason: KillReason | None, serial: int) -> None:
-        """Have it killed, and its process group, for this job. It may end that one first, and must begin no other."""
+        """Have the child and its process group killed for this job; it must not begin another one."""
         if self.kill is None:
             self.kill = Kill(reason, serial)
             self.forbid(self.waiting())
             self.server.kill(self.slot.number)
 
     def forbid(self, serials: Iterable[int]) -> None:
-        """It must not begin these any more."""
+        """Do not let it begin the jobs of these serials any more."""
         for serial in serials:
             self.slot.page.allow(serial, 0)
 
-    @property
-    def blamed(self) -> int:
-        """Serial of the job that its death is held against: the one it was killed for, else the last begun."""
-        return self.kill.serial if self.kill and self.kill.reason else self.begun()
+    def is_to_blame(self, serial: int) -> bool:
+        """
+        Whether the death of the child counts for this job, which has begun.
+
+        That is the job for which it was killed. If none is, it is the job begun last; of many at once it is each, since
+        nobody knows which one has ended the child.
+        """
+        kill, is_concurrent = self.kill, self.slot.kind.is_concurrent
+        if kill and kill.reason and not (is_concurrent and kill.reason in _OF_ALL):
+            return serial == kill.serial
+        return is_concurrent or serial == self.begun()
+
+    def culprit(self, serial: int, now_ns: int) -> tuple[KillReason, int]:
+        """
+        Why and for which job a child must be killed of which this job is over its hard timeout.
+
+        While the event loop does not run, no job of it can be stopped. Then the job is to blame that keeps the loop, if
+        that is known; otherwise each.
+        """
+        page = self.slot.page
+        if self.slot.kind.is_concurrent and page.turned + _STILL < now_ns:
+            blocker = page.blocker
+            if blocker not in self.outstanding:
+                return KillReason.STILL, serial
+            if blocker != serial:
+                return KillReason.BLOCKED, blocker
+        return KillReason.TIMEOUT, serial

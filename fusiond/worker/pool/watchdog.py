@@ -1,44 +1,43 @@
 """
-Look after what a group's children run, as long as any does.
+Watch the children of a group while any of them has a job.
 
-1. kill       past its hard timeout, its lease or a cancel; what speaks no protocol; what begins nothing
-2. name       in the log, what was killed and has not ended
-3. take back  what waits behind a long job, or behind many that turn out not to be quick; what a child does not begin
-              although it runs nothing; what must not begin any more. It goes elsewhere
-4. ask anew   for the leases where the look comes late: this process was frozen, or its host suspended, and maybe its
-              children with it. Nobody loses a lease that is over before the answer has had time to come
+0. stop       a job of a child that has others too, if it is canceled or its lease is over
+1. kill       a child whose job is past its hard timeout or its lease, or is canceled; one that breaks the protocol; one
+              that begins nothing
+2. name       in the log, each child that was killed and has not ended
+3. take back  jobs that wait behind a long one, jobs that an idle child does not begin, and jobs that must not begin any
+              more; other children get them
+4. renew      all leases if a look comes late: this process was frozen, or its host suspended, maybe with the children.
+              No child is killed for a lease that is over before Redis has had time to answer
 
-Knows the children. What a death means, and where a job goes, others decide.
+Knows the children. Other modules decide what a death means and where a job goes.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+from fusiond.worker.pool.attempt import KillReason
+from fusiond.worker.pool.children import Children
 from fusiond.worker.pool.pool_reports import Late
 from fusiond.worker.pool.run_times import PENDING
+from fusiond.worker.pool.slots import ChildHandle, Running
 from fusiond.worker.runtime.wire import boot_ns
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fusiond.worker.pool.children import Children
-    from fusiond.worker.pool.slots import ChildHandle
-
-#: s; how often running jobs are looked at, and how long a job may wait behind a running one
+#: s; between two looks at the running jobs; and how long a job may wait behind a running one
 WATCH, STUCK = 0.1, 0.05
-#: ns; for a child of one job to end after it, and for another one to tell of a job that it is past
+#: ns; for a one-job child to end after its job, and for another child to report a job that it has ended
 LINGER = 1_000_000_000
-#: ns; after which a killed child that has not ended is named
+#: ns; after this time a killed child that has not ended is named
 _UNKILLED = 5_000_000_000
-#: ns; a look that comes so much later than the one before was held up by more than work
+#: ns; if a look comes so much later than the one before, this process was frozen
 LATE = 1_000_000_000
 #: ns; for Redis to say whether the leases hold, after a look that came late
 ASKED = 1_000_000_000
-#: s; how long an idle child may take to begin a job: at first, and at most. It doubles each time that a job was not
-#: begun, since otherwise no job would run on a machine that is too busy, and is the first again once one begins sooner
+#: s; how long an idle child may take to begin a job: at first, and at most. The time doubles whenever a job was not
+#: begun, since otherwise no job would run on a machine that is too busy; it is the first again once a job begins sooner
 BEGIN, LONGEST_BEGIN = 0.25, 8.0
 
 
@@ -51,7 +50,7 @@ class Watchdog:
         self._on = False
         #: boot ns when the next look was asked for
         self._asked = 0
-        #: monotonic ns until when the leases are being asked for, so that an old one that is over proves nothing
+        #: monotonic ns until when the leases are being renewed: until then one that seems to be over may still hold
         self._asks_until = 0
         #: s; how long an idle child may take to begin a job, now
         self._begin = BEGIN
@@ -73,7 +72,7 @@ class Watchdog:
         self.keep_on()
 
     def look(self) -> None:
-        """Look at once: a cancel or a lost lease was heard of."""
+        """Look at once: a job was canceled, or a lease was lost."""
         now, boot = time.monotonic_ns(), boot_ns()
         for child in list(self._children.living.values()):
             if child.kill:
@@ -86,6 +85,9 @@ class Watchdog:
                 self._look_at_idle(child, now, boot)
 
     def _look_at(self, child: ChildHandle, now: int, boot: int) -> None:
+        if child.slot.kind.is_concurrent:
+            self._look_at_many(child, now, boot)
+            return
         serial, asks = child.begun(), now < self._asks_until
         running = child.outstanding.get(serial)
         ran = child.ran(now)
@@ -107,6 +109,37 @@ class Watchdog:
                 self._begin = BEGIN
         self._children.take_back(child, back)
 
+    def _look_at_many(self, child: ChildHandle, now: int, boot: int) -> None:
+        """One job that must not go on is stopped, and the others of its child go on."""
+        asks, running = now < self._asks_until, child.all_running(now)
+        for each in running:
+            if kill := self._stop_or_kill(child, each, now, 0 if asks else boot):
+                child.kill_for(*kill)
+                return
+        if not running and child.handed <= boot and not asks:
+            child.broken = child.broken or "it has not begun what it was handed"
+        if child.broken:
+            self._children.kill_hostile(child)
+            return
+        back = list(_not_to_begin(child, now, boot, stuck=False)) if running else self._not_begun(child, now, boot)
+        if running and child.lags(now, STUCK):
+            back = child.waiting()
+        self._children.take_back(child, back)
+
+    @staticmethod
+    def _stop_or_kill(child: ChildHandle, running: Running, now: int, boot: int) -> tuple[KillReason, int] | None:
+        """Why, and for which job, the child must be killed; None: it need not be, or its job is asked to end first."""
+        attempt = running.attempt
+        reason = attempt.kill_reason(boot, running.ran)
+        if reason is None:
+            return None
+        if running.ran > attempt.hard and reason is not KillReason.LOST:
+            return child.culprit(running.serial, now) if reason is KillReason.TIMEOUT else (reason, running.serial)
+        if not attempt.stopped:
+            child.stop(running)
+        # What a canceled job may do until its hard timeout, a job may not whose lease another one may have soon.
+        return (reason, running.serial) if reason is KillReason.LOST and attempt.stopped + LINGER < now else None
+
     def _not_begun(self, child: ChildHandle, now: int, boot: int) -> list[int]:
         """Serials that wait in a child which runs nothing: all, where it has not begun the first in time."""
         waiting = child.waiting()
@@ -117,9 +150,9 @@ class Watchdog:
 
     def _look_at_idle(self, child: ChildHandle, now: int, boot: int) -> None:
         """
-        One that is to end after its job, or to say that it has passed over what was taken back.
+        Kill a child that does not end after its only job, or does not report that it has passed over a job.
 
-        The latter is handed nothing before it has, and may be slow to for as long as its lease is trusted.
+        The latter gets no job before it has reported, and has time for that while its lease is trusted.
         """
         child.idle_since = child.idle_since or now
         if child.idle_since + LINGER <= now and (child.spent or child.handed <= boot):
@@ -128,15 +161,15 @@ class Watchdog:
 
 
 def _what_it_owes(child: ChildHandle, now: int) -> str:
-    """What a child that runs nothing has not done in time; nothing, where it may be about to."""
+    """What a child that runs nothing has not done in time; empty: it may still do it."""
     if child.begun() < next(iter(child.outstanding)):
         return "it has not begun what it was handed"
-    # It has passed over what was taken back behind a long job. The outcome of that one may wait for 5 ms, and counts.
+    # It has passed over the jobs that were taken back behind a long one. It may keep that one's outcome for 5 ms.
     return "it does not tell how its job has ended" if child.seen + LINGER <= now else ""
 
 
 def _not_to_begin(child: ChildHandle, now: int, boot: int, *, stuck: bool) -> Iterator[int]:
-    """Serials that wait and had better not: all of them behind a long job, and what has waited for too long."""
+    """Serials that are to be taken back: all of them behind a long job, and those that have waited for too long."""
     old = now - int(PENDING * 1e9)
     behind = child.running is not None
     for serial in child.waiting():

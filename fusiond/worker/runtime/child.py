@@ -1,12 +1,12 @@
 """
-A child that is used again: run jobs, one after the other.
+A child that runs many jobs, one after the other.
 
 1. take    a batch of jobs from the socket
-2. begin   each, unless it was taken back or its lease is over
+2. begin   each job, unless it was taken back or its lease is over
 3. run     it under its soft timeout
-4. report  outcomes: within 5 ms, so that a later crash does not take them along
+4. report  outcomes within 5 ms, so that a later crash does not lose them
 
-Knows tasks and one socket. No Redis, no policies beyond exception names.
+Knows tasks and one socket. No Redis; of a task's policies it knows exception names only.
 
 Standard library only, CPython 3.9 and later: it runs under the application's own interpreter.
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 #: s; an outcome does not wait longer than this in the child
 REPORT_WITHIN = 0.005
-#: s; an alarm that will ring this near to when we have set it for is ours
+#: s; an alarm that rings so close to the time that was set here is this file's own
 _NEAR = 0.001
 
 
@@ -34,26 +34,27 @@ class Child:
     """One child, from its first job to its last; made before the fork, alive after it."""
 
     def __init__(self, page: wire.Page, tasks: task.Tasks) -> None:
-        """A child that has not begun; `page`: where its slot's will be mapped."""
-        self._page, self._tasks = page, tasks
+        """A child that has not begun; its slot's page will be mapped at the address of `page`."""
+        self.page, self._tasks = page, tasks
         self._outcomes: list[wire.OutcomeMessage] = []
+        self.told = b""
         self._oldest = 0.0
         self._deadline: float | None = None
         self._alarm_at: float | None = None
         self._done = 0
-        #: tasks whose last job was short and left alone what belongs to the next one as well
+        #: tasks whose last job was short and changed nothing that the next job needs
         self._quick: set[bytes] = set()
 
     def serve(self, fd: int, out: int) -> None:
         """
-        Run jobs until the dispatcher closes the socket, or this child has done its share.
+        Run jobs until the dispatcher closes the socket, or this child is to be replaced.
 
         Args:
-            fd: the socket that they come on.
+            fd: the socket on which jobs come.
             out: descriptor of the output pipe, for the marks; task code has the same pipe as 1 and 2.
         """
         self._fd, self.out, self._pid, run.serving = fd, out, os.getpid(), self
-        self._page.pid = self._pid
+        self.page.words[2] = self._pid
         buffer = b""
         while data := os.read(fd, 1 << 16):
             buffer = buffer + data if buffer else data
@@ -68,17 +69,16 @@ class Child:
             buffer = buffer[at:]
 
     def _batch(self, body: bytes) -> bool:
-        """Run a batch; False: this child is to be replaced. What it has not begun the dispatcher takes back."""
-        goes_on = True
+        """Run a batch; False: this child is to be replaced. The dispatcher takes back what it has not begun."""
+        most = float("inf") if self._tasks.max_jobs is None else self._tasks.max_jobs
         self._look()
         for job in wire.read_jobs(body):
             self._run(job)
             self._done += 1
-            if self._tasks.max_jobs is not None and self._done >= self._tasks.max_jobs:
-                goes_on = False
+            if self._done >= most:
                 break
         self._report()
-        return goes_on and not self._too_large()
+        return self._done < most and not self._too_large()
 
     # -- one job -------------------------------------------------------------------------------------------------
 
@@ -89,7 +89,7 @@ class Child:
             self._report()
             self._look()
         began = time.monotonic()
-        if not self._page.begin(job.serial, time.monotonic_ns()):
+        if not self.page.begin(job.serial, time.monotonic_ns()):
             self._keep(wire.OutcomeMessage(job.serial, wire.RETURNED, False, 0.0, b""))
             return
         self._mark(job.serial)
@@ -97,45 +97,37 @@ class Child:
         duration = time.monotonic() - began
         quick = duration < REPORT_WITHIN / 5
         if not (known and quick):
-            self._learn(job.task, quick)
+            (self._quick.add if self._restore() and quick else self._quick.discard)(job.task)
         self._keep(wire.OutcomeMessage(job.serial, kind, retry, duration, payload))
 
     def _mark(self, serial: int) -> None:
-        """The mark by which the dispatcher knows whose lines follow, whoever writes them."""
+        """Write the mark by which the dispatcher knows to which job the next lines belong."""
         mark = b"\0%x\n" % serial
         try:
             os.write(self.out, mark)
-        except BlockingIOError:  # a neighbour has changed the pipe, and filled it
+        except BlockingIOError:  # a program of a job has made the pipe non-blocking, and has filled it
             os.set_blocking(self.out, True)
             os.write(self.out, mark)
 
-    def _learn(self, task: bytes, quick: bool) -> None:
-        (self._quick.add if self._restore() and quick else self._quick.discard)(task)
-
     def _look(self) -> None:
-        """Look whether one of the quick jobs has touched what it never did; which one, their next runs show."""
+        """Forget which tasks are quick if one of their jobs has changed something; their next runs show which."""
         if not self._restore():
             self._quick.clear()
 
     def _restore(self) -> bool:
         """
-        Take back what a job may have changed for the next ones; False: it had.
+        Undo what a job may have changed for the next ones; False: it had changed something.
 
-        To find out costs two system calls: for each batch, and beside jobs that are not known to be quick, but not for
-        each quick one.
+        The check costs two system calls, so it is made for each batch, and for each job that is not known to be quick.
         """
-        alarm, output = self._restore_alarm(), self._restore_output()
+        alarm, output = self._restore_alarm(), os.get_blocking(self.out)
+        if not output:
+            # A program that makes its output non-blocking changes the pipe itself, for whoever prints next.
+            os.set_blocking(self.out, True)
         return alarm and output
 
-    def _restore_output(self) -> bool:
-        """Programs that make their output non-blocking change the pipe itself, for whoever prints next."""
-        if os.get_blocking(self.out):
-            return True
-        os.set_blocking(self.out, True)
-        return False
-
     def _restore_alarm(self) -> bool:
-        """Many put our handler back and leave no timer: nothing would ring."""
+        """Forget an alarm that will not ring: a job may put our handler back, but leave no timer."""
         expected, now = self._alarm_at, time.monotonic()
         if expected is None:
             return True
@@ -156,9 +148,9 @@ class Child:
 
     def end(self) -> None:
         """
-        Undo what of the job's would go on into the next one's.
+        Undo what would last into the next job.
 
-        A fork of the job's that came back up to here must neither speak for its parent nor run what that one runs.
+        A fork that the job has made and that returns to this point must neither report for its parent nor run its jobs.
         """
         self._deadline = None
         run.flush()
@@ -171,13 +163,13 @@ class Child:
             self._alarm_at = None
 
     def _ring_by(self, at: float, now: float) -> None:
-        # One that should have rung by now never will.
+        # An alarm that should have rung by now never will.
         if self._alarm_at is None or at < self._alarm_at or self._alarm_at <= now:
             self._alarm_at = at
             signal.setitimer(signal.ITIMER_REAL, max(at - now, 1e-6))
 
     def on_alarm(self) -> None:
-        """Runs between two byte codes of the task; without a deadline, while this file is at work, it does nothing."""
+        """Runs between two byte codes of the task; does nothing without a deadline, which is when no job runs."""
         self._alarm_at = None
         deadline = self._deadline
         if deadline is None:
@@ -202,8 +194,9 @@ class Child:
 
     def _report(self) -> None:
         outcomes, self._outcomes = self._outcomes, []
-        if outcomes and os.getpid() == self._pid:  # a fork of the job's hears its alarm, if it sets one
-            run.write_all(self._fd, wire.outcomes_frame(outcomes))
+        told, self.told = self.told, b""
+        if outcomes and os.getpid() == self._pid:  # a fork that a job has made may get here by its own alarm
+            run.write_all(self._fd, told + wire.outcomes_frame(outcomes))
 
     def _too_large(self) -> bool:
         limit = self._tasks.max_memory

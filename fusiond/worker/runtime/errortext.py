@@ -17,6 +17,7 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
+    from typing import Callable
 
 #: characters; what is kept of a type's name, of a message, and of a traceback (its end, where the error is)
 MAX_NAME, MAX_MESSAGE, MAX_TRACEBACK = 512, 4096, 16384
@@ -27,7 +28,8 @@ _MAX_FRAMES = 50
 
 _qualname = type.__dict__["__qualname__"].__get__
 _module = type.__dict__["__module__"].__get__
-_frames = BaseException.__dict__["__traceback__"].__get__
+#: an exception's traceback, whatever a property of its class returns
+frames: Callable[[BaseException], TracebackType | None] = BaseException.__dict__["__traceback__"].__get__
 
 
 def type_name(kind: type) -> str:
@@ -51,35 +53,32 @@ def message(error: BaseException, most: int = MAX_MESSAGE) -> str:
         return f"({type_name(type(broken))} in its own __str__)"
 
 
-def frames(error: BaseException) -> TracebackType | None:
-    """Its traceback, whatever a property of its class says."""
-    found: TracebackType | None = _frames(error)
-    return found
-
-
-def trace(error: BaseException, first: TracebackType | None, ours: str = "\0") -> str:
+def trace(error: BaseException, first: TracebackType | None, left_out: tuple[str, ...] = ()) -> str:
     """
     Its traceback, bounded.
 
     Args:
         error: the exception.
         first: the frame to begin with.
-        ours: lines of files whose paths begin so are left out.
+        left_out: frames of files whose paths begin with one of these are left out.
     """
     import traceback
 
-    ours = f'  File "{ours}'
+    def shown(lines: list[str]) -> list[str]:
+        # The frames of an exception group are indented behind a bar.
+        return [line for line in lines if not line.lstrip("| +").startswith(places)]
+
+    places = tuple(f'File "{path}' for path in left_out)
     words = message(error, _MAX_LAST_LINE + 1)
     why = "it is too long"
     if len(words) + len(_qualname(type(error))) <= _MAX_LAST_LINE:
         try:
-            lines = traceback.format_exception(type(error), error, first)
-            return "".join(line for line in lines if not line.startswith(ours))[-MAX_TRACEBACK:]
+            return "".join(shown(traceback.format_exception(type(error), error, first)))[-MAX_TRACEBACK:]
         except BaseException as broken:  # noqa: BLE001 - as above
             why = type_name(type(broken))
     text = f"{type_name(type(error))}: {words[:MAX_MESSAGE]}\n(the rest of the exception cannot be formatted: {why})\n"
     try:
-        lines = [line for line in traceback.format_tb(first, -_MAX_FRAMES) if not line.startswith(ours)]
+        lines = shown(traceback.format_tb(first, -_MAX_FRAMES))
         text = "".join(["Traceback (most recent call last):\n", *lines, text])
     except BaseException:  # noqa: BLE001, S110 - a module's own loader is asked for the source
         pass

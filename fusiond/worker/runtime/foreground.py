@@ -18,14 +18,12 @@ import os
 import sys
 import time
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, Callable
+from typing import Any, Callable
 
-from . import errortext, nesting
-from .payload import TaskFailed, check_arguments
+from . import errortext
+from .passed_job import PassedJob
+from .payload import TaskFailed, check_arguments, result_json, trace
 from .task import TaskError, load
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 #: what the group's interpreter is started with; its arguments are the request and the directories of our files
 BOOT = (
@@ -43,52 +41,64 @@ def main(text: str) -> int:
     args, kwargs = request["args"], request["kwargs"]
     if request["pass_job"]:
         deadline = time.time() + request["soft"]
-        kwargs[request["pass_job"]] = {"id": "call", "attempt": 1, "deadline": deadline, "key": None, "meta": None}
+        known = {"id": "call", "attempt": 1, "deadline": deadline, "key": None, "meta": None, "traceparent": None}
+        kwargs[request["pass_job"]] = PassedJob(known, _say)
     try:
+        start = load(request["on_start"]) if request["on_start"] else None
         function = load(request["run"])
         check_arguments(function, args, kwargs)
     except (TaskError, TaskFailed) as error:
         print(f"fusiond: {error}", file=sys.stderr)
         return 1
-    return _call(function, args, kwargs)
+    return _call(start, function, args, kwargs)
 
 
-def _call(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> int:
+def _say(share: float, message: str) -> None:
+    """What the task says of how far it is."""
+    print(f"progress: {share:.0%}{message and ' ' + message}", file=sys.stderr)
+
+
+def _call(
+    start: Callable[[], Any] | None, function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]
+) -> int:
     try:
-        result = function(*args, **kwargs)
-        if isinstance(result, CoroutineType):
-            import asyncio
-
-            result = asyncio.run(result)
+        result = _result(start() if start else None, function, args, kwargs)
     except (KeyboardInterrupt, bdb.BdbQuit):  # the person has left, in the task or in the debugger
         return 130
     except BaseException as error:  # noqa: BLE001 - whatever the task raises is its outcome, sys.exit(0) too
-        print(errortext.trace(error, _without_ours(errortext.frames(error))), end="", file=sys.stderr)
+        print(trace(error), end="", file=sys.stderr)
         return 1
     try:
-        print(_as_json(result))
-    except (TypeError, ValueError) as error:
-        print(f"fusiond: the result is not JSON ({error}): {_shown(result)}", file=sys.stderr)
-        return 1
+        result_json(result)
+    except TaskFailed as error:
+        if error.code != "RESULT_TOO_LARGE":  # a terminal has room for it
+            print(f"fusiond: {error}: {_shown(result)}", file=sys.stderr)
+            return 1
+    print(json.dumps(result, ensure_ascii=False))
     return 0
 
 
-def _as_json(result: object) -> str:
-    """The result as a worker would store it. Raises TypeError or ValueError."""
-    try:
-        text = json.dumps(result, ensure_ascii=False, allow_nan=False)
-    except RecursionError:
-        raise ValueError(f"{nesting.TOO_DEEP}, or holds itself") from None
-    if nesting.too_deep(text.encode(errors="surrogatepass")):
-        raise ValueError(nesting.TOO_DEEP)
-    return text
+def _result(started: Any, function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """What the task returns; `started`: what `on_start` has returned, a coroutine maybe."""
+    if isinstance(started, CoroutineType):
+        import asyncio
+        import inspect
+
+        if inspect.iscoroutinefunction(function):
+            return asyncio.run(_both(started, function(*args, **kwargs)))
+        asyncio.run(started)
+    result = function(*args, **kwargs)
+    if isinstance(result, CoroutineType):
+        import asyncio
+
+        result = asyncio.run(result)
+    return result
 
 
-def _without_ours(frames: TracebackType | None) -> TracebackType | None:
-    """The traceback from the first frame that is the task's."""
-    while frames and frames.tb_frame.f_code.co_filename == __file__:
-        frames = frames.tb_next
-    return frames
+async def _both(started: CoroutineType[Any, Any, Any], result: CoroutineType[Any, Any, Any]) -> Any:
+    """What the task returns, after its group's `on_start` and in the same loop."""
+    await started
+    return await result
 
 
 def _shown(result: object) -> str:

@@ -4,22 +4,22 @@ A lean process that has the task modules loaded and forks the children.
 1. preload  every dotted path of the group, once; say what failed
 2. fork     a child for a slot, when the dispatcher sends its socket
 3. reap     children, their process groups and what they left behind; report each death
-4. end      when the control socket does, and take everything along
+4. end      when the control socket is closed, and kill all processes below this one
 
-On the control socket, one packet each, `fork` with three descriptors for each slot (its socket, its output pipe, its
-page), `table` with one:
+Each message on the control socket is one packet. `fork` comes with three descriptors for each slot (its socket, its
+output pipe, its page), `table` with one:
 
     fork SLOT …   kill SLOT   table   ask NUMBER                      (from the dispatcher)
-    loading   unloaded JSON   ready LOADED                            (from here; the first for each module, at times)
-    answer NUMBER   unforked SLOT REASON   died SLOT PID STATUS, …    (a line a death, STATUS as wait has it)
+    loading   unloaded JSON   ready LOADED                            (to the dispatcher; the first once a second)
+    answer NUMBER   unforked SLOT REASON   died SLOT PID STATUS, …    (a line for each death, STATUS as wait gives it)
 
-`unloaded` tells of some of the tasks that do not load, `ready` how many do.
+`unloaded` names a task that does not load, and why; `ready` says how many tasks do.
 
-A child is made before the fork, as far as it can be, since each page that it writes to afterwards is copied for it. The
-descriptors of a slot are here only while its child is forked, and its page is mapped in that child alone: a child
-inherits nothing of its siblings'.
+A child's object is made before the fork, since each page that the child writes to is copied for it. The fork server has
+the descriptors of a slot only while it forks the slot's child, and only that child maps the slot's page: a child
+inherits nothing that belongs to another one.
 
-Knows task code. No Redis, no asyncio, no YAML: what is loaded here is what each fork has to copy.
+Knows task code. No Redis, no asyncio, no YAML: each fork has to copy what is loaded here.
 
 Standard library only, CPython 3.9 and later: it runs under the application's own interpreter.
 """
@@ -36,14 +36,15 @@ import signal
 import struct
 import sys
 
-from . import child, one_job_child, refusals, run, startup, task, tasklog, wire
+from . import child, child_start, hugepages, one_job_child, refusals, run, startup, task, tasklog, wire
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Union
+    from typing import Any, Callable
 
-    AnyChild = Union[child.Child, one_job_child.OneJobChild]
-
+# Each look-up of a name in a module would have pages copied in each child.
+_getppid, _setpgid, _dup2, _close = os.getppid, os.setpgid, os.dup2, os.close
+_set_blocking, _exit = os.set_blocking, os._exit
 _INT = struct.Struct("i")
 # From <linux/prctl.h> and <sys/mman.h>.
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
@@ -58,29 +59,31 @@ def main(control: int, setup: dict[str, Any]) -> None:
 
     Args:
         control: descriptor of the control socket.
-        setup: group, directory, umask, one_job, preload [task], table (of a TABLE frame).
+        setup: group, directory, umask, one_job, executor, concurrency, on_start, nice, preload [task], table (of a
+            TABLE frame).
     """
     startup.set_name(setup["group"])
-    sock = _socket.socket(fileno=control)
-    os.set_inheritable(control, False)
-    startup.set_streams(setup["one_job"])
-    if setup["umask"] is not None:
-        os.umask(setup["umask"])
-    sys.path[:] = [setup["directory"], *(path for path in sys.path if path)]
+    sock = startup.enter(control, setup, setup["one_job"])
+    if setup["executor"] != "sync":
+        from . import job_output
+
+        job_output.install()
     tasks = task.Tasks(json.dumps(setup["table"]).encode())
     refusals.begin()
-    loaded, problems = startup.preload(tasks, setup["preload"], lambda: sock.send(b"loading"))
+    loaded = startup.preload(tasks, setup["preload"], sock.send)
+    if setup["on_start"]:
+        startup.load_ahead(tasks, setup["on_start"])
     refusals.close()
     tasklog.install(tasks.level)
-    run.flush()  # half a line would be printed by each child anew
+    run.flush()  # otherwise each child would print an unfinished line again
     if setup["one_job"]:
         one_job_child.rehearse()
-    server = ForkServer(sock, tasks, setup["one_job"])
+    server = ForkServer(sock, tasks, setup)
     # What is alive now is shared with every child; unfrozen, one collection in a child would copy all of its pages.
     gc.collect()
     gc.freeze()
-    for part in problems:
-        sock.send(b"unloaded " + part)
+    if setup["one_job"]:
+        hugepages.collapse()
     sock.send(b"ready %d" % loaded)
     server.serve()
 
@@ -88,32 +91,43 @@ def main(control: int, setup: dict[str, Any]) -> None:
 class ForkServer:
     """The children of one group, by slot and by pid."""
 
-    def __init__(self, control: _socket.socket, tasks: task.Tasks, one_job: bool) -> None:
-        self._control, self._tasks, self._one_job = control, tasks, one_job
-        page = wire.Page()
-        self._child: AnyChild = (one_job_child.OneJobChild if one_job else child.Child)(page, tasks)
-        self._slots: dict[int, int] = {}
+    def __init__(self, control: _socket.socket, tasks: task.Tasks, setup: dict[str, Any]) -> None:
+        self._control, self._tasks, self._one_job = control, tasks, setup["one_job"]
+        size = wire.page_bytes(setup["concurrency"])
+        page = wire.Page(-1, size)
+        served: Any
+        if setup["executor"] != "sync":
+            from . import concurrent_child
+
+            in_threads = setup["executor"] == "thread"
+            served = concurrent_child.ConcurrentChild(page, tasks, setup["concurrency"], all_in_threads=in_threads)
+        else:
+            served = (one_job_child.OneJobChild if self._one_job else child.Child)(page, tasks)
+        # Bound here, since what a child binds, it has pages copied for.
+        self._serve = served.serve
+        needs_start = setup["executor"] != "sync" or setup["on_start"] or setup["nice"]
+        #: what a child does before it takes jobs; None: nothing
+        self._start = child_start.ChildStart(served, tasks, setup["on_start"], setup["nice"]) if needs_start else None
+        #: pid → slot of each child that is not reaped yet
         self._pids: dict[int, int] = {}
         self._pid = os.getpid()
         self._strays: set[int] = set()
         libc = ctypes.CDLL(None)
         self._prctl, self._mmap = libc.prctl, libc.mmap
         self._mmap.restype = ctypes.c_void_p
-        #: what mmap takes before the descriptor of a page: a child maps its slot's page where this one is
+        #: the arguments of mmap before the descriptor: a child maps its slot's page at the address of this page
         self._over = (
             ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(page.words))),
-            ctypes.c_size_t(wire.PAGE_BYTES),
+            ctypes.c_size_t(size),
             PROT_READ | PROT_WRITE,
             MAP_SHARED | MAP_FIXED,
         )
         self._from_its_start, self._at = ctypes.c_long(0), self._over[0].value
         self._control_fd = control.fileno()
-        self._deaths, self._wake = os.pipe()
+        self._deaths, self._wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._nowhere = os.open(os.devnull, os.O_WRONLY)
-        for fd in (self._deaths, self._wake):
-            os.set_blocking(fd, False)
-        # Handlers that tell server and child apart: setting them anew in each child would cost it 0.2 ms, and a
-        # signal that is ignored here would be so in the programs that task code starts.
+        # The handler tells server and child apart. To set other handlers in each child would cost it 0.2 ms, and a
+        # signal that is ignored here would also be ignored in the programs that task code starts.
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
             signal.signal(number, self._on_signal)
         signal.signal(signal.SIGALRM, run.on_alarm)
@@ -126,7 +140,7 @@ class ForkServer:
             os.kill(os.getpid(), number)
 
     def serve(self) -> None:
-        """Until the control socket ends."""
+        """Do what the dispatcher asks, until it closes the control socket."""
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
         poll.register(self._deaths, select.POLLIN)
@@ -152,7 +166,8 @@ class ForkServer:
             self._fork([int(slot) for slot in rest.split()], fds)
             return True
         if verb == b"kill":
-            self._kill(self._slots.get(int(rest)))
+            for pid in [pid for pid, slot in self._pids.items() if slot == int(rest)]:
+                kill(pid)
         elif verb == b"ask":
             self._say(f"answer {int(rest)}")
         elif verb == b"table":
@@ -163,22 +178,23 @@ class ForkServer:
 
     def _fork(self, slots: list[int], fds: list[int]) -> None:
         """
-        Fork a child for each slot, by its three descriptors, with as little as can be between two forks.
+        Fork a child for each slot, which has three of the descriptors; do as little as possible between two forks.
 
-        After each fork all pages are shared again, and every one that the server writes to costs it a page fault: side
-        by side the forks share that price.
+        After each fork all pages are shared again, and each page that the server then writes to costs it a page fault.
+        If it forks several children in a row, it pays for these page faults once.
         """
         pids = []
         whole = len(fds) // LENT
-        for at, slot in enumerate(slots[:whole]):
+        fork, become_child = os.fork, self._become_child
+        for slot, sock, out, page in zip(slots, fds[::LENT], fds[1::LENT], fds[2::LENT]):
             try:
-                pid = os.fork()
+                pid = fork()
             except OSError as error:
                 self._say(f"unforked {slot} {error.strerror}")
                 pid = 0
             else:
                 if pid == 0:
-                    self._become_child(fds, at * LENT)
+                    become_child(fds, sock, out, page)
             pids.append(pid)
         for slot in slots[whole:]:
             self._say(f"unforked {slot} no descriptor was left for its socket")
@@ -186,53 +202,48 @@ class ForkServer:
             os.close(fd)
         for slot, pid in zip(slots, pids):
             if pid:
-                self._slots[slot], self._pids[pid] = pid, slot
+                self._pids[pid] = slot
 
-    def _become_child(self, fds: list[int], at: int) -> None:
-        """In the child: close what is not its own, which is at `at`, serve jobs, and never return."""
+    def _become_child(self, fds: list[int], sock: int, out: int, page: int) -> None:
+        """In the child: keep the last three of the descriptors, serve jobs, and never return."""
         status = 1
-        sock, out, page = fds[at : at + LENT]
         try:
-            # Where the dispatcher is dead, stopped or failing as well, nobody else would end it with the server.
+            # If the dispatcher is dead or stopped too, nobody else would end this child when the server dies.
             self._prctl(PR_SET_PDEATHSIG, 9)
-            if os.getppid() != self._pid:
+            if _getppid() != self._pid:
                 return
-            # Before there is a job, so before there is anything in it; a kill finds the child by its pid until then.
-            os.setpgid(0, 0)
-            # What signals write would wake the server. For less than it costs to have Python forget the descriptor.
-            os.dup2(self._nowhere, self._wake, False)
+            # Before there is a job, so that all its processes are in the group.
+            _setpgid(0, 0)
+            # A signal here must not wake the server. This costs less than signal.set_wakeup_fd(-1).
+            _dup2(self._nowhere, self._wake, False)
             if self._one_job:
-                # What its job orphans stays its own until it ends, then comes to the server: whatever the server
-                # adopts is a dead job's. A child that lives on must not gather the dead, it does not reap.
+                # The child inherits its job's orphans, and when it ends the server does: all orphans that the server
+                # gets belong to a job that has ended. A child that runs many jobs reaps nothing, and inherits none.
                 self._prctl(PR_SET_CHILD_SUBREAPER, 1)
-            os.close(self._control_fd)
-            os.close(self._deaths)  # who reads there takes news of deaths from the server
+            _close(self._control_fd)
+            _close(self._deaths)  # only the server may read from it
             if self._mmap(*self._over, page, self._from_its_start) != self._at:
                 return
-            os.dup2(out, 1)
-            os.dup2(out, 2)
+            _dup2(out, 1)
+            _dup2(out, 2)
             for fd in fds:
-                if fd not in (sock, out):
-                    os.close(fd)
+                if fd != sock and fd != out:  # noqa: PLR1714 - a tuple would be made for each
+                    _close(fd)
             # The slot's pipe outlives its children, and a job, or a program of it, may have made it non-blocking.
-            os.set_blocking(1, True)
-            self._child.serve(sock, out)
+            _set_blocking(1, True)
+            if self._start is not None:
+                self._start.run(sock)
+            self._serve(sock, out)
             status = 0
         except OSError:
-            status = 0  # the dispatcher hung up; that is how a child's life ends
-        except BaseException:  # noqa: BLE001 - nothing may climb into the server's own loop
+            status = 0  # the dispatcher has closed the socket, as it does to end a child
+        except BaseException:  # noqa: BLE001 - no exception may reach the server's own loop
             sys.excepthook(*sys.exc_info())
         finally:
-            os._exit(status)
-
-    def _kill(self, pid: int | None) -> None:
-        """Kill a child, which may have left its group, and the group; the pid is ours until it is reaped."""
-        if pid is not None:
-            _try_to_kill(os.kill, pid)
-            _try_to_kill(os.killpg, pid)
+            _exit(status)
 
     def _reap(self) -> None:
-        """Report the dead, each one's group killed first: afterwards its number may be somebody else's."""
+        """Reap and report dead children; kill each one's group first, since afterwards its number may be reused."""
         died, strays = [], False
         while True:
             try:
@@ -244,13 +255,12 @@ class ForkServer:
             pid = found.si_pid
             slot = self._pids.pop(pid, None)
             if slot is not None:
-                _try_to_kill(os.killpg, pid)
+                kill(pid, (os.killpg,))
             status = os.waitpid(pid, 0)[1]
             if pid in self._strays:
                 self._strays.discard(pid)
                 strays = True
             if slot is not None:
-                del self._slots[slot]
                 died.append(f"died {slot} {pid} {status}")
         if died:
             self._say("\n".join(died))
@@ -259,11 +269,14 @@ class ForkServer:
 
     def _kill_strays(self) -> None:
         """
-        Kill descendants that left their child's group and were handed to us when it died; then what those leave us.
+        Kill the descendants of dead children that had left their group, and then the orphans that those leave.
 
-        With children that are reused, an orphan in the group of a living child is that one's.
+        An orphan in the group of a living child, which runs many jobs, is left to that child.
         """
-        children = _children_of(self._pid)
+        try:
+            children = children_of(self._pid)
+        except OSError:  # no descriptor is left
+            return
         if len(children) == len(self._pids):
             return
         for pid in children:
@@ -272,12 +285,12 @@ class ForkServer:
                     os.kill(pid, signal.SIGKILL)
                     self._strays.add(pid)
             except (ProcessLookupError, PermissionError):
-                continue  # gone, or another user's by now: sudo, in a job
+                continue  # it is gone, or belongs to another user by now, as with sudo
 
     def _end(self) -> None:
         """Kill and reap everything."""
         for pid in self._pids:
-            self._kill(pid)
+            kill(pid)
         self._pids.clear()
         while True:
             self._kill_strays()
@@ -290,32 +303,30 @@ class ForkServer:
         try:
             self._control.send(text.encode())
         except OSError:
-            pass  # the dispatcher is gone; its end of the socket says so next
+            pass  # the dispatcher is gone; the next read of the socket shows it
 
 
 def _receive(control: _socket.socket) -> tuple[bytes, list[int]]:
-    """A packet, and descriptors that came with it. Not by the module socket: each child would have a copy of that."""
+    """A packet and its descriptors. Without the module socket, of which each child would have a copy."""
     room = _socket.CMSG_LEN(AT_ONCE * LENT * _INT.size)
     packet, messages, _flags, _address = control.recvmsg(PACKET, room, _socket.MSG_CMSG_CLOEXEC)
     return packet, [fd for _, _, data in messages for (fd,) in _INT.iter_unpack(data)]
 
 
-def _try_to_kill(kill: Callable[[int, int], None], pid: int) -> None:
-    """By os.kill or os.killpg; what is gone, or another user's by now (a job that became sudo), is left as it is."""
-    try:
-        kill(pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        pass
+def kill(pid: int, ways: tuple[Callable[[int, int], None], ...] = (os.kill, os.killpg)) -> None:
+    """Kill a child, which may have left its process group, and the group. The pid is the child's until it is reaped."""
+    for each in ways:
+        try:
+            each(pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            pass  # it is gone, or belongs to another user by now, as a job that became sudo does
 
 
-def _children_of(pid: int) -> list[int]:
-    """Pids of the children, dead and adopted ones included; empty where the kernel does not tell."""
+def children_of(pid: int) -> list[int]:
+    """Pids of the children, dead and adopted ones included. Raises OSError if no descriptor is left."""
     pids, more = b"", b" "
-    try:
-        # Bare reads: what open() makes of a file would have 30 pages copied, since each was shared by the last fork.
-        fd = os.open(f"/proc/{pid}/task/{pid}/children", os.O_RDONLY)
-    except OSError:
-        return []
+    # os.read and not open(): the objects of a file would have 30 pages copied, all shared since the last fork.
+    fd = os.open(f"/proc/{pid}/task/{pid}/children", os.O_RDONLY)
     while more:
         more = os.read(fd, 1 << 16)
         pids += more

@@ -18,6 +18,11 @@ import time
 
 from . import run, task, tasklog, wire
 
+# Each look-up of a name in a module would have pages copied in each child.
+_read, _close, _getpid, _putenv, _setitimer = os.read, os.close, os.getpid, os.putenv, signal.setitimer
+_monotonic_ns, _monotonic, _ITIMER_REAL = time.monotonic_ns, time.monotonic, signal.ITIMER_REAL
+#: what os.environ and os.environb keep their variables in: to set one by them takes four functions more
+_variables: dict[bytes, bytes] = os.environ._data  # type: ignore[attr-defined]  # noqa: SLF001
 #: bytes of a job at once, as nearly all have room in; memory for more would come from the kernel first
 _MOST = 1 << 12
 
@@ -26,11 +31,11 @@ class OneJobChild:
     """Made before the fork, alive after it."""
 
     # Slots and bare descriptors: few objects, so few pages that are copied.
-    __slots__ = ("_deadline", "_page", "_pid", "_streams", "_tasks")
+    __slots__ = ("_deadline", "_pid", "_streams", "_tasks", "page", "told")
 
     def __init__(self, page: wire.Page, tasks: task.Tasks) -> None:
         """A child that has not begun; `page`: where its slot's will be mapped."""
-        self._page, self._tasks = page, tasks
+        self.page, self._tasks, self.told = page, tasks, b""
         #: monotonic seconds when the job's soft timeout is over
         self._deadline: float | None = None
         # They keep nothing back (see forkserver), so there is nothing to flush unless task code puts its own in place.
@@ -44,22 +49,23 @@ class OneJobChild:
             fd: the socket that the job comes on.
             out: descriptor of the output pipe, which 1 and 2 are as well; closed.
         """
-        os.close(out)
-        run.serving, self._pid = self, os.getpid()
-        self._page.words[2] = self._pid  # as Page.pid does, without a call: each one costs copies of pages here
+        _close(out)
+        run.serving, self._pid = self, _getpid()
+        self.page.words[2] = self._pid  # no property: each call costs copies of pages here
         try:
-            received = os.read(fd, _MOST)
+            received = _read(fd, _MOST)
         except BlockingIOError:
             received = self._make_ready(fd)
         job = wire.read_one_job(received) or self._receive(fd, received)
         if job is None:
             return
-        began = time.monotonic_ns()
-        if not self._page.begin(job[0], began):
+        began = _monotonic_ns()
+        if not self.page.begin(job[0], began):
             run.write_all(fd, wire.one_outcome_frame(job[0], wire.RETURNED, False, 0.0, b""))
             return
         kind, retry, payload = run.run(self, self._tasks, job)
-        run.write_all(fd, wire.one_outcome_frame(job[0], kind, retry, (time.monotonic_ns() - began) / 1e9, payload))
+        outcome = wire.one_outcome_frame(job[0], kind, retry, (_monotonic_ns() - began) / 1e9, payload)
+        run.write_all(fd, self.told + outcome)
 
     def _make_ready(self, fd: int) -> bytes:
         """No job yet: have the pages copied now for which it would have to wait, 0.25 ms, and wait on."""
@@ -89,14 +95,15 @@ class OneJobChild:
 
     def begin(self, id_: bytes, soft: float) -> None:
         """Let the job know its id, and the alarm ring at its soft timeout."""
-        os.environb[b"FUSION_JOB_ID"] = id_
-        self._deadline = time.monotonic() + soft
-        signal.setitimer(signal.ITIMER_REAL, max(soft, 1e-6))
+        _variables[b"FUSION_JOB_ID"] = id_
+        _putenv(b"FUSION_JOB_ID", id_)
+        self._deadline = _monotonic() + soft
+        _setitimer(_ITIMER_REAL, soft if soft > 1e-6 else 1e-6)  # noqa: FURB136 - without another function
 
     def end(self) -> None:
         """A fork of the job's that came back up to here must not speak for its parent."""
         self._deadline = None
-        if os.getpid() != self._pid:
+        if _getpid() != self._pid:
             os._exit(1)
         if sys.stdout is not self._streams[0] or sys.stderr is not self._streams[1]:
             run.flush()
@@ -121,6 +128,14 @@ def _wait_for_ever(fd: int) -> None:
     os.set_blocking(fd, True)
 
 
+#: a job that does nothing, and its task; made here, since a child would have 150 pages copied for it
+_NOTHING = wire.jobs_frame([wire.JobMessage(1, 1, b"", b"", b"", b"[[],{}]")])
+_ROW = ["builtins.dict", 60.0, (), (), (), None, True]
+_DOES_NOTHING = task.Tasks(
+    json.dumps({"tasks": {"": _ROW}, "max_jobs": None, "max_memory": None, "level": 30}).encode()
+)
+
+
 def rehearse(times: int = 20) -> None:
     """
     Run a job that does nothing, in this process, as a child would.
@@ -128,16 +143,12 @@ def rehearse(times: int = 20) -> None:
     The interpreter rewrites byte code when it has run a few times. Done here once, it is not done again in each child,
     which would have the page copied for it: measured on 3.11, a sixth fewer pages.
     """
-    body = wire.jobs_frame([wire.JobMessage(1, 1, b"", b"", b"", b"[[],{}]")])
-    row = ["builtins.dict", 60.0, (), (), None, True]
-    table = {"tasks": {"": row}, "max_jobs": None, "max_memory": None, "level": 30}
-    tasks = task.Tasks(json.dumps(table).encode())
     ours, theirs = _socket.socketpair()
     page = wire.Page()
     page.allow(1, 1 << 63)
     for _ in range(times):
-        ours.sendall(body)
-        OneJobChild(page, tasks).serve(theirs.fileno(), os.open(os.devnull, os.O_WRONLY))
+        ours.sendall(_NOTHING)
+        OneJobChild(page, _DOES_NOTHING).serve(theirs.fileno(), os.open(os.devnull, os.O_WRONLY))
     run.rest()
     for end in (ours, theirs):
         end.close()

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 #: bytes; what is no longer cannot be too deep, and a one-job child has no page of that module copied
 _SHALLOW = nesting.MOST
+#: s
+_YEAR = 31536000.0
 #: where the frames are that are not the user's
 _OWN = __file__.rpartition("/")[0] + "/"
 
@@ -102,23 +104,39 @@ def result_json(value: Any) -> bytes:
     return raw
 
 
-def error_json(code: str, error: BaseException | None, message: str = "") -> bytes:
-    """The error as JSON, bounded; `message` stands for the exception's own."""
-    if error is None:
-        return plain_error_json(code, "", message)
-    name, text = errortext.type_name(type(error)), errortext.trace(error, _own_frames_off(error), _OWN)
-    return plain_error_json(code, name, message or errortext.message(error), text)
+def error_json(code: str, error: BaseException, message: str = "", *, with_delay: bool = False) -> bytes:
+    """The error as JSON, bounded; `message` stands for the exception's own; with the delay that it asks for."""
+    name = errortext.type_name(type(error))
+    delay = _retry_after(error) if with_delay else None
+    return plain_error_json(code, name, message or errortext.message(error), trace(error), delay)
 
 
-def plain_error_json(code: str, name: str, message: str, trace: str = "") -> bytes:
-    """The same of texts alone: nothing of the task's runs for it."""
-    return json.dumps(
-        {"code": code, "type": name, "message": message[: errortext.MAX_MESSAGE], "traceback": trace}
-    ).encode()
+def plain_error_json(code: str, name: str, message: str, trace: str = "", retry_after: float | None = None) -> bytes:
+    """The same from texts; no code of the task runs here."""
+    error: dict[str, Any] = {
+        "code": code,
+        "type": name,
+        "message": message[: errortext.MAX_MESSAGE],
+        "traceback": trace,
+    }
+    if retry_after is not None:
+        error["retry_after"] = retry_after
+    return json.dumps(error).encode()
 
 
-def _own_frames_off(error: BaseException) -> Any:
-    trace = errortext.frames(error)
-    while trace is not None and trace.tb_next is not None and trace.tb_frame.f_code.co_filename.startswith(_OWN):
-        trace = trace.tb_next
-    return trace
+def _retry_after(error: BaseException) -> float | None:
+    """The seconds in its attribute `retry_after`; None where that is no such number."""
+    try:
+        seconds: Any = getattr(error, "retry_after", None)
+    except Exception:  # noqa: BLE001 - a property of the task's may raise anything
+        return None
+    # Exactly these classes: a subclass may compare as it likes. Nothing is longer than a year.
+    return float(min(seconds, _YEAR)) if type(seconds) in (int, float) and seconds >= 0 else None
+
+
+def trace(error: BaseException) -> str:
+    """The traceback without the frames of this package."""
+    first = errortext.frames(error)
+    while first is not None and first.tb_next is not None and first.tb_frame.f_code.co_filename.startswith(_OWN):
+        first = first.tb_next
+    return errortext.trace(error, first, (_OWN,))

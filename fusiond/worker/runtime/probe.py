@@ -6,7 +6,7 @@ Load the tasks of a group as its fork server would, and tell what came of each: 
 3. tell     its parameters, or why it cannot be called, with the traceback of the user's own frames
 4. resolve  the exceptions that the group's retry policies name
 
-One JSON object a packet on the control socket: {"trying": PATH}, {"tried": PATH, …}, {"done": true}.
+One JSON object a packet on the control socket: {"trying": PATH} and {"tried": PATH, …}.
 
 Standard library only, CPython 3.9 and later: it runs under the application's own interpreter.
 """
@@ -15,21 +15,26 @@ from __future__ import annotations
 
 import difflib
 import faulthandler
+import importlib
 import inspect
 import json
 import os
 import pkgutil
-import socket
 import sys
-import traceback
-from typing import Any
 
-from . import errortext, refusals, task
+from . import errortext, refusals, startup, task
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import _socket
+    from typing import Any
 
 #: characters of a traceback that are sent, its end; a packet has its limit
 MAX_TRACEBACK = 8000
 #: names that may have been meant
 MAX_NEAR = 5
+#: where the frames are that are not the user's
+_MACHINERY = (__file__, task.__file__, "<frozen importlib", os.path.dirname(importlib.__file__))
 
 
 def main(control: int, setup: dict[str, Any]) -> None:
@@ -40,47 +45,35 @@ def main(control: int, setup: dict[str, Any]) -> None:
         control: descriptor of the control socket.
         setup: directory, umask, patience (s for one path), paths [dotted path], exceptions [name].
     """
-    sock = socket.socket(fileno=control)
-    os.set_inheritable(control, False)
-    if setup["umask"] is not None:
-        os.umask(setup["umask"])
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    sys.path[:] = [setup["directory"], *(path for path in sys.path if path)]
+    sock = startup.enter(control, setup, one_job=False)
     refusals.begin()
     for key, examine in (("paths", function), ("exceptions", exception)):
         for path in setup[key]:
-            _say(sock, trying=path)
-            # What hangs is shown where it hangs: on standard error, which is listened to as well.
+            _say(sock, {"trying": path})
+            # If the import hangs, the place is printed to standard error, which the daemon reads too.
             faulthandler.dump_traceback_later(setup["patience"])
-            found = examine(path)
+            try:
+                found = examine(task.load(path), path)
+            except task.TaskError as error:
+                found = _failure(path, error)
             faulthandler.cancel_dump_traceback_later()
-            _say(sock, tried=path, **found)
-    _say(sock, done=True)
+            _say(sock, {"tried": path, **found})
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     os._exit(0)
 
 
-def function(path: str) -> dict[str, Any]:
-    """`parameters` as [name, kind, whether it has a default], None where they are not told; or as `_failure`."""
-    try:
-        found = task.load(path)
-    except task.TaskError as error:
-        return _failure(path, error)
+def function(found: Any, _path: str) -> dict[str, Any]:
+    """`parameters` as [name, kind, whether it has a default]; None if the callable does not tell them."""
     try:
         parameters = inspect.signature(found).parameters.values()
-    except (TypeError, ValueError):  # some built-ins tell nothing about themselves
+    except (TypeError, ValueError):  # some built-ins have no signature
         return {"parameters": None}
     return {"parameters": [[each.name, int(each.kind), each.default is not each.empty] for each in parameters]}
 
 
-def exception(path: str) -> dict[str, Any]:
-    """Nothing where the name is an exception; or as `_failure`."""
-    try:
-        found = task.load(path)
-    except task.TaskError as error:
-        return _failure(path, error)
+def exception(found: Any, path: str) -> dict[str, Any]:
+    """Nothing if this is an exception class; otherwise the failure."""
     if isinstance(found, type) and issubclass(found, BaseException):
         return {}
     return {"reason": "not-an-exception", "message": f"{path} is no exception", "near": []}
@@ -88,43 +81,36 @@ def exception(path: str) -> dict[str, Any]:
 
 def _failure(path: str, error: task.TaskError) -> dict[str, Any]:
     """`reason`, `message`, `detail` and `near`, the paths that may have been meant."""
-    cause = error.__cause__
-    if cause is not None or isinstance(error, task.EnqueuedError):
-        detail = _own_frames(cause) if cause is not None else ""
-        return {"reason": "broken-module", "message": str(error), "detail": detail, "near": []}
-    if error.code == "IMPORT_ERROR":
-        return {"reason": "missing-module", "message": str(error), "near": _near_module(path)}
-    found, parts, at = _walk(path)
-    if at == len(parts):
-        return {"reason": "not-callable", "message": str(error), "near": []}
-    return {
-        "reason": "missing-attribute",
-        "message": str(error),
-        "near": _near(parts, at, [*dir(found), *_modules_of(found)]),
-    }
+    reason, detail, cause = "broken-module", "", error.__cause__
+    near: list[str] = []
+    if cause is not None:
+        trace = errortext.trace(cause, errortext.frames(cause), _MACHINERY)
+        detail = trace[-MAX_TRACEBACK:].rstrip()
+    elif not isinstance(error, task.EnqueuedError):
+        reason, near = _wrong_part(path, is_module=error.code == "IMPORT_ERROR")
+    return {"reason": reason, "message": str(error), "detail": detail, "near": near}
 
 
-def _walk(path: str) -> tuple[Any, list[str], int]:
-    """The last thing along the path that is there, the path's parts, and how many of them lead to it."""
+def _wrong_part(path: str, *, is_module: bool) -> tuple[str, list[str]]:
+    """What is wrong with a path whose modules raise nothing, and the paths that may have been meant."""
     parts = path.split(".")
-    at = next(cut for cut in range(len(parts) - 1, 0, -1) if ".".join(parts[:cut]) in sys.modules)
-    found = sys.modules[".".join(parts[:at])]
+    at = next((cut for cut in range(len(parts) - 1, 0, -1) if ".".join(parts[:cut]) in sys.modules), 0)
+    if at == 0:
+        return "missing-module", _near(
+            parts, at, [*(each.name for each in pkgutil.iter_modules()), *sys.builtin_module_names]
+        )
+    found: Any = sys.modules[".".join(parts[:at])]
+    if is_module:
+        return "missing-module", _near(parts, at, _modules_of(found))
     while at < len(parts) and hasattr(found, parts[at]):
         found, at = getattr(found, parts[at]), at + 1
-    return found, parts, at
-
-
-def _near_module(path: str) -> list[str]:
-    parts = path.split(".")
-    heads = (cut for cut in range(len(parts) - 1, 0, -1) if ".".join(parts[:cut]) in sys.modules)
-    at = next(heads, 0)
-    if at:
-        return _near(parts, at, _modules_of(sys.modules[".".join(parts[:at])]))
-    return _near(parts, at, [*(each.name for each in pkgutil.iter_modules()), *sys.builtin_module_names])
+    if at == len(parts):
+        return "not-callable", []
+    return "missing-attribute", _near(parts, at, [*dir(found), *_modules_of(found)])
 
 
 def _modules_of(package: Any) -> list[str]:
-    """The modules of a package, loaded or not; none where it is no package."""
+    """The modules of a package, loaded or not; none if it is no package."""
     return [each.name for each in pkgutil.iter_modules(getattr(package, "__path__", ()))]
 
 
@@ -135,28 +121,5 @@ def _near(parts: list[str], at: int, names: list[str]) -> list[str]:
     return [".".join([*parts[:at], name, *parts[at + 1 :]]) for name in close]
 
 
-def _own_frames(error: BaseException) -> str:
-    """The traceback without the frames of the import system and of this package, in all of its chain."""
-    try:
-        return _chain_of_own_frames(error)[-MAX_TRACEBACK:].rstrip()
-    except BaseException:  # noqa: BLE001 - whatever an exception of the user's raises while it is formatted
-        return errortext.trace(error, errortext.frames(error))[-MAX_TRACEBACK:].rstrip()
-
-
-def _chain_of_own_frames(error: BaseException) -> str:
-    told = traceback.TracebackException.from_exception(error)
-    chain: list[Any] = [told]
-    while chain:
-        each = chain.pop()
-        own = [frame for frame in each.stack if not _is_machinery(frame.filename)]
-        each.stack = traceback.StackSummary.from_list(own)
-        chain += [other for other in (each.__cause__, each.__context__) if other is not None]
-    return "".join(told.format())
-
-
-def _is_machinery(filename: str) -> bool:
-    return filename in (__file__, task.__file__) or "importlib" in filename
-
-
-def _say(sock: socket.socket, **message: Any) -> None:
+def _say(sock: _socket.socket, message: dict[str, Any]) -> None:
     sock.send(json.dumps(message).encode())

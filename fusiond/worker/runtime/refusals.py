@@ -1,10 +1,10 @@
 """
-The enqueues that the client library refused while the modules of tasks were loaded, here or in a program of theirs.
+Enqueues that the client library refused while task modules were loaded, here or in a program that an import started.
 
-1. begin   the client library knows by `_fusiond_loading.pid` that this process loads modules; the programs that an
-           import starts know it by a variable of the environment, which names a pipe of this process
-2. taken   what was refused since: a module whose code catches the exception is refused all the same
-3. end     the pipe: from then on a copy of the variable says nothing
+1. begin   the client library sees by `_fusiond_loading.pid` that this process loads modules; a program that an import
+           starts sees it by an environment variable, which names a pipe of this process
+2. taken   which modules have tried to enqueue: they are refused even if their code catches the exception
+3. end     close the pipe: from then on the variable has no effect, not even in a program that has a copy
 
 Standard library only, CPython 3.9 and later: it runs under the application's own interpreter.
 """
@@ -18,14 +18,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-#: the name that `fusiond.loading_guard` has for it
+#: `fusiond.loading_guard` uses the same name
 VARIABLE = "FUSION_LOADING"
 
 #: a module of no package, since the client library, of another version perhaps, finds it in `sys.modules`. `pid`: the
 #: process in which nothing is enqueued; `refused`: (FILE, line N; names of the modules being imported) of each attempt
 #: from `begin` to `close`; later ones, of a thread that an import has left, are not the fault of what a child loads
 _loading: Any = sys.modules.setdefault("_fusiond_loading", type(sys)("_fusiond_loading"))
-_loading.pid = 0
+_loading.pid, _loading.refused = 0, None
 
 #: module → where it enqueued. It stays in `sys.modules` where its code went on
 _reasons: dict[str, str] = {}
@@ -34,12 +34,11 @@ _pipe: tuple[int, int] | None = None
 
 
 def begin() -> tuple[int, bool]:
-    """Refuse from now on; returns what `end` is given."""
+    """Refuse from now on; returns the argument for `end`."""
     global _pipe  # noqa: PLW0603
     before = _loading.pid
     _loading.pid = os.getpid()
-    if not hasattr(_loading, "refused"):
-        _loading.refused = []
+    _loading.refused = _loading.refused or []
     if _pipe is not None and before == _loading.pid:
         return before, False
     try:
@@ -67,12 +66,11 @@ def close() -> None:
         for fd in _pipe:
             os.close(fd)
         _pipe = None
-    if hasattr(_loading, "refused"):
-        del _loading.refused
+    _loading.refused = None
 
 
 def taken(path: str) -> str:
-    """Why what is at this dotted path, which was tried since the last call, is refused; empty: it is not."""
+    """Why the task at this dotted path, tried since the last call, is refused; empty: it is not."""
     attempts = [*_loading.refused, *((place, []) for place in _reported())]
     _loading.refused = []
     parts = path.split(".")

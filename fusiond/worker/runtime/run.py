@@ -1,18 +1,19 @@
 """
 Run one job's function, and say how that went.
 
-1. look    which function, which arguments, how long
-2. call    it, under its soft timeout, imports included
-3. tell    the result or the error as JSON, and whether another attempt may follow
+1. look up  the function, the arguments, the timeout
+2. call     the function under its soft timeout, which includes the import of its module
+3. return   the result or the error as JSON, and whether another attempt may follow
 
-Few functions, few objects: in a one-job child each page of memory that is written to on this way is copied for it, at
-2.5 µs, and every object that is used is written to (its reference count).
+There are few functions and few objects here on purpose. Every object that is used is written to (its reference count),
+and each page of memory that a one-job child writes to is copied for it, at 2.5 µs.
 
 Standard library only, CPython 3.9 and later: it runs under the application's own interpreter.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
@@ -20,21 +21,26 @@ import sys
 import time
 from types import CoroutineType
 
-from . import errortext, payload, task, wire
+from . import errortext, job_trace, passed_job, payload, task, wire
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
-    from typing import Any, Protocol
+    from typing import Any, Callable, Protocol
 
     class Runner(Protocol):
-        """A child, as a run sees it."""
+        """What a child does before and after it runs a function."""
+
+        #: where it says what no message could say in time
+        page: wire.Page
+        #: frames that go before the next outcome: how far jobs were at their end
+        told: bytes
 
         def begin(self, _id: bytes, soft: float, /) -> None:
-            """The function is about to be called; it has so many seconds."""
+            """The function is about to be called, with `soft` seconds as its timeout."""
 
         def end(self) -> None:
-            """The function has ended, however it did."""
+            """The function has returned or raised."""
 
         def on_alarm(self) -> None:
             """Runs between two byte codes of the task."""
@@ -47,91 +53,115 @@ serving: Runner | None = None
 
 
 class SoftTimeout(BaseException):
-    """The job's soft timeout is over: end, clean up, or be killed at the hard one."""
+    """The job's soft timeout is over: the task should clean up and end before it is killed at the hard timeout."""
 
-    __module__ = "fusiond"  # in a traceback the private package would only puzzle
+    __module__ = "fusiond"  # a traceback must not show the private package
 
 
-def run(runner: Runner, tasks: task.Tasks, job: tuple[int, int, bytes, bytes, bytes, bytes]) -> tuple[int, bool, bytes]:
-    """Run a job, given as JobMessage's fields: (kind, whether it may be retried, result or error as JSON)."""
+def run(runner: Runner, tasks: task.Tasks, job: tuple[int, int, bytes, bytes, bytes, bytes]) -> tuple[int, int, bytes]:
+    """Run a job, given as JobMessage's fields: (kind, what follows a failure, result or error as JSON)."""
     _, _, id_, name, header, raw = job
     row = tasks.rows.get(name)
     if row is None:
-        unknown = payload.error_json("TASK_NOT_FOUND", None, f"no task {name!r} in this child's table")
-        return wire.FAILED, False, unknown
-    soft = row.soft
+        unknown = payload.plain_error_json("TASK_NOT_FOUND", "", f"no task {name!r} in this child's table")
+        return wire.FAILED, wire.GIVE_UP, unknown
+    path, soft, _, _, _, pass_job, keeps_result = row
+    leave = None
     try:
         try:
             args, kwargs, options = payload.arguments(raw)
-            if header or row.pass_job:
-                soft = _heed(wire.JobMessage._make(job), row, options, kwargs)
+            if header or pass_job:
+                say = functools.partial(runner.page.report, 0)
+                soft = apply_header(wire.JobMessage._make(job), row, options, kwargs, say)
             runner.begin(id_, soft)
-            function = tasks.function(name)
+            function = tasks.function(path)
+            if b'"traceparent"' in header:
+                leave = job_trace.enter(json.loads(header).get("traceparent"), alone=True)
             try:
                 result = function(*args, **kwargs)
             except TypeError as error:
-                # Raised at the call itself, not below: the arguments did not fit.
+                # If the call itself has raised it, and no code of the task, the arguments did not fit.
                 if (frames := errortext.frames(error)) is not None and frames.tb_next is None:
                     payload.check_arguments(function, args, kwargs)
                 raise
-            if isinstance(result, CoroutineType):
+            if result is not None and isinstance(result, CoroutineType):
                 import asyncio
 
                 result = asyncio.run(result)
         finally:
             runner.end()
-        return wire.FINISHED, False, payload.result_json(result if row.keeps_result else None)
+            if leave is not None:
+                leave()
+            if pass_job:
+                runner.told += runner.page.last_report(0, job[0])
+        return wire.FINISHED, wire.GIVE_UP, payload.result_json(result if keeps_result else None)
     except BaseException as error:  # noqa: BLE001 - whatever task code raises is an outcome
-        return _failure(runner, error, row, soft)
+        return _failure(runner, error, tasks.row_of_call(row, header), soft)
 
 
-def _heed(job: wire.JobMessage, row: task.TaskRow, options: dict[str, Any], kwargs: dict[str, Any]) -> float:
-    """What only some jobs have: a timeout of their own, and being told about; returns the soft timeout in seconds."""
+def apply_header(
+    job: wire.JobMessage,
+    row: task.TaskRow,
+    options: dict[str, Any],
+    kwargs: dict[str, Any],
+    say: Callable[[int, float, str], None],
+) -> float:
+    """
+    The soft timeout in seconds, the job's own if it has one; `pass_job` adds what the function learns of its job.
+
+    `say`: called with the job's serial and how far it is.
+    """
     header = json.loads(job.header) if job.header else {}
     soft: float = header["timeout"]["soft"] if "timeout" in header else row.soft
     if row.pass_job:
-        kwargs[row.pass_job] = _job_dict(job, {**options, **header}, soft)
+        own = {name: {**options, **header}.get(name) for name in ("key", "meta", "traceparent")}
+        job_id = job.id.decode()
+        known = {"id": job_id, "attempt": job.attempt, "deadline": time.time() + soft, **own}
+        kwargs[row.pass_job] = passed_job.PassedJob(known, functools.partial(say, job.serial))
     return soft
 
 
-def _job_dict(job: wire.JobMessage, options: dict[str, Any], soft: float) -> dict[str, Any]:
-    """What `pass_job` hands to the function; `deadline` is epoch seconds."""
-    return {
-        "id": job.id.decode(),
-        "attempt": job.attempt,
-        "deadline": time.time() + soft,
-        "key": options.get("key"),
-        "meta": options.get("meta"),
-    }
-
-
-def _failure(runner: Runner, error: BaseException, row: task.TaskRow, soft: float) -> tuple[int, bool, bytes]:
-    """What the task has raised, whatever that does when it is formatted, which has a timeout of its own."""
-    kind, code, also, words = type(error), "EXCEPTION", None, ""
-    # Not isinstance, which asks the exception for its __class__.
-    if issubclass(kind, (payload.TaskFailed, task.TaskError)):
-        outcome = wire.UNLOADED if issubclass(kind, task.TaskError) else wire.FAILED
-        return outcome, False, payload.error_json(error.code, None, errortext.message(error))  # type: ignore[attr-defined]
-    if issubclass(kind, SoftTimeout):
-        code, also, words = "TIMEOUT", "TimeoutError", f"ran longer than its soft timeout, {soft:g} s"
-    retry = task.may_retry(error, row.retry_on, row.give_up_on, also=also)
+def _failure(runner: Runner, error: BaseException, row: task.TaskRow, soft: float) -> tuple[int, int, bytes]:
+    """The outcome of a job that has raised; formatting the exception may run code of the task, for a limited time."""
+    known = own_failure(error)
+    if known is not None:
+        return known
+    code, words, follows = cause(error, row, soft)
     try:
         try:
-            # Again and again: Python's own formatting goes on after whatever a part of the exception raises.
+            # The alarm repeats, since Python's own formatting goes on after a part of the exception has raised.
             signal.signal(signal.SIGALRM, _on_overrun)
             signal.setitimer(signal.ITIMER_REAL, FORMAT_WITHIN, FORMAT_WITHIN / 10)
-            document = payload.error_json(code, error, words)
+            document = payload.error_json(code, error, words, with_delay=bool(follows))
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
     except BaseException:  # noqa: BLE001 - an overrun, wherever it was noticed
         signal.setitimer(signal.ITIMER_REAL, 0)
         words = words or f"(not formatted within {FORMAT_WITHIN:g} s)"
-        document = payload.plain_error_json(code, errortext.type_name(kind), words)
+        document = payload.plain_error_json(code, errortext.type_name(type(error)), words)
     try:
         runner.end()
     except BaseException:  # noqa: BLE001, S110 - a stream of the task's cannot be flushed, as before
         pass
-    return wire.FAILED, retry, document
+    return wire.FAILED, follows, document
+
+
+def own_failure(error: BaseException) -> tuple[int, int, bytes] | None:
+    """The outcome where this package has raised: the function does not load, or the arguments do not fit."""
+    kind = type(error)
+    # Not isinstance, which asks the exception for its __class__.
+    if not issubclass(kind, (payload.TaskFailed, task.TaskError)):
+        return None
+    outcome = wire.UNLOADED if issubclass(kind, task.TaskError) else wire.FAILED
+    return outcome, wire.GIVE_UP, payload.plain_error_json(error.code, "", errortext.message(error))  # type: ignore[attr-defined]
+
+
+def cause(error: BaseException, row: task.TaskRow, soft: float) -> tuple[str, str, int]:
+    """Of what the task has raised: the code, the words where they are ours, what follows."""
+    code, also, words = "EXCEPTION", None, ""
+    if issubclass(type(error), SoftTimeout):
+        code, also, words = "TIMEOUT", "TimeoutError", f"ran longer than its soft timeout, {soft:g} s"
+    return code, words, task.what_next(error, row, also=also)
 
 
 def _on_overrun(_signal: int, _frame: FrameType | None) -> None:
@@ -154,11 +184,11 @@ def rest() -> None:
 
 
 def flush() -> None:
-    """What the job printed leaves before its outcome does. Task code may have closed or replaced the streams."""
+    """Write what the job has printed, before its outcome. Task code may have closed or replaced the streams."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except Exception:  # noqa: BLE001, S112 - its own stream, its own loss
+        except Exception:  # noqa: BLE001, S112 - a stream of the task's own
             continue
 
 

@@ -1,13 +1,17 @@
 """
-What a fork server does before it forks: its name, its output, the tasks' modules.
+What a fork server does before it forks: its name, its socket, its output, the tasks' modules.
+
+A probe starts in the same way.
 
 Standard library only, CPython 3.9 and later: it runs under the application's own interpreter.
 """
 
 from __future__ import annotations
 
+import _socket
 import io
 import json
+import os
 import sys
 import time
 
@@ -15,10 +19,10 @@ from . import task
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from typing import Any, Callable
 
-#: characters of one import failure, and tasks that are told of in one packet, which has at most 64 KiB
-MAX_PROBLEM, AT_ONCE = 500, 10
+#: characters of one import failure; a packet has at most 64 KiB
+MAX_PROBLEM = 500
 
 
 def set_name(group: str) -> None:
@@ -30,8 +34,19 @@ def set_name(group: str) -> None:
         pass  # a name is a kindness, not a need
 
 
-def set_streams(one_job: bool) -> None:
-    """Let lines leave at once; of a one-job child everything, since flushing would cost each job 0.04 ms."""
+def enter(control: int, setup: dict[str, Any], one_job: bool) -> _socket.socket:
+    """The control socket, once this process has the directory, the umask and the output that `setup` asks for."""
+    sock = _socket.socket(fileno=control)
+    os.set_inheritable(control, False)
+    _set_streams(one_job)
+    if setup["umask"] is not None:
+        os.umask(setup["umask"])
+    sys.path[:] = [setup["directory"], *(path for path in sys.path if path)]
+    return sock
+
+
+def _set_streams(one_job: bool) -> None:
+    """Write each line at once; in a one-job child everything, since a flush would cost each job 0.04 ms."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if one_job:
@@ -43,27 +58,31 @@ def set_streams(one_job: bool) -> None:
             stream.reconfigure(line_buffering=True)
 
 
-def preload(tasks: task.Tasks, names: list[str], on_progress: Callable[[], object]) -> tuple[int, list[bytes]]:
+def preload(tasks: task.Tasks, names: list[str], say: Callable[[bytes], object]) -> int:
     """
-    Import what the tasks need.
+    Import what the tasks need; returns how many of them can run.
 
     Args:
         tasks: the table.
         names: of the tasks.
-        on_progress: called between two of them, once a second at most.
-
-    Returns:
-        how many can run, and task → [code, message] of each other one, as parts in JSON.
+        say: sends the dispatcher a packet: `unloaded` for each other task, `loading` once a second at most.
     """
-    problems: list[tuple[str, list[str]]] = []
-    told = time.monotonic()
+    loaded, told = 0, time.monotonic()
     for name in names:
         if time.monotonic() - told >= 1.0:
             told = time.monotonic()
-            on_progress()
+            say(b"loading")
         try:
-            tasks.function(name.encode())
+            tasks.function(tasks.rows[name.encode()].run)
+            loaded += 1
         except task.TaskError as error:
-            problems.append((name, [error.code, str(error)[:MAX_PROBLEM]]))
-    parts = [json.dumps(dict(problems[at : at + AT_ONCE])).encode() for at in range(0, len(problems), AT_ONCE)]
-    return len(names) - len(problems), parts
+            say(b"unloaded " + json.dumps({name: [error.code, str(error)[:MAX_PROBLEM]]}).encode())
+    return loaded
+
+
+def load_ahead(tasks: task.Tasks, path: str) -> None:
+    """Load the function before the forks, if it loads; otherwise each child says why it does not."""
+    try:
+        tasks.function(path)
+    except task.TaskError:
+        pass

@@ -1,8 +1,8 @@
 """
 Dotted path → callable, exception → whether it is worth trying again, and the table of a group's tasks.
 
-Tells apart: the module does not exist, the module's own import failed, the module has no such name, the name is not
-callable.
+The error says which of these it is: the module does not exist, its own import failed, it has no such name, or what has
+the name is not callable.
 
 Standard library only, CPython 3.9 and later: it runs under the application's own interpreter.
 """
@@ -15,7 +15,7 @@ import json
 import sys
 from collections import namedtuple
 
-from . import errortext, refusals
+from . import errortext, refusals, wire
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -72,25 +72,23 @@ def _load(path: str) -> Callable[..., Any]:
 
 
 def _module_of(path: str) -> tuple[Any, list[str]]:
-    """The longest importable head of the path, and the names behind it."""
+    """The module at the longest head of the path that can be imported, and the names after it."""
     parts = path.split(".")
     for cut in range(len(parts) - 1, 0, -1):
         name = ".".join(parts[:cut])
         try:
             return importlib.import_module(name), parts[cut:]
-        except ModuleNotFoundError as missing:
-            # Only "this very module is not there" lets a shorter head be tried; a module that fails to import one of
-            # its own needs is the user's error, and must not be taken for a wrong path.
-            if not _is_missing(name, missing):
-                raise _failed(name, missing) from missing
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt):
                 raise
-            raise _failed(name, error) from error
+            # A shorter head is tried only if this very module does not exist. If the module exists and something that
+            # it imports does not, the path is right and the module is wrong.
+            if not _is_missing(name, error):
+                raise _failed(name, error) from error
     raise TaskError("IMPORT_ERROR", f"{path}: no module named '{'.'.join(parts[:-1]) or path}'")
 
 
-def _is_missing(name: str, error: ModuleNotFoundError) -> bool:
+def _is_missing(name: str, error: BaseException) -> bool:
     """Whether the error says that this very module, or a package that it lies in, is not there."""
     # What the import system raises is of that class itself; another one is a module's own, and may raise when asked.
     if type(error) is not ModuleNotFoundError or type(error.name) is not str:
@@ -106,18 +104,17 @@ def _failed(name: str, error: BaseException) -> TaskError:
 
 
 def _place(error: BaseException) -> str:
-    """` at FILE, line N`: in the module that was loaded last, or is no Python; nothing where no line is known."""
-    place = ("", 0)
+    """` at FILE, line N`: the line of the module loaded last, or of the syntax error; empty if no line is known."""
+    file, line = "", 0
     frame = errortext.frames(error)
     while frame is not None:
         code = frame.tb_frame.f_code
         if code.co_name == "<module>":
-            place = (code.co_filename, frame.tb_lineno)
+            file, line = code.co_filename, frame.tb_lineno
         frame = frame.tb_next
     # Of exactly that class, as the compiler raises it: another one may raise when it is asked.
     if type(error) in (SyntaxError, IndentationError, TabError):
-        place = (error.filename, error.lineno)  # type: ignore[attr-defined]
-    file, line = place
+        file, line = error.filename, error.lineno  # type: ignore[attr-defined]
     return f" at {file}, line {line}" if type(file) is str and file and type(line) is int else ""
 
 
@@ -125,16 +122,18 @@ def _place(error: BaseException) -> str:
 _bases = type.__dict__["__mro__"].__get__
 
 
-def may_retry(
-    error: BaseException, retry_on: Sequence[str], give_up_on: Sequence[str], also: str | None = None
-) -> bool:
+def what_next(error: BaseException, row: TaskRow, also: str | None = None) -> int:
     """
-    Whether a policy's exception names allow another attempt.
+    What a policy's exception names say of another attempt: wire.SNOOZE, wire.RETRY or wire.GIVE_UP.
 
     A name matches a class among the error's bases that can be found under that name in a loaded module; nothing is
-    imported for it. `give_up_on` wins; no `retry_on` means every exception. `also` is a name that matches as well.
+    imported for it. `snooze_on` wins, then `give_up_on`; no `retry_on` means every exception. `also` is a name that
+    matches as well.
     """
-    return not _matches(error, give_up_on, also) and (not retry_on or _matches(error, retry_on, also))
+    if row.snooze_on and _matches(error, row.snooze_on, also):
+        return wire.SNOOZE
+    retry = not _matches(error, row.give_up_on, also) and (not row.retry_on or _matches(error, row.retry_on, also))
+    return wire.RETRY if retry else wire.GIVE_UP
 
 
 def _matches(error: BaseException, names: Sequence[str], also: str | None) -> bool:
@@ -160,7 +159,7 @@ def _loaded(name: str) -> Any:
     return None
 
 
-class TaskRow(namedtuple("TaskRow", "run soft retry_on give_up_on pass_job keeps_result")):
+class TaskRow(namedtuple("TaskRow", "run soft retry_on give_up_on snooze_on pass_job keeps_result")):
     """What a child must know of a task: path, soft timeout in s, exceptions, a keyword, whether it keeps results."""
 
     __slots__ = ()
@@ -171,10 +170,6 @@ class Tasks:
 
     def __init__(self, body: bytes) -> None:
         """`body`: of a TABLE frame."""
-        self.rows: dict[bytes, TaskRow] = {}
-        #: jobs, and bytes of resident memory, after which a child is replaced
-        self.max_jobs: int | None = None
-        self.max_memory: int | None = None
         self._functions: dict[str, Callable[..., Any]] = {}
         self.replace(body)
 
@@ -182,13 +177,26 @@ class Tasks:
         """Follow a new table."""
         table = json.loads(body)
         self.rows = {name.encode(): TaskRow(*row) for name, row in table["tasks"].items()}
-        self.max_jobs, self.max_memory = table["max_jobs"], table["max_memory"]
-        #: of the group's log
-        self.level = table["level"]
+        #: retry policy → its exceptions, as in a row
+        self._policies: dict[str, list[list[str]]] = table.get("policies", {})
+        #: jobs, and bytes of resident memory, after which a child is replaced; None: no limit
+        self.max_jobs: int | None = table["max_jobs"]
+        self.max_memory: int | None = table["max_memory"]
+        #: level of the group's log
+        self.level: int = table["level"]
 
-    def function(self, name: bytes) -> Callable[..., Any]:
-        """The function of a task that is in the table. Raises TaskError."""
-        path = self.rows[name].run
+    def row_of_call(self, row: TaskRow, header: bytes) -> TaskRow:
+        """The row with the exceptions of the retry policy that the job's header names, if it names one."""
+        if b'"retry"' not in header:
+            return row
+        try:
+            retry_on, give_up_on, snooze_on = self._policies[json.loads(header)["retry"]]
+        except (ValueError, TypeError, LookupError, RecursionError):
+            return row
+        return row._replace(retry_on=retry_on, give_up_on=give_up_on, snooze_on=snooze_on)
+
+    def function(self, path: str) -> Callable[..., Any]:
+        """The function at the path, loaded at the first time. Raises TaskError."""
         found = self._functions.get(path)
         if found is None:
             found = self._functions[path] = load(path)

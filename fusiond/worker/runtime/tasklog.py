@@ -18,7 +18,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Callable
 
 #: characters of a record's fields
 _MOST_EXTRA = 2000
@@ -117,7 +117,7 @@ def _put_handler() -> None:
                 text = self.format(record).encode("utf-8", "backslashreplace")
                 if extra := {name: value for name, value in vars(record).items() if name not in standard}:
                     first = b"\0F%d %s\0" % (record.levelno, _fields(extra))
-                _write(first + (b"\n" + head).join(text.split(b"\n")) + b"\n")
+                write(first + (b"\n" + head).join(text.split(b"\n")) + b"\n")
             except Exception:  # noqa: BLE001 - as every handler does
                 self.handleError(record)
 
@@ -149,8 +149,13 @@ def _fields(extra: dict[str, Any]) -> bytes:
 
 
 def _write(data: bytes) -> None:
+    """Write to standard error, whatever `sys.stderr` is."""
     while data:
         try:
             data = data[os.write(2, data) :]
         except BlockingIOError:  # a program that the task started has changed the pipe
             os.set_blocking(2, True)
+
+
+#: writes whole lines; a child that runs many jobs at once has another one
+write: Callable[[bytes], None] = _write

@@ -10,7 +10,13 @@ without a system call, each its own words.
     word 0      serial of the job begun last                             (child)
     word 1      monotonic ns when it began, written before word 0        (child)
     word 2      pid of the child, once it serves                         (child)
-    word 8…     of serial s at 8 + s % RING: boot ns until when it may begin, 0 once it is taken back (dispatcher)
+    word 3      serial of the job that keeps the event loop from running; 0: none is known to (child)
+    word 4      monotonic ns when the event loop has run last, while there are jobs (child)
+    word 8…     of serial s at 8 + s % ring: boot ns until when it may begin, 0 once it is taken back (dispatcher)
+    at the end  cells, one for each job that it runs at once: how far the job is, in its own words (child)
+
+A child begins its jobs in the order of their serials, also where it runs many at once (words 3 and 4 are of that one).
+The ring has room for all jobs that a child may have and not have begun.
 
 A child marks a job as begun and then reads whether it still may; the dispatcher takes a job back and looks at the mark
 only after a moment. So one of them sees the other, and a job that was taken back never runs.
@@ -32,7 +38,11 @@ TYPE_CHECKING = False  # of typing, which a fork server does without: half a meg
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-TABLE, JOBS, OUTCOMES = b"T", b"J", b"O"
+#: kinds of frames. To the child: the table, jobs, and the serial of a job that it is to stop
+TABLE, JOBS, STOP = b"T", b"J", b"C"
+#: from the child: outcomes; how far a job was at its end; its `on_start` has ended, or why it failed; it begins no more
+#: jobs, and ends with its last
+OUTCOMES, REPORT, STARTED, ENDING = b"O", b"R", b"S", b"E"
 
 _FRAME = struct.Struct("<cI")
 _JOB = struct.Struct("<QIHHII")
@@ -40,19 +50,29 @@ _OUTCOME = struct.Struct("<QBBdI")
 #: the head of a frame and of its only job, or outcome, together
 _ONE_JOB = struct.Struct("<cIQIHHII")
 _ONE_OUTCOME = struct.Struct("<cIQBBdI")
+# What a one-job child looks up in an object has pages copied for it.
+_FRAME_SIZE, _ONE_JOB_SIZE = _FRAME.size, _ONE_JOB.size
+_unpack_one_job, _pack_one_outcome = _ONE_JOB.unpack_from, _ONE_OUTCOME.pack
+_OUTCOME_REST = _ONE_OUTCOME.size - _FRAME.size
 
-#: bytes; a longer frame is a broken or hostile peer
+#: bytes; a child that sends a longer frame is broken or hostile
 MAX_FRAME = 64 << 20
-#: bytes of one outcome's JSON, likewise
+#: bytes of one outcome's JSON; the same holds for a longer one
 MAX_PAYLOAD = 1 << 20
 
 #: bytes of JSON; a longer result fails its job
 MAX_RESULT = 1 << 20
-FINISHED, FAILED, RETURNED, UNLOADED = 0, 1, 2, 3
+FINISHED, FAILED, RETURNED, UNLOADED, STOPPED = 0, 1, 2, 3, 4
+#: what the policy's exception names say of another attempt after a failure
+GIVE_UP, RETRY, SNOOZE = 0, 1, 2
 
-RING = 256
 _FIRST = 8
-PAGE_BYTES = 4096
+_PAGE = 4096
+_SERIAL = struct.Struct("<Q")
+#: monotonic ns, serial, share, bytes of the message, the message; the ns again, unless the child was writing just then
+_CELL = struct.Struct("<QQdH222sQ")
+#: of a REPORT frame: serial, share; the message follows
+_LAST_REPORT = struct.Struct("<Qd")
 
 
 #: read for each job that begins, so without a look-up in `time`, or a call of `boot_ns`, each time
@@ -65,7 +85,7 @@ def boot_ns() -> int:
 
 
 class WireError(Exception):
-    """The peer does not keep to the protocol; nothing more that it says can be trusted."""
+    """The child does not keep to the protocol; nothing that it sends later can be trusted."""
 
 
 class JobMessage(namedtuple("JobMessage", "serial attempt id task header args")):
@@ -79,13 +99,13 @@ class JobMessage(namedtuple("JobMessage", "serial attempt id task header args"))
     __slots__ = ()
 
 
-class OutcomeMessage(namedtuple("OutcomeMessage", "serial kind retry duration payload")):
+class OutcomeMessage(namedtuple("OutcomeMessage", "serial kind follows duration payload")):
     """
     How a job ended in its child.
 
-    kind is FINISHED, FAILED, RETURNED when it was not begun, or UNLOADED when its function does not load; retry, of a
-    failure, whether the policy's exception names allow another attempt; duration in seconds; payload is raw JSON, the
-    result or the error.
+    kind is FINISHED, FAILED, RETURNED when it was not begun, UNLOADED when its function does not load, or STOPPED when
+    the dispatcher has asked for that; follows, of a failure, is GIVE_UP, RETRY or SNOOZE; duration in seconds; payload
+    is raw JSON, the result or the error.
     """
 
     __slots__ = ()
@@ -94,6 +114,16 @@ class OutcomeMessage(namedtuple("OutcomeMessage", "serial kind retry duration pa
 def frame(kind: bytes, body: bytes) -> bytes:
     """One frame, ready to send."""
     return _FRAME.pack(kind, len(body)) + body
+
+
+def stop_frame(serial: int) -> bytes:
+    """The STOP frame of this job."""
+    return frame(STOP, _SERIAL.pack(serial))
+
+
+def read_stop(body: bytes) -> int:
+    """The serial in a STOP body."""
+    return _SERIAL.unpack(body)[0]  # type: ignore[no-any-return]
 
 
 def jobs_frame(jobs: Iterable[JobMessage]) -> bytes:
@@ -109,26 +139,22 @@ def outcomes_frame(outcomes: Iterable[OutcomeMessage]) -> bytes:
     """The OUTCOMES frame of these outcomes, in this order."""
     parts: list[bytes] = []
     pack = _OUTCOME.pack
-    for serial, kind, retry, duration, payload in outcomes:
-        parts += (pack(serial, kind, retry, duration, len(payload)), payload)
+    for serial, kind, follows, duration, payload in outcomes:
+        parts += (pack(serial, kind, follows, duration, len(payload)), payload)
     return frame(OUTCOMES, b"".join(parts))
 
 
 def read_jobs(body: bytes) -> list[JobMessage]:
-    """The jobs of a JOBS body. Raises WireError."""
-    jobs = []
-    at, end, size = 0, len(body), _JOB.size
-    while at < end:
-        if at + size > end:
-            raise WireError("a job's head is cut off")
+    """The jobs of a JOBS body, which the dispatcher has made."""
+    jobs: list[JobMessage] = []
+    at = 0
+    while at < len(body):
         serial, attempt, ids, tasks, headers, argses = _JOB.unpack_from(body, at)
-        id_ = at + size
+        id_ = at + _JOB.size
         task = id_ + ids
         header = task + tasks
         args = header + headers
         at = args + argses
-        if at > end:
-            raise WireError("a job is longer than its frame")
         jobs.append(JobMessage(serial, attempt, body[id_:task], body[task:header], body[header:args], body[args:at]))
     return jobs
 
@@ -139,23 +165,22 @@ def read_one_job(data: bytes) -> tuple[int, int, bytes, bytes, bytes, bytes] | N
 
     JobMessage's fields as a plain tuple, for a one-job child: what that class needs besides would be copied for it.
     """
-    if len(data) < _ONE_JOB.size:
+    if len(data) < _ONE_JOB_SIZE:
         return None
-    kind, length, serial, attempt, ids, tasks, headers, argses = _ONE_JOB.unpack_from(data)
-    task = _ONE_JOB.size + ids
+    kind, length, serial, attempt, ids, tasks, headers, argses = _unpack_one_job(data)
+    task = _ONE_JOB_SIZE + ids
     header = task + tasks
     args = header + headers
     end = args + argses
-    if kind != JOBS or len(data) != end or length != end - _FRAME.size:
+    if kind != JOBS or len(data) != end or length != end - _FRAME_SIZE:
         return None
-    return serial, attempt, data[_ONE_JOB.size : task], data[task:header], data[header:args], data[args:]
+    return serial, attempt, data[_ONE_JOB_SIZE:task], data[task:header], data[header:args], data[args:]
 
 
-def one_outcome_frame(serial: int, kind: int, retry: bool, duration: float, payload: bytes) -> bytes:
+def one_outcome_frame(serial: int, kind: int, follows: int, duration: float, payload: bytes) -> bytes:
     """The OUTCOMES frame of one outcome."""
     size = len(payload)
-    length = _ONE_OUTCOME.size - _FRAME.size + size
-    return _ONE_OUTCOME.pack(OUTCOMES, length, serial, kind, retry, duration, size) + payload
+    return _pack_one_outcome(OUTCOMES, _OUTCOME_REST + size, serial, kind, follows, duration, size) + payload
 
 
 def read_outcomes(body: bytes) -> Iterator[OutcomeMessage]:
@@ -164,13 +189,13 @@ def read_outcomes(body: bytes) -> Iterator[OutcomeMessage]:
     unpack = _OUTCOME.unpack_from
     while at < end:
         try:
-            serial, kind, retry, duration, length = unpack(body, at)
+            serial, kind, follows, duration, length = unpack(body, at)
         except struct.error:
             raise WireError("an outcome's head is cut off") from None
         at += size
-        if kind > UNLOADED or at + length > end or length > MAX_PAYLOAD or not 0.0 <= duration < 1e9:
+        if kind > STOPPED or follows > SNOOZE or at + length > end or length > MAX_PAYLOAD or not 0.0 <= duration < 1e9:
             raise WireError("an outcome is of no known kind or duration, or longer than allowed")
-        yield OutcomeMessage(serial, kind, bool(retry), duration, body[at : at + length])
+        yield OutcomeMessage(serial, kind, follows, duration, body[at : at + length])
         at += length
 
 
@@ -185,25 +210,44 @@ def cut(buffer: bytes | bytearray, at: int) -> tuple[bytes, int, int] | None:
     return None if len(buffer) < start + length else (kind, start, start + length)
 
 
+def page_bytes(concurrency: int) -> int:
+    """Bytes of the page of a child that runs so many jobs at once: a page of the kernel's, or several."""
+    # A half is the ring, and the cells are in the other one.
+    return -(-2 * (8 * _FIRST + _CELL.size * concurrency) // _PAGE) * _PAGE
+
+
+class JobReport(namedtuple("JobReport", "at_ns serial share message")):
+    """What a job says of how far it is: a share from 0 to 1, and a text of 222 bytes at most; in monotonic ns."""
+
+    __slots__ = ()
+
+
+def read_last_report(body: bytes) -> JobReport:
+    """What a REPORT body says. Raises WireError."""
+    size = _LAST_REPORT.size
+    if not size <= len(body) <= size + 222:
+        raise WireError("a report is shorter or longer than allowed")
+    serial, share = _LAST_REPORT.unpack_from(body)
+    if not 0.0 <= share <= 1.0:
+        raise WireError("a report is of no share from 0 to 1")
+    return JobReport(0, serial, share, body[size:].decode(errors="ignore"))
+
+
 class Page:
     """The page of one slot, mapped by the dispatcher and by the slot's child."""
 
-    __slots__ = ("_map", "words")
+    __slots__ = ("_bytes", "_ring", "words")
 
-    def __init__(self, fd: int = -1) -> None:
-        """Map the page behind `fd`, a file of PAGE_BYTES, which may be closed afterwards; -1: memory without a file."""
-        self._map = mmap.mmap(fd, PAGE_BYTES)
+    def __init__(self, fd: int = -1, size: int = _PAGE) -> None:
+        """Map the page behind `fd`, of `size` bytes; the descriptor may be closed then. -1: memory without a file."""
         # Native 8-byte words: each load and store is one instruction, so neither side reads half a number.
-        self.words = memoryview(self._map).cast("Q")
+        self.words = memoryview(mmap.mmap(fd, size)).cast("Q")
+        self._bytes, self._ring = self.words.cast("B"), len(self.words) // 2
 
     @property
     def pid(self) -> int:
-        """Of the slot's child, as that one says; 0: it has not said yet."""
+        """The pid that the slot's child has written; 0: it does not serve yet."""
         return self.words[2]
-
-    @pid.setter
-    def pid(self, pid: int) -> None:
-        self.words[2] = pid
 
     def begin(self, serial: int, now_ns: int) -> bool:
         """The child marks a job as begun at monotonic ns; False: it was taken back or is late, and must not run."""
@@ -211,11 +255,11 @@ class Page:
         words[1] = now_ns
         words[0] = serial
         # Read behind the mark: whoever is frozen before it finds out here that it is late.
-        return _clock(_BOOT) < words[_FIRST + serial % RING]
+        return _clock(_BOOT) < words[_FIRST + serial % self._ring]
 
     def allow(self, serial: int, until_ns: int) -> None:
         """The dispatcher lets a job begin until then, in boot ns; 0 takes it back."""
-        self.words[_FIRST + serial % RING] = until_ns
+        self.words[_FIRST + serial % self._ring] = until_ns
 
     @property
     def begun(self) -> int:
@@ -223,11 +267,53 @@ class Page:
         return self.words[0]
 
     @property
+    def ring(self) -> int:
+        """How many jobs that have not begun it has room for."""
+        return self._ring
+
+    @property
     def begun_at(self) -> int:
         """Monotonic ns when it was begun."""
         return self.words[1]
 
+    @property
+    def blocker(self) -> int:
+        """Serial of the job that keeps the event loop of the child; 0: none is known to."""
+        return self.words[3]
+
+    @property
+    def turned(self) -> int:
+        """Monotonic ns when the event loop was last seen to run while there were jobs."""
+        return self.words[4]
+
+    def report(self, cell: int, serial: int, share: float, message: str) -> None:
+        """The child says in one of its cells how far a job is."""
+        text, now = message[:222].encode(errors="replace")[:222], time.monotonic_ns()
+        _CELL.pack_into(self._bytes, self._place(cell), now, serial, share, len(text), text, now)
+
+    def read_report(self, cell: int) -> JobReport | None:
+        """What a cell says; None: nothing that can be read just now. Task code may have written anything to it."""
+        at, serial, share, length, text, again = _CELL.unpack_from(self._bytes, self._place(cell))
+        if not at or at != again or not 0.0 <= share <= 1.0:
+            return None
+        return JobReport(at, serial, share, text[:length].decode(errors="ignore"))
+
+    def last_report(self, cell: int, serial: int) -> bytes:
+        """The REPORT frame of a job that has ended; empty where it has said nothing."""
+        report = self.read_report(cell)
+        if report is None or report.serial != serial:
+            return b""
+        return frame(REPORT, _LAST_REPORT.pack(serial, report.share) + report.message.encode())
+
+    def _place(self, cell: int) -> int:
+        return len(self._bytes) - (cell + 1) * _CELL.size
+
+    def reset(self, serial: int) -> None:
+        """A new child is forked, and has begun nothing: an earlier one may have left any number."""
+        self.words[2] = self.words[3] = self.words[4] = 0
+        self.words[0] = serial
+
     def close(self) -> None:
-        """Unmap."""
+        """Unmap: nothing else refers to the memory."""
+        self._bytes.release()
         self.words.release()
-        self._map.close()

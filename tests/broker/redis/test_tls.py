@@ -108,7 +108,7 @@ def test_asyncio_speaks_tls_and_hears_messages(settings, tmp_path):
             subscription = await connection.subscribe(["c"])
             await connection.run(plain(as_is, "PUBLISH", "c", "m"))
             heard = await anext(subscription)
-            await subscription.close()
+            await subscription.aclose()
             return heard
 
     assert asyncio.run(story()) == ("c", b"m")

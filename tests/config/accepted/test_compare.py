@@ -36,6 +36,18 @@ def change(old, new):
     return compare(config_of(BASE), config_of(BASE.replace(old, new)))
 
 
+def test_a_range_of_processes_changes_in_place():
+    """Each of its keys is named; the environment of a group may have a variable of the model's name."""
+    text = BASE.replace('B: "2"}', 'scaling: "2"}, processes: {min: 2, max: 4}')
+    other = text.replace("{min: 2, max: 4}", "{min: 3, max: 5, target_latency: 9s}")
+    found = compare(config_of(text), config_of(other))
+    [group] = [group for group in found.groups if group.name == "main"]
+    assert (group.action, group.resized) == ("changed", None)
+    assert set(group.because) == {"processes", "processes.min", "processes.max", "processes.target_latency"}
+    changed = compare(config_of(text), config_of(text.replace('scaling: "2"', 'scaling: "3"')))
+    assert "environment.scaling" in next(group.because for group in changed.groups if group.name == "main")
+
+
 def test_nothing_changes():
     """The same file is the empty plan, and every group is kept."""
     same = compare(config_of(BASE), config_of("# a comment\n" + BASE))
@@ -48,6 +60,7 @@ def test_nothing_changes():
     ("old", "new", "keys"),
     [
         ("queues: [r]", "queues: [r], processes: 3", ("processes",)),
+        ("queues: [r]", "queues: [r], processes: {min: 2, max: 4}", ("processes",)),
         ("queues: [r]", "queues: [r], max_jobs: 3, max_memory: 1GiB", ("max_jobs", "max_memory")),
         ("queues: [r]", "queues: [r], drain_timeout: 1h", ("drain_timeout",)),
         ("queues: [r]", "queues: [r], order: strict", ("order",)),
@@ -94,7 +107,7 @@ def test_a_group_is_replaced(old, new, key):
 def test_only_keys_are_named_never_values():
     """A value may be a secret."""
     found = change('A: "1"', "A: hunter2")
-    assert "hunter2" not in str(found) + str(found.to_dict())
+    assert "hunter2" not in str(found) + str(dataclasses.asdict(found))
     assert str(found) == "2 groups kept, 1 replaced (main, because environment.A changed)"
 
 

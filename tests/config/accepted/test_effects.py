@@ -1,5 +1,6 @@
 """What a change would mean, as data that may leave the daemon."""
 
+import dataclasses
 import json
 
 from fusiond.config.accepted.plan import Effects, effects
@@ -8,7 +9,7 @@ from fusiond.config.model import rebuild
 
 BASE = """
 version: 1
-queues: {q: {max_length: 100}, r: {}}
+queues: {q: {max_length: 100}, r: {}, s: {max_running: 9}}
 tasks:
   a: {run: x.a}
   b: {run: x.b, queue: q}
@@ -56,6 +57,8 @@ def test_limits_that_fall():
         ("processes: 4", "processes: 2"), ("max_length: 100", "max_length: 50"), ("r: {}", "r: {max_length: 7}")
     )
     assert (found.processes, found.max_length) == ({"main": 2}, {"q": 50, "r": 7})
+    assert change(("max_running: 9", "max_running: 8")).max_running == {"s": 8}
+    assert change(("max_running: 9", "max_running: 10")).max_running == {}
     found = change(("processes: 4", "processes: 9"), ("max_length: 100", "max_length: 500"))
     assert (found.processes, found.max_length) == ({}, {})
 
@@ -76,6 +79,6 @@ def test_timetables_that_move():
 def test_it_crosses_a_socket_and_carries_no_secret():
     """As JSON and back it is the same; no environment, no argument of an entry."""
     found = change(('"0 2 * * *"', '"0 3 * * *"'), ("A: hunter2", "A: hunter3"), ("processes: 4", "processes: 2"))
-    text = json.dumps(found.to_dict())
+    text = json.dumps(dataclasses.asdict(found))
     assert "hunter" not in text
     assert rebuild(Effects, json.loads(text)) == found

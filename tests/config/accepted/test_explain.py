@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 
 from fusiond.config.accepted import explain
+from fusiond.config.accepted.plan import compare
 from fusiond.config.load import load
 from fusiond.config.model import CronEntry, Queue, RetryPolicy, Task, WorkerGroup
 from fusiond.config.secrets import hidden, is_secret, looks_secret, names_secret
@@ -53,7 +54,7 @@ def explained(what, name, text=FILE, key=None, path="fusion.yaml"):
     loaded = load(path, environ=ENVIRON, data=text.encode())
     assert loaded.config is not None, loaded.problems
     found = {}
-    for value in getattr(explain, what)(loaded.root, loaded.config, name):
+    for value in getattr(explain, what)(loaded.tree.root, loaded.config, name):
         found.setdefault(value.key, []).append(value)
     return {key: values[0] if len(values) == 1 else values for key, values in found.items()}
 
@@ -73,7 +74,7 @@ def test_the_nearest_layer_is_named():
     assert place(found["result_ttl"]) == (line_of("${TTL}"), "tasks.send.result_ttl")
     assert place(found["expires"]) == (line_of("expires: 5m"), "queues.sms.defaults.expires")
     assert place(found["log_tag"]) == (line_of("log_tag"), "defaults.tasks.log_tag")
-    assert (found["failure_ttl"].where, found["failure_ttl"].said_by) == ("built in", "")
+    assert (found["failure_ttl"].where, found["failure_ttl"].said_by) == ("built in", None)
     assert found["failure_ttl"].shown == "30d"
 
 
@@ -95,6 +96,25 @@ def test_a_timeout_in_one_word_says_both():
         (5.0, "tasks.other.timeout.soft"),
         (9.0, "tasks.other.timeout.hard"),
     ]
+
+
+def test_a_range_of_processes_says_each_of_its_keys():
+    """Those that the file leaves out, too."""
+    text = FILE + "  many: {processes: {min: 2, max: 9}}\n"
+    found = explained("group", "many", text)
+    assert "processes" not in found
+    shown = {key: (found[f"processes.{key}"].shown, found[f"processes.{key}"].said_by) for key in ("min", "max")}
+    assert shown == {"min": ("2", "workers.many.processes.min"), "max": ("9", "workers.many.processes.max")}
+    assert found["processes.target_latency"].shown == "5s"
+
+
+def test_a_key_that_is_a_word_of_python_has_its_own_name():
+    """`for`, in what is explained and in what a plan names."""
+    text = "version: 1\ntasks: {a: {run: x.y, unique: {for: %s}}}\nworkers: {m: {}}\n"
+    old, new = (load("fusion.yaml", environ={}, data=(text % time).encode(), elsewhere=True) for time in ("10m", "5m"))
+    [value] = [each for each in explain.task(old.tree.root, old.config, "a") if each.key == "unique.for"]
+    assert (value.shown, value.said_by) == ("10m", "tasks.a.unique.for")
+    assert [change.changed for change in compare(old.config, new.config).sections] == [("a.unique.for",)]
 
 
 def test_a_priority_that_nobody_gave_is_the_files_own_moderate():
@@ -156,7 +176,7 @@ def test_an_included_files_line_is_named(tmp_path):
     main = tmp_path / "fusion.yaml"
     main.write_text("version: 1\ninclude: [a.yaml]\nworkers: {main: {}}\n")
     loaded = load(main, environ={})
-    found = {value.key: value for value in explain.group(loaded.root, loaded.config, "extra")}
+    found = {value.key: value for value in explain.group(loaded.tree.root, loaded.config, "extra")}
     assert found["processes"].where == f"{tmp_path / 'a.yaml'}:2"
 
 
@@ -187,8 +207,8 @@ def test_what_a_variable_gave_is_shown_where_it_can_be_no_secret():
     [
         ("task", "send", Task, {"name", "timeout"}),
         ("queue", "sms", Queue, {"name"}),
-        ("group", "main", WorkerGroup, {"name", "environment"}),
-        ("cron", "nightly", CronEntry, {"name", "schedule"}),
+        ("group", "main", WorkerGroup, {"name", "environment", "scaling"}),
+        ("cron", "nightly", CronEntry, {"name", "schedule", "flow"}),
     ],
 )
 def test_no_field_is_forgotten(what, name, cls, left_out):

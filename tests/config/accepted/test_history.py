@@ -36,7 +36,7 @@ def test_an_entry_says_when_who_and_what(kept):
     accept(kept, 1, 2)
     two = accept(kept, 2, 5, before=2)
     first, second = history.entries(kept)
-    assert (first.generation, first.changes, first.plan) == (1, "the first one that is kept", None)
+    assert (first.generation, first.changes, first.plan) == (1, "oldest generation that is kept", None)
     assert second == history.Entry(
         generation=2,
         hash=two.hash,
@@ -46,7 +46,7 @@ def test_an_entry_says_when_who_and_what(kept):
         changes="1 group resized (main, 2 → 5 processes)",
         plan=compare(config_of(2), config_of(5)),
     )
-    assert rebuild(history.Entry, json.loads(json.dumps(second.to_dict()))) == second
+    assert rebuild(history.Entry, json.loads(json.dumps(dataclasses.asdict(second)))) == second
 
 
 def test_its_config_can_be_had_again(kept):
@@ -113,7 +113,7 @@ def test_back_and_back_again(kept):
         went.append(found.generation)
         running = accept(kept, generation, found.origin, restores=found.origin)
     assert went == [2, 1]
-    with pytest.raises(ConfigError, match="nothing before it is kept"):
+    with pytest.raises(ConfigError, match="no earlier generation is kept"):
         history.target(history.entries(kept), running, 0)
 
 

@@ -89,18 +89,9 @@ def candidate(tmp_path, text=None, **environ):
     """Run the helper on a file; its exit status and what it printed."""
     if text is not None:
         (tmp_path / "fusion.yaml").write_text(text)
+    request = json.dumps({"file": "fusion.yaml", "development": False, "out": "out.json", "generation": 5})
     done = subprocess.run(
-        [
-            sys.executable,
-            "-P",
-            "-m",
-            "fusiond.config.candidate",
-            "fusion.yaml",
-            "--out",
-            "out.json",
-            "--generation",
-            "5",
-        ],
+        [sys.executable, "-P", "-m", "fusiond.config.candidate", request],
         cwd=tmp_path,
         env={**os.environ, **environ},
         capture_output=True,

@@ -1,6 +1,7 @@
 """Rules whose one example in the table is not enough: where they speak up, and where they do not."""
 
 import math
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
@@ -18,7 +19,7 @@ from fusiond.config.model import RetryPolicy
 from fusiond.config.quota import memory_limit
 from fusiond.config.units import size_bytes, written_size
 from fusiond.config.yaml.source import MAX_NODES
-from fusiond.worker.dispatcher.verdicts import backoff
+from fusiond.worker.dispatcher.ends.verdicts import backoff
 
 SHIPPED = Path(__file__).parents[3] / "systemd" / "fusiond.service"
 TASK = "version: 1\ntasks: {a: {run: x.y}}\nworkers: {m: {}}\n"
@@ -28,7 +29,47 @@ def codes(text, **more):
     return [problem.code for problem in load("f.yaml", environ={}, data=text.encode(), elsewhere=True, **more).problems]
 
 
+@pytest.mark.parametrize(
+    ("written", "found"),
+    [
+        ("{min: 2, max: 8}", []), ("{max: auto}", []), ("{min: 999, max: auto, target_latency: 1ms}", []),
+        ("{min: 3, max: 2}", ["processes-order"]), ("{min: 2, max: 2}", ["ignored-key"]),
+        ("{max: 2, target_latency: 0s}", ["out-of-range"]), ("{min: 0, max: 2}", ["out-of-range"]),
+        ("{max: 0}", ["out-of-range"]), ("{max: 5000}", ["out-of-range"]), ("{min: 2}", ["missing-key"]),
+        ("{min: auto, max: 2}", ["wrong-type"]), ("{max: many}", ["bad-value"]), ("{max: 2, more: 3}", ["unknown-key"]),
+    ],
+)  # fmt: skip
+def test_a_range_of_processes(written, found):
+    """It has a least, a most that is above it, and a target that can be met."""
+    assert codes(f"version: 1\ntasks: {{a: {{run: x.y}}}}\nworkers: {{m: {{processes: {written}}}}}\n") == found
+
+
 # -- schedules
+
+
+@pytest.mark.parametrize(
+    ("schedule", "alert", "found"),
+    [
+        ("0 2 * * *", "26h", []), ("0 2 * * *", "24h", ["alert-below-interval"]), ("0 2 * * *", "0s", ["out-of-range"]),
+        ("0 2 * * 1-5", "26h", ["alert-below-interval"]), ("0 2 * * 1-5", "3d2h", []), ("@monthly", "32d", []),
+    ],
+)  # fmt: skip
+def test_an_alert_comes_after_the_next_tick(schedule, alert, found):
+    """The longest time between two ticks counts, such as that of a weekend."""
+    assert codes(f'{TASK}cron: {{c: {{task: a, schedule: "{schedule}", alert_if_no_success: {alert}}}}}\n') == found
+
+
+@pytest.mark.parametrize(
+    ("glob", "found"),
+    [
+        ("batch-*", []), ("batch-[0-9]", []), ("batch-[!a]?", []), ("a[]b]", []),
+        ("batch-[0-9", ["broken-glob"]), ("batch-0-9]", ["broken-glob"]), ("[]", ["broken-glob"]),
+    ],
+)  # fmt: skip
+def test_a_glob_of_hosts_is_whole(glob, found):
+    """A bracket that is not closed stands for itself."""
+    text = f'version: 1\ntasks: {{a: {{run: x.y}}}}\nworkers: {{m: {{hosts: ["{glob}"]}}}}\n'
+    assert [code for code in codes(text) if "glob" in code] == found
 
 
 @pytest.mark.parametrize(
@@ -138,6 +179,20 @@ def test_drop_ins_of_all_directories_go_by_their_names(tmp_path, monkeypatch):
     assert systemd_unit.timeout_stop(lib / "fusiond.service") == 2
 
 
+def test_an_instance_has_the_template_and_drop_ins_of_its_own(tmp_path):
+    """fusiond@.service for /etc/fusion-mail.yaml; its own drop-in of a name counts before that of all instances."""
+    (tmp_path / "fusiond@.service").write_text("TimeoutStopSec=1\n")
+    unit = systemd_unit.unit_of(Path("/etc/fusion-mail.yaml"))
+    assert unit == "fusiond@mail.service"
+    assert systemd_unit.installed(unit, (tmp_path,)) == tmp_path / "fusiond@.service"
+    assert systemd_unit.installed(systemd_unit.unit_of(Path("/srv/fusion.yaml")), (tmp_path,)) is None
+    for name, seconds in (("fusiond@.service", 2), (unit, 3)):
+        (dropins := tmp_path / f"{name}.d").mkdir()
+        (dropins / "stop.conf").write_text(f"TimeoutStopSec={seconds}\n")
+    assert systemd_unit.timeout_stop(tmp_path / "fusiond@.service", unit) == 3
+    assert systemd_unit.timeout_stop(tmp_path / "fusiond@.service", "fusiond@other.service") == 2
+
+
 def test_a_drop_in_of_the_unit_wins(tmp_path):
     """The last one in alphabetical order; a unit without the key has systemd's 90 s."""
     path = tmp_path / "fusiond.service"
@@ -147,7 +202,7 @@ def test_a_drop_in_of_the_unit_wins(tmp_path):
     (tmp_path / "fusiond.service.d" / "10.conf").write_text("[Service]\nTimeoutStopSec=1h\n")
     (tmp_path / "fusiond.service.d" / "20.conf").write_text("[Service]\nTimeoutStopSec=2h\n")
     assert systemd_unit.timeout_stop(path) == 7200
-    assert systemd_unit.installed((tmp_path / "no", tmp_path)) == path
+    assert systemd_unit.installed(path.name, (tmp_path / "no", tmp_path)) == path
 
 
 @pytest.mark.parametrize(
@@ -158,6 +213,21 @@ def test_a_drain_fits_into_the_shipped_unit(broker, drain, fits):
     """15 s to settle, and 30 s for the embedded server, as the unit's own comment says."""
     text = f"version: 1\nbroker: {{url: '{broker}'}}\nworkers: {{m: {{drain_timeout: {drain}s}}}}\n"
     assert codes(text, unit_file=SHIPPED) == ([] if fits else ["drain-above-stop"])
+
+
+# -- packages
+
+
+def test_a_sink_whose_extra_is_not_installed_is_warned_of(monkeypatch):
+    """At its kind, with the command that installs it; not for another machine, and no error where the file will run."""
+    text = "version: 1\nevents: {sinks: {a: {kind: file, path: /tmp/x}, b: {kind: otlp, url: 'http://h'}}}\n"
+    monkeypatch.setitem(sys.modules, "opentelemetry.proto", None)
+    found = load("f.yaml", environ={}, data=text.encode(), to_run=True)
+    (problem,) = [each for each in found.problems if each.code == "missing-extra"]
+    assert (problem.line, problem.severity, problem.remedy) == (2, "warning", "pip install 'fusiond[otlp]'")
+    assert problem.excerpt[problem.column - 1 :][: problem.width] == "otlp"
+    assert found.config is not None
+    assert codes(text) == []
 
 
 # -- memory

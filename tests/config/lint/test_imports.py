@@ -57,6 +57,19 @@ def test_the_four_ways_in_which_a_path_leads_nowhere_are_told_apart(app):
     assert [problem["remedy"] for problem in found[:2]] == ["did you mean 'shop.send'?"] * 2
 
 
+def test_an_on_start_that_cannot_be_called_is_told_at_its_group(app):
+    """Of each group, also where one interpreter answers for several; it is called without arguments."""
+    found = app(
+        "version: 1\ndefaults: {workers: {directory: .}}\nworkers:\n  m: {on_start: shop.opne}\n"
+        "  n: {on_start: shop.send}\n  o: {on_start: shop.open}\ntasks: {a: {run: shop.send}}\n",
+        status=1,
+        shop="def send(to): ...\nasync def open(): ...\n",
+    )
+    assert list(map(underlined, found)) == [("missing-attribute", "shop.opne"), ("bad-arguments", "shop.send")]
+    assert found[0]["remedy"] == "did you mean 'shop.open'?"
+    assert found[1]["message"].startswith("workers.n.on_start: missing a required argument: 'to'")
+
+
 def test_a_failing_import_shows_the_users_traceback_and_nothing_of_ours(app):
     """Its own frames, innermost last, once for all tasks of the module; a missing need is no missing module."""
     found = app(
@@ -233,3 +246,23 @@ def test_an_interrupted_check_leaves_no_probe(tmp_path):
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=20) == 130
         assert not Path(f"/proc/{pid.read_text()}").exists()
+
+
+def test_the_steps_of_a_flow_fit_their_functions(app):
+    """Inputs, literals and the item of `for_each` together; what only groups of other hosts serve is not loaded."""
+    text = (
+        "version: 1\nworkers:\n  m: {directory: ., queues: [default]}\n"
+        "  far: {directory: ., queues: [far], hosts: [none]}\nqueues: {far: {}}\n"
+        "tasks:\n  list: {run: shop.list_all}\n  load: {run: shop.load, pass_job: job}\n"
+        "  far: {run: not_here.far, queue: far}\nflows:\n  etl:\n    steps:\n"
+        "      list: {task: list, inputs: {dya: input.day}}\n"
+        "      good: {task: load, after: [list], for_each: list, as: file, args: [], inputs: {day: input.day}}\n"
+        "      odd: {task: load, after: [list], for_each: list, as: fiel, inputs: {day: input.day}}\n"
+        "      few: {task: load, after: [list], for_each: list, as: file}\n"
+    )
+    shop = "def list_all(day): ...\ndef load(file, day, mode=1, *, job): ...\n"
+    found = app(text, status=1, shop=shop)
+    assert list(map(underlined, found)) == [("bad-arguments", word) for word in ("dya", "as", "task")]
+    assert found[0]["message"].startswith("flows.etl.steps.list: ")
+    assert [problem["remedy"] for problem in found[:2]] == ["did you mean 'day'?", "did you mean 'file'?"]
+    assert underlined(app(text, "--elsewhere")[0]) == ("missing-module", "not_here.far")

@@ -5,7 +5,7 @@ import stat
 
 import pytest
 
-from fusiond.config.lint.ownership import weakness
+from fusiond.config.lint.machine import weakness
 from fusiond.config.load import load
 
 ROOT, ADA, BOB, STAFF = 0, 1000, 1001, 50

@@ -23,6 +23,7 @@ def found(text, name="fusion.yaml", **environ):
 
 
 # (code, text, what the caret underlines); each text is wrong in this way and no other
+UNIQUE = "tasks: {a: {run: x.y, unique: %s}}\nworkers: {m: {}}\n"
 CASES = [
     # -- structure
     ("unknown-key", "taks: {}\n", "taks"),
@@ -56,7 +57,7 @@ CASES = [
     ("out-of-range", "workers: {m: {processes: 0}}\n", "0"),
     ("out-of-range", "retry_policies: {p: {max_attempts: 0}}\n", "0"),
     ("out-of-range", "tasks: {a: {run: x.y, timeout: 0s}}\nworkers: {m: {}}\n", "0s"),
-    ("out-of-range", "tasks: {a: {run: x.y}}\ncron: {c: {task: a, every: 999ms}}\n", "999ms"),
+    ("out-of-range", "tasks: {a: {run: x.y}}\nworkers: {m: {}}\ncron: {c: {task: a, every: 999ms}}\n", "999ms"),
     ("missing-unit", "tasks: {a: {run: x.y, timeout: 90}}\n", "90"),
     ("missing-unit", "tasks: {a: {run: x.y, timeout: '90'}}\n", "'90'"),
     ("missing-unit", "tasks: {a: {run: x.y, timeout: {soft: 90}}}\n", "90"),
@@ -71,6 +72,7 @@ CASES = [
     ("yaml-boolean", "queues: {q: {suspended: yes}}\n", "yes"),
     ("yaml-quote", "workers: {m: {umask: 022}}\n", "022"),
     ("yaml-quote", "broker: {namespace: 12}\n", "12"),
+    ("yaml-quote", "tasks: {a: {run: x.y, pass_job: true}}\n", "true"),
     # -- references
     ("unknown-queue", "tasks: {a: {run: x.y, queue: emial}}\n", "emial"),
     ("unknown-queue", "workers: {m: {queues: [emial]}}\n", "emial"),
@@ -122,7 +124,26 @@ CASES = [
         "1",
     ),
     ("ignored-key", "retry_policies: {standard: {backoff: [1s], delay: 1s}}\n", "delay"),
-    ("ignored-key", "retry_policies: {standard: {backoff: fixed, max_delay: 1s}}\n", "max_delay"),
+    ("ignored-key", "retry_policies: {standard: {max_snooze: 1h}}\n", "max_snooze"),
+    ("missing-key", UNIQUE % "{by: [args.0]}", "unique"),
+    ("exclusive-keys", UNIQUE % "{until: ended, for: 1m}", "unique"),
+    ("bad-value", UNIQUE % "{until: ends}", "ends"),
+    ("bad-value", UNIQUE % "{until: ended, by: [user_id]}", "user_id"),
+    ("wrong-type", UNIQUE % "{until: ended, by: kwargs.user_id}", "kwargs.user_id"),
+    ("missing-unit", UNIQUE % "{for: 10}", "10"),
+    ("out-of-range", UNIQUE % "{for: 0s}", "0s"),
+    ("out-of-range", UNIQUE % "{until: ended, on_conflict: replace, max_wait: 0s}", "0s"),
+    ("ignored-key", UNIQUE % "{until: ended, max_wait: 5m}", "max_wait"),
+    ("unique-argument", UNIQUE % "{until: ended, by: [kwargs.job]}, pass_job: job", "by"),
+    ("unique-argument", UNIQUE % "{for: 1m, by: [args.0]}" + "cron: {c: {task: a, every: 5s, args: [1.5]}}\n", "c"),
+    ("unknown-exception", "retry_policies: {standard: {snooze_on: [NotReady]}}\n", "NotReady"),
+    ("out-of-range", "retry_policies: {standard: {snooze_on: [x.NotReady], max_snooze: 0s}}\n", "0s"),
+    ("out-of-range", "workers: {m: {max_age: 0s, isolation: process}}\n", "0s"),
+    (
+        "ignored-key",
+        "queues: {q: {max_running: 2}}\ntasks: {a: {run: x.y, queue: q, limit: {max_running: 3}}}\nworkers: {m: {}}\n",
+        "3",
+    ),
     ("delay-above-max", "retry_policies: {standard: {delay: 1h}}\n", "1h"),
     # -- usage
     ("unused-policy", "retry_policies: {p: {}}\n", "p"),
@@ -150,7 +171,7 @@ CASES = [
 WARNINGS = {
     "ignored-key", "secret-in-clear", "leading-zero", "short-drain", "delay-above-max", "unused-policy", "unused-queue",
     "unserved-queue", "no-workers", "unknown-user", "unknown-group", "missing-directory", "missing-python",
-    "missing-file",
+    "missing-file", "unknown-exception",
 }  # fmt: skip
 
 
@@ -190,6 +211,12 @@ def test_did_you_mean():
     assert problem.remedy == "did you mean 'processes'?"
 
 
+def test_a_switch_where_a_word_is_wanted():
+    """The remedy says what to write: in quotes the word would be `true`."""
+    (problem,) = found("version: 1\ntasks: {a: {run: x.y, pass_job: true}}\n")
+    assert problem.remedy.startswith("write a Python name, such as job;")
+
+
 def test_what_a_short_drain_costs():
     """A job of at most once is not run again after a shutdown has killed it."""
     said = []
@@ -199,6 +226,15 @@ def test_what_a_short_drain_costs():
         )
         said.append(problem.remedy)
     assert said == [f"write drain_timeout: 35s, or accept that such jobs {cost}" for cost in ("fail", "run again")]
+
+
+def test_a_host_needs_nothing_for_the_groups_of_other_hosts():
+    """What a group needs is looked for where it runs: here the first group's, and not the second one's."""
+    group = "{{hosts: [{}], user: no_such_user, directory: /no/such, python: /no/python, environment_file: [/no/file]}}"
+    here, other = group.format('"*"'), group.format("no-such-host")
+    problems = found(f"version: 1\ntasks: {{a: {{run: x.y}}}}\nworkers:\n  m: {here}\n  other: {other}\n")
+    expected = {"unknown-user", "missing-directory", "missing-python", "missing-file"}
+    assert {(problem.code, problem.line) for problem in problems} == {(code, 4) for code in expected}
 
 
 def test_the_text_face_points_at_the_place():

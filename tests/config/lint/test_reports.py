@@ -45,7 +45,7 @@ def test_the_schema_of_sarif_refuses_what_is_none():
 @pytest.mark.parametrize("problems", [[], [HARD], [HARD, WHOLE]], ids=len)
 def test_sarif_is_valid(problems):
     """Against the public schema of 2.1.0, with the rules that are broken at its head."""
-    content = json.loads(as_sarif(problems, "1.2.3"))
+    content = json.loads(as_sarif(problems))
     assert [error.message for error in SARIF.iter_errors(content)] == []
     (run,) = content["runs"]
     assert {rule["id"] for rule in run["tool"]["driver"]["rules"]} == {problem.code for problem in problems}
@@ -69,7 +69,7 @@ def test_sarif_says_what_and_where(report):
 
 def test_sarif_escapes_names_and_keeps_absolute_ones():
     """A URI, whatever the file is called."""
-    results = json.loads(as_sarif([HARD, WHOLE], "1"))["runs"][0]["results"]
+    results = json.loads(as_sarif([HARD, WHOLE]))["runs"][0]["results"]
     uris = [result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for result in results]
     assert uris == ["file:///etc/fusion.yaml", "a%20dir/f%2C1%3A%C3%A9.yaml"]
 
@@ -88,14 +88,16 @@ def test_annotations_are_chosen_by_themselves_under_github_actions(report):
     assert report("--format", "text", GITHUB_ACTIONS="true").out.startswith("fusion.yaml:2:1: error:")
 
 
-def test_annotations_are_escaped():
+def test_annotations_are_escaped(monkeypatch):
     """No file can end a command, begin another one, or drive the terminal; a traceback keeps its lines."""
-    (line,) = as_github([HARD], {}).splitlines()
+    monkeypatch.delenv("GITHUB_WORKSPACE", raising=False)
+    (line,) = as_github([HARD]).splitlines()
     assert line == (
         "::warning file=a dir/f%2C1%3Aé.yaml,title=unknown-key,line=3,endLine=3,col=5,endColumn=9::"
         "50%25 of�[31m ::x; r, s%0ATrace%0A  back%25"
     )
-    assert as_github([WHOLE], {"GITHUB_WORKSPACE": "/etc"}).startswith("::error file=fusion.yaml,title=unreadable::")
+    monkeypatch.setenv("GITHUB_WORKSPACE", "/etc")
+    assert as_github([WHOLE]).startswith("::error file=fusion.yaml,title=unreadable::")
 
 
 def test_colour_is_for_a_terminal_alone(report, tmp_path):
@@ -138,6 +140,6 @@ def test_passwords_are_masked_in_every_face():
     """In message, line and detail."""
     url = "redis://u:opensesame@h"
     problem = Problem("f", 1, 1, "error", "bad-url", url, "r", 1, url, url)
-    shown = as_text([problem]) + as_sarif([problem], "1") + as_github([problem], {})
+    shown = as_text([problem]) + as_sarif([problem]) + as_github([problem])
     assert "opensesame" not in shown
     assert shown.count("***") >= 3

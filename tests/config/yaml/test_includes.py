@@ -42,8 +42,8 @@ def test_sections_of_all_files_come_together(place, tmp_path):
     assert set(config.tasks) == {"ta", "tb", "tc"}
     assert config.workers["n"].directory == str(tmp_path / "conf.d")
     assert config.logging.level == "debug"
-    assert [path.name for path in loaded.files] == ["fusion.yaml", "10.yaml", "20.yaml"]
-    assert loaded.globs == (str(tmp_path / "conf.d/*.yaml"),)
+    assert [path.name for path in loaded.tree.files] == ["fusion.yaml", "10.yaml", "20.yaml"]
+    assert loaded.tree.globs == (str(tmp_path / "conf.d/*.yaml"),)
 
 
 def test_the_same_name_twice_is_an_error_at_its_second_place(place):
@@ -78,7 +78,7 @@ def test_a_file_that_two_patterns_match_is_read_once(place):
     """Overlapping globs are no mistake."""
     loaded, problems = place("version: 1\ninclude: [d/a.yaml, 'd/*.yaml']\n", d__a="queues: {default: {}}\n")
     assert problems == []
-    assert len(loaded.files) == 2
+    assert len(loaded.tree.files) == 2
 
 
 def test_a_broken_drop_in_is_told_with_its_own_place(place):

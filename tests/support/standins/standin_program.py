@@ -94,5 +94,9 @@ async def main() -> int:  # noqa: C901 - a script
     return 0
 
 
+def entry_point():
+    return asyncio.run(main())
+
+
 if __name__ == "__main__":
-    sys.exit(asyncio.run(main()))
+    sys.exit(entry_point())

@@ -1,4 +1,4 @@
-# ruff: noqa: N818, PTH110, PTH123, SIM115
+# ruff: noqa: ASYNC110, ASYNC240, ASYNC251, N818, PTH110, PTH123, SIM115
 # Task code as people write it.
 """
 Task functions for the tests of a worker group. No fusiond here; runs under every interpreter from 3.9 up.
@@ -6,6 +6,9 @@ Task functions for the tests of a worker group. No fusiond here; runs under ever
 `path` is always a file to which a line is appended: how a test sees what ran, how often and in which process.
 """
 
+import asyncio
+import contextvars
+import ctypes
 import fcntl
 import os
 import signal
@@ -35,6 +38,14 @@ class Upset(ConnectionError):
     """Two steps below OSError."""
 
 
+class NotReady(Exception):
+    """With the seconds after which to ask again, if there are any."""
+
+    def __init__(self, seconds=None):
+        if seconds is not None:
+            self.retry_after = seconds
+
+
 class Broken(Exception):
     def __str__(self):
         raise RuntimeError("no words")
@@ -54,6 +65,58 @@ def kill_dispatcher(path):
 
 def echo(*args, **kwargs):
     return {"args": list(args), "kwargs": kwargs}
+
+
+def wait_for(path, ready, seconds=None):
+    """Not ready until the file `ready` is there; what appears once this has left its line is seen the next time."""
+    is_ready = os.path.exists(ready)
+    note(path, time.monotonic())
+    if not is_ready:
+        raise NotReady(seconds)
+    return "ready"
+
+
+def say_and_end(path):
+    """Prints 1,000 lines in each attempt; the second ends its process, the others raise."""
+    note(path, "begun")
+    attempt = len(Path(path).read_text().splitlines())
+    for number in range(1000):
+        print(f"line {number} of attempt {attempt}")
+    if attempt == 2:
+        os._exit(3)
+    raise ValueError(f"attempt {attempt}")
+
+
+def report(path, go_on, job):
+    """Says that it is at a third, and, once the file `go_on` is there, at two thirds; its first attempt fails then."""
+    job.progress(1 / 3, "a third")
+    note(path, job["attempt"])
+    while not os.path.exists(go_on):
+        time.sleep(0.01)
+    job.progress(2 / 3, "two thirds: \N{GREEK SMALL LETTER PI}")
+    if job["attempt"] == 1:
+        raise ConnectionError("again")
+    while not os.path.exists(go_on + ".end"):
+        time.sleep(0.01)
+
+
+def report_often(path, go_on, job):
+    """Says a hundred thousand times how far it is; how long that has taken."""
+    note(path, "begun")
+    while not os.path.exists(go_on):
+        time.sleep(0.01)
+    began = time.monotonic()
+    for number in range(100_000):
+        job.progress(number / 100_000, str(number))
+    note(path, time.monotonic() - began)
+
+
+def report_last(fails, job):
+    """Says how far it is, and ends at once."""
+    job.progress(0.5, "half")
+    job.progress(0.9, "nearly: ü")
+    if fails:
+        raise ValueError
 
 
 def add(a, b):
@@ -105,7 +168,7 @@ async def a_coroutine(x):
 
 
 def told(*, job):
-    return {**job, "environment": os.environ.get("FUSION_JOB_ID")}
+    return {**job, "environment": os.environ.get("FUSION_JOB_ID"), "trace": os.environ.get("TRACEPARENT")}
 
 
 # -- deaths -----------------------------------------------------------------------------------------------------------
@@ -230,8 +293,9 @@ def orphan(path, seconds):
         os._exit(0)
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        if os.path.exists(path):
-            os.kill(int(open(path).read()), 0)
+        # The file is there a moment before its line.
+        if os.path.exists(path) and (line := open(path).read()):
+            os.kill(int(line), 0)
         time.sleep(0.01)
     return "lives"
 
@@ -327,7 +391,7 @@ def send(raw, stay=0.0):
 
 def fail_as(payload):
     """An error of its own making, given as latin-1, in place of what the child would say."""
-    wire, serial = sys.modules["_fusiond_worker.wire"], _child()._page.begun
+    wire, serial = sys.modules["_fusiond_worker.wire"], _child().page.begun
     _write(wire.outcomes_frame([wire.OutcomeMessage(serial, wire.FAILED, False, 0.0, payload.encode("latin-1"))]))
     time.sleep(60)
 
@@ -343,7 +407,7 @@ def flood(seconds):
 
 def speak_for(others):
     """Say that it has ended; then live on, and answer for the next ones of its slot, with a socket found anywhere."""
-    wire, page = sys.modules["_fusiond_worker.wire"], _child()._page
+    wire, page = sys.modules["_fusiond_worker.wire"], _child().page
     fds = [int(path.name) for path in Path("/proc/self/fd").iterdir() if path.exists()]
     fd = next(fd for fd in fds if stat.S_ISSOCK(os.fstat(fd).st_mode))
     serial = page.begun
@@ -376,7 +440,7 @@ def scribble(word, value, path=None, stay=0.0):
     """A number into the shared page; then it dies, or stays."""
     if path:
         note(path, os.getpid())
-    _child()._page.words[word] = value
+    _child().page.words[word] = value
     if not stay:
         os._exit(1)
     time.sleep(stay)
@@ -470,3 +534,174 @@ _kept = []
 def grow(mebibytes):
     _kept.append(b"x" * (mebibytes << 20))
     return os.getpid()
+
+
+# -- many at once -----------------------------------------------------------------------------------------------------
+
+
+def meet(path, count):
+    """End once so many jobs have begun; returns how many there were."""
+    note(path, os.getpid())
+    while len(Path(path).read_text().splitlines()) < count:
+        time.sleep(0.01)
+    return len(Path(path).read_text().splitlines())
+
+
+async def meet_awaiting(path, count):
+    note(path, os.getpid())
+    while len(Path(path).read_text().splitlines()) < count:
+        await asyncio.sleep(0.01)
+    return len(Path(path).read_text().splitlines())
+
+
+def held(path, seconds=30.0, ignore=False):
+    """Sleep in short steps; notes how it ended, and goes on after an exception where it is to `ignore` that."""
+    note(path, "begun", os.getpid())
+    _until_over(path, seconds, ignore, time.monotonic())
+    note(path, "done")
+    return "held"
+
+
+def _until_over(path, seconds, ignore, began):
+    """What stops it may come between any two byte codes: all that takes time is inside."""
+    try:
+        while time.monotonic() < began + seconds:
+            time.sleep(0.01)
+    except BaseException as error:
+        note(path, type(error).__name__)
+        if not ignore:
+            raise
+        _until_over(path, seconds, ignore, began)
+
+
+async def held_awaiting(path, seconds=30.0, ignore=False):
+    note(path, "begun", os.getpid())
+    began = time.monotonic()
+    while time.monotonic() < began + seconds:
+        try:
+            await asyncio.sleep(0.01)
+        except BaseException as error:
+            note(path, type(error).__name__)
+            if not ignore:
+                raise
+    note(path, "done")
+    return "held"
+
+
+async def block(path, seconds=30.0):
+    """Keep the event loop."""
+    note(path, "begun", os.getpid())
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            time.sleep(0.05)
+        except BaseException as error:
+            note(path, type(error).__name__)
+
+
+async def block_until_told(path):
+    note(path, "begun", os.getpid())
+    time.sleep(30)
+
+
+def die_beside(path, count):
+    """Kill this process once so many jobs have noted that they have begun."""
+    note(path, "begun", os.getpid())
+    while sum("begun" in line for line in Path(path).read_text().splitlines()) < count:
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def say_in_turns(path, word, count):
+    """Print lines in parts, and log, while another does the same."""
+    import logging
+
+    note(path, "begun")
+    while len(Path(path).read_text().splitlines()) < count:
+        await asyncio.sleep(0.01)
+    for number in range(3):
+        print(word, end="")
+        await asyncio.sleep(0.01)
+        print(f" {number}")
+        logging.getLogger("app").warning("%s logs %d", word, number)
+    await asyncio.gather(_say(f"{word} below"))
+    print(f"{word} unfinished", end="")
+
+
+async def _say(text):
+    print(text)
+
+
+def say_in_a_thread(path, word, count):
+    note(path, "begun")
+    while len(Path(path).read_text().splitlines()) < count:
+        time.sleep(0.01)
+    for number in range(3):
+        print(word, end="")
+        time.sleep(0.01)
+        print(f" {number}")
+        sys.stderr.write(f"{word} err {number}\n")
+
+
+def raise_stop():
+    raise StopIteration("out")
+
+
+async def leave_below():
+    """A task below this one calls sys.exit."""
+    await asyncio.gather(_leave())
+
+
+async def _leave():
+    sys.exit(3)
+
+
+#: what `start_up` has left
+STARTED = []
+
+
+def start_up():
+    STARTED.append(os.getpid())
+
+
+async def start_up_awaiting():
+    await asyncio.sleep(0.3)
+    STARTED.append((os.getpid(), asyncio.get_running_loop()))
+
+
+async def started_in_this_loop():
+    return [STARTED[0][0] == os.getpid(), STARTED[0][1] is asyncio.get_running_loop(), len(STARTED)]
+
+
+def started():
+    return [[os.getpid()] == STARTED, os.nice(0)]
+
+
+def fail_to_start():
+    raise ConnectionError("no database here")
+
+
+async def keep_the_lock(path):
+    """The first time: sleep in C for long, with the lock of the interpreter, and hear no alarm."""
+    if os.path.exists(path):
+        return "let go"
+    note(path, "begun")
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
+    ctypes.PyDLL(None).sleep(60)
+    return None
+
+
+WORD = contextvars.ContextVar("word", default="unset")
+
+
+def set_context():
+    found = WORD.get()
+    WORD.set("set")
+    return found
+
+
+async def set_context_awaiting():
+    found = WORD.get()
+    WORD.set("set")
+    await asyncio.sleep(0.001)
+    return found

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from fusiond.worker.pool import orphans, server_handle
-from fusiond.worker.pool.launch import Launched
+from fusiond.worker.pool.fork_server import orphans, server_handle
+from fusiond.worker.pool.fork_server.launch import Launched
 from fusiond.worker.pool.pool_reports import Lost, ServerDied
 from tests.support.worker_program import children_of
 

@@ -6,7 +6,8 @@ import uuid
 
 import pytest
 
-from fusiond.worker.runtime.task import TaskError, load, may_retry
+from fusiond.worker.runtime import wire
+from fusiond.worker.runtime.task import TaskError, TaskRow, load, what_next
 
 
 @pytest.fixture
@@ -100,6 +101,12 @@ def shelf(monkeypatch):
     return shelf
 
 
+def may_retry(error, retry_on, give_up_on, also=None):
+    """What a policy without `snooze_on` says."""
+    row = TaskRow("m.f", 1.0, retry_on, give_up_on, [], None, True)
+    return {wire.RETRY: True, wire.GIVE_UP: False}[what_next(error, row, also)]
+
+
 @pytest.mark.parametrize("name", ["ConnectionResetError", "ConnectionError", "OSError", "Exception", "BaseException"])
 def test_names_match_along_the_bases(name):
     """A built-in's bare name, whichever base it is."""
@@ -151,3 +158,14 @@ def test_a_name_that_matches_as_well():
     """A soft timeout is no TimeoutError, and yet it is one to the policy."""
     assert may_retry(KeyboardInterrupt(), ["TimeoutError"], [], also="TimeoutError")
     assert not may_retry(KeyboardInterrupt(), [], ["TimeoutError"], also="TimeoutError")
+
+
+def test_a_snooze_wins():
+    """Over the other lists; a policy's other exceptions are as before."""
+    row = TaskRow("m.f", 1.0, ["OSError"], ["ConnectionError"], ["ConnectionResetError"], None, True)
+    assert [what_next(error, row) for error in (Deep(), ConnectionAbortedError(), FileNotFoundError(), KeyError())] == [
+        wire.SNOOZE,
+        wire.GIVE_UP,
+        wire.RETRY,
+        wire.GIVE_UP,
+    ]

@@ -1,7 +1,6 @@
 """What dispatcher and child share: frames in any cut, hostile bytes, and the page's agreement on what may begin."""
 
 import contextlib
-import mmap
 import os
 from itertools import pairwise
 
@@ -26,7 +25,7 @@ OUTCOMES = st.builds(
     wire.OutcomeMessage,
     serial=st.integers(0, 2**64 - 1),
     kind=st.sampled_from([wire.FINISHED, wire.FAILED, wire.RETURNED, wire.UNLOADED]),
-    retry=st.booleans(),
+    follows=st.integers(wire.GIVE_UP, wire.SNOOZE),
     duration=st.floats(0, 1e8),
     payload=BYTES,
 )
@@ -87,13 +86,6 @@ def test_hostile_bytes_raise_nothing_else(data):
         list(heard(data))
 
 
-@given(st.binary(max_size=400))
-def test_hostile_jobs_raise_nothing_else(data):
-    """The same of jobs."""
-    with contextlib.suppress(wire.WireError):
-        list(wire.read_jobs(data))
-
-
 def test_a_frame_above_the_limit_is_refused_before_it_is_there():
     """Its length is enough; nothing is gathered for it."""
     with pytest.raises(wire.WireError, match="above"):
@@ -122,7 +114,7 @@ def test_a_payload_above_the_limit_is_refused():
 def pages():
     """The page of one slot, mapped by both sides."""
     fd = os.memfd_create("page")
-    os.ftruncate(fd, wire.PAGE_BYTES)
+    os.ftruncate(fd, wire.page_bytes(1))
     both = wire.Page(fd), wire.Page(fd)
     os.close(fd)
     yield both
@@ -155,21 +147,60 @@ def test_the_mark_is_seen_by_the_other_side(pages):
 @given(st.sets(st.integers(1, 2**60), max_size=20), st.integers(0, 2**60))
 def test_leave_is_given_to_one_serial(serials, other):
     """Neighbours in the ring do not get each other's leave."""
-    page = mmap.mmap(-1, wire.PAGE_BYTES)
-    words = memoryview(page).cast("Q")
-    one = wire.Page.__new__(wire.Page)
-    one._map, one.words = page, words
-    taken = {serial % wire.RING for serial in serials}
+    one = wire.Page()
+    taken = {serial % one.ring for serial in serials}
     for serial in serials:
         one.allow(serial, 100)
-    if other % wire.RING not in taken:
+    if other % one.ring not in taken:
         assert not one.begin(other, 1)
     one.close()
 
 
-def test_the_ring_fits_the_page():
-    """And holds two batches, so that no job's word is another's while both are out."""
+@pytest.mark.parametrize("concurrency", [1, 2, 50, 1000])
+def test_the_ring_fits_the_page(concurrency):
+    """And holds what a child may have and not have begun, so that no job's word is another's while both are out."""
     from fusiond.worker.pool.run_times import DEPTH
 
-    assert 8 * (8 + wire.RING) <= wire.PAGE_BYTES
-    assert wire.RING >= 2 * DEPTH
+    size = wire.page_bytes(concurrency)
+    page = wire.Page(size=size)
+    assert 8 * (8 + page.ring) <= size
+    assert page.ring >= concurrency + 2 * max(DEPTH, concurrency)
+    for serial in range(page.ring):
+        page.allow(serial, 2**64 - 1)
+    assert not any(map(page.read_report, range(concurrency)))
+    for cell in range(concurrency):
+        page.report(cell, cell + 1, 1.0, "x" * 222)
+    assert {page.words[8 + at] for at in range(page.ring)} == {2**64 - 1}
+    page.close()
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.text()), max_size=20))
+def test_reports_come_as_they_were_said(said):
+    """Each in a cell of its own; a long message is cut, and a surrogate is replaced."""
+    page = wire.Page(size=wire.page_bytes(20))
+    for cell, (share, message) in enumerate(said):
+        page.report(cell, 100 + cell, share, message)
+    for cell, (share, message) in enumerate(said):
+        found = page.read_report(cell)
+        assert (found.serial, found.share) == (100 + cell, share)
+        raw, read = message.encode(errors="replace"), found.message.encode()
+        assert raw.startswith(read)
+        assert len(read) >= min(len(raw), 219)
+    page.close()
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        wire._CELL.pack(7, 1, 0.5, 3, b"one", 8),
+        wire._CELL.pack(7, 1, float("nan"), 3, b"one", 7),
+        wire._CELL.pack(7, 1, 1.5, 3, b"one", 7),
+        wire._CELL.pack(0, 1, 0.5, 3, b"one", 0),
+    ],
+)
+def test_a_cell_that_cannot_be_read_says_nothing(cell):
+    """The child is writing it, or task code has."""
+    page = wire.Page()
+    memoryview(page.words).cast("B")[-256:] = cell
+    assert page.read_report(0) is None
+    page.close()

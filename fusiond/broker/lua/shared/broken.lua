@@ -6,12 +6,14 @@ local function broken(reason, raw)
   redis.call('LPUSH', ROOT .. ':broken', now .. ' ' .. reason:gsub('%c', '?') .. '\n' .. raw)
   redis.call('LTRIM', ROOT .. ':broken', 0, BROKEN_KEPT - 1)
   redis.call('HINCRBY', CONF, 'broken', 1)
+  if events then events.tell('broken', '-', '-', ' m' .. word(reason:sub(1, 255))) end
 end
--- break_job(id): the same for a job whose hash is missing, incomplete or no hash; frees its key. Its sets are the caller's.
+-- break_job(id): the same for a job whose text is missing or none of a job; frees its keys. Its sets are the caller's. (needs job)
 local function break_job(id)
-  local raw = redis.pcall('GET', JOB .. id)
+  local raw, args = redis.pcall('GET', JOB .. id), redis.pcall('GET', JOB .. id .. ARGS)
   if type(raw) == 'table' then raw = redis.call('DUMP', JOB .. id) end
+  if type(args) == 'string' then raw = (raw or '') .. args end
   -- kept first: where that fails nothing is gone
   broken('job ' .. id .. (raw and ' is no job' or ' has no body'), raw or id)
-  if raw then redis.call('UNLINK', JOB .. id) end
+  unlink({ id })
 end

@@ -1,20 +1,58 @@
--- Ended jobs: a registry holds id -> the time from which the job may be dropped. (needs many, now)
+-- Where jobs leave `started`, and where they end; every script that has one do so calls this file, and `write_endings` at its end.
+-- A registry of ended jobs holds id -> the time from which the job may be dropped. (needs now, queue, many, job, line_up, places, locks,
+-- follow; and tally, where a job ends that waited)
 local REMEMBERED = 60000          -- ms that an id is known after its end, so that a repeated enqueue does not run it again
-local FAILED_KEPT = 2592000000    -- ms, 30 days, for a job that Redis itself fails
+local FAILED_KEPT = 2592000000    -- ms, 30 days: what `failure_ttl` is of a task of which nothing else is known
 local REGISTRY_KEPT = 1000000     -- jobs in one registry
+local KEPT_UNTIL = {}             -- ttl -> score
+local left, endings = {}, {}      -- ids · status -> {score, id, …}
+local ended_waiting = {}          -- of the jobs that ended without an attempt: task, letter of tally.lua, …
 -- keep_until(ttl): the score of a job that ends now.
 local function keep_until(ttl)
   return now + math.max(tonumber(ttl) or 0, REMEMBERED)
+end
+-- failure_ttl(h): ms for which a job is kept that fails or is canceled here: what its call says, or its task
+local function failure_ttl(h)
+  local header = h.header or ''
+  local good, said = pcall(cjson.decode, header:find('"failure_ttl"', 1, true) and header or '{}')
+  local seconds = good and type(said) == 'table' and finite(said.failure_ttl)
+  return seconds and math.floor(seconds * 1000) or finite(redis.call('HGET', CONF, 'failure_ttl:' .. h.task)) or FAILED_KEPT
+end
+-- leave_started(id, limit): an attempt is over, whatever becomes of its job; `limit`: the field of the job, which is then the caller's to clear.
+local function leave_started(id, limit)
+  left[#left + 1] = id
+  if limit then free_place(id, limit) end
+end
+-- ended(id, status, ttl, h): a job has ended, and is kept for `ttl` ms. Its text, written after this, and the set that it was in are the
+-- caller's. `h`: its fields, which may be left out of a job that has no other words than those of a first attempt
+local function ended(id, status, ttl, h)
+  if h and h.limit then withdraw(id, h) end
+  local list, score = endings[status], KEPT_UNTIL[ttl]
+  if not list then
+    list = {}
+    endings[status] = list
+  end
+  if not score then
+    score = whole(keep_until(ttl))
+    KEPT_UNTIL[ttl] = score
+  end
+  list[#list + 1], list[#list + 2] = score, id
+  if h and h.unique then free_lock(id, h) end
+  if h and h.follow then follow(id, status, h) end
+  if h and h.flow then tell_run(status, h) end
 end
 -- failure(code, message): the error document of a job that Redis itself ends.
 local function failure(code, message)
   return '{"code":"' .. code .. '","type":"","message":"' .. message .. '","traceback":""}'
 end
--- cancel_waiting(id, ttl, score): ends a job that waited; its sets are the caller's.
-local function cancel_waiting(id, ttl, score)
-  redis.call('HSET', JOB .. id, 'score', score, 'ended_at', now, 'last_outcome', 'canceled',
-    'error', failure('CANCELED', 'it was canceled before it began'))
-  redis.call('ZADD', ROOT .. ':canceled', keep_until(ttl), id)
+-- cancel_waiting(id, h, ttl, score, code, message): ends a job that waited; the set that it was in is the caller's.
+local function cancel_waiting(id, h, ttl, score, code, message)
+  h.score, h.ended_at, h.last_outcome = score, now, 'canceled'
+  h.error = failure(code or 'CANCELED', message or 'it was canceled before it began')
+  ended(id, 'canceled', ttl, h)
+  add(ended_waiting, h.task, 'c')
+  if events then events.ended('canceled', id, h) end
+  save(id, h)
 end
 -- too_many(key, limit): the first to go of a registry that has grown over REGISTRY_KEPT, of those whose id may be forgotten.
 local function too_many(key, limit)
@@ -22,18 +60,30 @@ local function too_many(key, limit)
   local gone = {}
   if excess <= 0 then return gone end
   for _, id in ipairs(redis.call('ZRANGE', key, 0, excess - 1)) do
-    local ended = redis.pcall('HGET', JOB .. id, 'ended_at')
-    if type(ended) ~= 'string' or (tonumber(ended) or 0) + REMEMBERED <= now then gone[#gone + 1] = id end
+    local state = state_of(id)
+    if (state and time_in(state, 'e') or 0) + REMEMBERED <= now then gone[#gone + 1] = id end
   end
   return gone
 end
--- trim(status, limit): drops ended jobs whose time is over, hash and registry together, `limit` at most; how many.
+-- trim(status, limit): drops ended jobs whose time is over, text and registry together, `limit` at most; how many.
 local function trim(status, limit)
   local key = ROOT .. ':' .. status
   local gone = redis.call('ZRANGEBYSCORE', key, '-inf', now, 'LIMIT', 0, limit)
   if #gone == 0 then gone = too_many(key, limit) end
   if #gone == 0 then return 0 end
-  for _, id in ipairs(gone) do redis.call('UNLINK', JOB .. id) end
+  unlink(gone)
   many('ZREM', key, gone)
   return #gone
+end
+-- write_endings(): writes what the above has noted, and drops as many jobs whose time is over as have ended, and a few more.
+local function write_endings()
+  many('ZREM', STARTED, left)
+  for status, list in pairs(endings) do
+    many('ZADD', ROOT .. ':' .. status, list)
+    trim(status, #list + 10)
+  end
+  left, endings = {}, {}
+  if #ended_waiting > 0 and redis.call('HGET', CONF, 'metrics') then tallies().jobs(ended_waiting) end
+  ended_waiting = {}
+  if has_posted then write_posted() end
 end

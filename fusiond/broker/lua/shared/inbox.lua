@@ -1,113 +1,176 @@
 -- The inbox: raw JSON objects that any language has pushed, taken in by the claim.
--- (needs now, queue, score, line_up, store, broken)
+-- (needs now, queue, score, job, line_up, store, room, broken, locks, unique, by, held)
 -- Only the header is decoded. The whole object is stored as it came, as `args`: what cjson decodes must not be encoded again,
 -- since it turns [] into {}, rounds large integers and cuts floats to 14 digits.
 local TEN_YEARS = 315360000       -- seconds
 local LARGEST = 1048576           -- bytes, as of the producers' arguments
-local SORTED = '0123456789:ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz'
+local skipped, lined_up = 0, false  -- pushes that another job's lock has kept out · whether those who wait must know of a job already
 
--- characters(text, n): n characters of the digest of a text
-local function characters(text, n)
-  local out = {}
-  for byte in redis.sha1hex(text):sub(1, 2 * n):gmatch('..') do
-    local digit = tonumber(byte, 16) % 64
-    out[#out + 1] = SORTED:sub(digit + 1, digit + 1)
+-- taker(): what follows is made only where there is something in the inbox: to make functions takes a script as long as to use them
+local function taker()
+  local unique
+  local lives_in = elsewhere and cjson.decode(elsewhere) or {}
+  local SORTED = '0123456789:ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz'
+
+  -- characters(text, n): n characters of the digest of a text
+  local function characters(text, n)
+    local out = {}
+    for byte in redis.sha1hex(text):sub(1, 2 * n):gmatch('..') do
+      local digit = tonumber(byte, 16) % 64
+      out[#out + 1] = SORTED:sub(digit + 1, digit + 1)
+    end
+    return table.concat(out)
   end
-  return table.concat(out)
-end
 
--- new_id(raw, nth): 22 characters as of the producers' ids: 48 bits of time, then what the digest of body and moment gives
-local function new_id(raw, nth)
-  local id, ms = characters(ROOT .. time[1] .. '.' .. time[2] .. '.' .. nth .. raw, 14), now
-  for _ = 1, 8 do
-    local digit = ms % 64
-    id, ms = SORTED:sub(digit + 1, digit + 1) .. id, (ms - digit) / 64
+  -- new_id(raw, nth): 22 characters as of the producers' ids: 48 bits of time, then what the digest of body and moment gives
+  local function new_id(raw, nth)
+    local id, ms = characters(ROOT .. time[1] .. '.' .. time[2] .. '.' .. nth .. raw, 14), now
+    for _ = 1, 8 do
+      local digit = ms % 64
+      id, ms = SORTED:sub(digit + 1, digit + 1) .. id, (ms - digit) / 64
+    end
+    return id
   end
-  return id
-end
 
--- id_of_key(task, key): the same task and key pushed again are the same job
-local function id_of_key(task, key)
-  return 'k-' .. characters(task .. '\0' .. key, 20)
-end
-
--- is_utf8(value): each good character of several bytes becomes a blank; a byte that is left is none
-local SEVERAL = {
-  '[\194-\223][\128-\191]', '\224[\160-\191][\128-\191]', '[\225-\239][\128-\191][\128-\191]',
-  '\240[\144-\191][\128-\191][\128-\191]', '[\241-\243][\128-\191][\128-\191][\128-\191]', '\244[\128-\143][\128-\191][\128-\191]',
-}
-local SURROGATE = '\237[\160-\191]'
-local function is_utf8(value)
-  if not value:find('[\128-\255]') then return true end
-  if value:find(SURROGATE) then return false end
-  for _, pattern in ipairs(SEVERAL) do value = value:gsub(pattern, ' ') end
-  return not value:find('[\128-\255]')
-end
-
--- text(value, most), number(value, least, most): the value if it is one, nil if it is absent, an error otherwise
-local function text(name, value, most)
-  if value == nil or value == cjson.null then return nil end
-  if type(value) ~= 'string' or value == '' or #value > most then error(name .. ' is not a text of 1 to ' .. most .. ' bytes', 0) end
-  if not is_utf8(value) then error(name .. ' is not UTF-8', 0) end
-  return value
-end
-local function number(name, value, least, most)
-  if value == nil or value == cjson.null then return nil end
-  if type(value) ~= 'number' or not (value >= least and value <= most) then
-    error(name .. ' is not a number from ' .. least .. ' to ' .. most, 0)
+  -- id_of_key(task, key): the same task and key pushed again are the same job
+  local function id_of_key(task, key)
+    return 'k-' .. characters(task .. '\0' .. key, 20)
   end
-  return value
-end
 
--- read(raw): what the header says; raises a reason that a person can act on
-local function read(raw)
-  if #raw > LARGEST then error('larger than ' .. LARGEST .. ' bytes', 0) end
-  local good, job = pcall(cjson.decode, raw)
-  if not good then error('not JSON', 0) end
-  if type(job) ~= 'table' or not raw:find('^%s*{') then error('not a JSON object', 0) end
-  local task = text('task', job.task, 255)
-  if not task then error('task is missing', 0) end
-  local id = text('id', job.id, 128)
-  if id and not id:find('^[%w_:.-]+$') then error('id has other characters than letters, digits and _:.-', 0) end
-  return {
-    id = id, task = task,
-    priority = number('priority', job.priority, 0, 255),
-    delay = number('delay', job.delay, 0, TEN_YEARS),
-    at = number('at', job.at, 0, 1e11),
-    expires = number('expires', job.expires, 0, TEN_YEARS),
-    key = text('key', job.key, 255), log_tag = text('log_tag', job.log_tag, 255),
+  -- is_utf8(value): each good character of several bytes becomes a blank; a byte that is left is none
+  local SEVERAL = {
+    '[\194-\223][\128-\191]', '\224[\160-\191][\128-\191]', '[\225-\239][\128-\191][\128-\191]',
+    '\240[\144-\191][\128-\191][\128-\191]', '[\241-\243][\128-\191][\128-\191][\128-\191]', '\244[\128-\143][\128-\191][\128-\191]',
   }
-end
-
--- defaults(job): priority and expiry of its task, as the daemons have written them to conf
-local function defaults(job)
-  local known = redis.call('HGET', CONF, 'task:' .. job.task)
-  local priority, expires = (known or ''):match('^(%d+) (%d*)$')
-  job.priority = math.floor(job.priority or tonumber(priority) or 1)
-  if job.expires then
-    job.expires_at = now + math.floor(job.expires * 1000)
-  elseif tonumber(expires) then
-    job.expires_at = now + tonumber(expires)
+  local SURROGATE = '\237[\160-\191]'
+  local function is_utf8(value)
+    if not value:find('[\128-\255]') then return true end
+    if value:find(SURROGATE) then return false end
+    for _, pattern in ipairs(SEVERAL) do value = value:gsub(pattern, ' ') end
+    return not value:find('[\128-\255]')
   end
-  job.due = job.at and math.floor(job.at * 1000) or job.delay and now + math.floor(job.delay * 1000) or 0
-end
 
--- take(raw, nth): stores one job; raises a reason
-local function take(raw, nth)
-  local job = read(raw)
-  job.id = job.id or (job.key and id_of_key(job.task, job.key)) or new_id(raw, nth)
-  local key = JOB .. job.id
-  if redis.call('EXISTS', key) == 1 then
-    local there = redis.pcall('HMGET', key, 'task', 'args')
-    if there[1] == job.task and there[2] == raw then return end
-    error((job.key and 'key ' .. job.key or 'id ' .. job.id) .. ' is taken by another job', 0)
+  -- text(value, most), number(value, least, most): the value if it is one, nil if it is absent, an error otherwise
+  local function text(name, value, most)
+    if value == nil or value == cjson.null then return nil end
+    if type(value) ~= 'string' or value == '' or #value > most then error(name .. ' is not a text of 1 to ' .. most .. ' bytes', 0) end
+    if not is_utf8(value) then error(name .. ' is not UTF-8', 0) end
+    return value
   end
-  defaults(job)
-  local fields = {}
-  if job.expires_at then add(fields, 'expires_at', job.expires_at) end
-  -- its meta stays inside the raw object
-  if job.key or job.log_tag then add(fields, 'header', cjson.encode({ key = job.key, log_tag = job.log_tag })) end
-  store(job.id, job.task, raw, (255 - job.priority) * BAND + redis.call('INCR', SEQ), job.due, fields)
+  local function number(name, value, least, most)
+    if value == nil or value == cjson.null then return nil end
+    if type(value) ~= 'number' or not (value >= least and value <= most) then
+      error(name .. ' is not a number from ' .. least .. ' to ' .. most, 0)
+    end
+    return value
+  end
+
+  -- trace(value): a span as W3C has it, likewise
+  local function trace(value)
+    local said = text('traceparent', value, 255)
+    if not said then return nil end
+    local version, id, span, flags = said:match('^([%da-f]+)%-([%da-f]+)%-([%da-f]+)%-([%da-f]+)$')
+    local good = version and #version == 2 and version ~= 'ff' and #id == 32 and id:find('[^0]') and #span == 16 and span:find('[^0]') and #flags == 2
+    if not good then error('traceparent is none as W3C has it', 0) end
+    return said
+  end
+
+  -- What would change when or how often a job runs, and who is told of its end, must not be left out in silence.
+  local BY_CLIENT, BY_FILE = 'enqueue the job with a client, or remove it', 'the file says it of the task; remove it here'
+  local NOT_PUSHED = {
+    after = BY_CLIENT, join = BY_CLIENT, on_parent_failure = BY_CLIENT, timeout = BY_CLIENT,
+    unique = BY_FILE, on_success = BY_FILE, on_failure = BY_FILE, limit = BY_FILE,
+  }
+
+  -- read(raw): what the header says; raises a reason that a person can act on
+  local function read(raw)
+    if #raw > LARGEST then error('larger than ' .. LARGEST .. ' bytes', 0) end
+    local good, job = pcall(cjson.decode, raw)
+    if not good then error('not JSON', 0) end
+    if type(job) ~= 'table' or not raw:find('^%s*{') then error('not a JSON object', 0) end
+    local task = text('task', job.task, 255)
+    if not task then error('task is missing', 0) end
+    for name, remedy in pairs(NOT_PUSHED) do
+      if job[name] ~= nil and job[name] ~= cjson.null then error(name .. ' is no key of a pushed job: ' .. remedy, 0) end
+    end
+    local id = text('id', job.id, 128)
+    if id and not id:find('^[%w_:.-]+$') then error('id has other characters than letters, digits and _:.-', 0) end
+    return {
+      id = id, task = task,
+      priority = number('priority', job.priority, 0, 255),
+      delay = number('delay', job.delay, 0, TEN_YEARS),
+      at = number('at', job.at, 0, 1e11),
+      expires = number('expires', job.expires, 0, TEN_YEARS),
+      retry = text('retry', job.retry, 255), description = text('description', job.description, 255),
+      result_ttl = number('result_ttl', job.result_ttl, 0, TEN_YEARS), failure_ttl = number('failure_ttl', job.failure_ttl, 0, TEN_YEARS),
+      key = text('key', job.key, 255), log_tag = text('log_tag', job.log_tag, 255), traceparent = trace(job.traceparent), args = job.args, kwargs = job.kwargs,
+    }
+  end
+
+  -- defaults(job): priority, expiry and uniqueness of its task, as the daemons have written them to conf
+  local function defaults(job)
+    local known = redis.call('HGET', CONF, 'task:' .. job.task)
+    local priority, expires, unique, follow = (known or ''):match('^(%d+) (%d*) ?(%S*) ?(.*)$')
+    job.priority = math.floor(job.priority or tonumber(priority) or 1)
+    if job.expires then
+      job.expires_at = now + math.floor(job.expires * 1000)
+    elseif tonumber(expires) then
+      job.expires_at = now + tonumber(expires)
+    end
+    job.follow, job.callbacks = (follow or ''):match('^(%a+)({.*})$')
+    job.lock, job.by = (unique or ''):match('^(%w+,%l+,%d+),(.*)$')
+    job.due = job.at and math.floor(job.at * 1000) or job.delay and now + math.floor(job.delay * 1000) or 0
+  end
+
+  -- new_score(job): behind the others of its priority
+  local function new_score(job) return (255 - job.priority) * BAND + redis.call('INCR', SEQ) end
+
+  -- take_unique(job, raw, header): stores it if it gets its lock; raises a reason
+  local function take_unique(job, raw, header)
+    unique = unique or unique_jobs()
+    local way, other, refused = unique.look_at_lock(job.id, job.task, job.lock .. ',' .. values().of(job.by, job.args, job.kwargs))
+    if refused then error('job ' .. other .. ' exists already, and the task is `unique`: a second job with the same arguments is refused', 0) end
+    if not way then
+      skipped = skipped + 1
+      return
+    end
+    unique.store(way, job.task, raw, new_score(job), job.due, header, job.expires_at, job.follow)
+    -- the next body may be the same by `unique`
+    write_endings()
+    lined_up = line_up() or lined_up
+  end
+
+  -- take(raw, nth): stores one job; raises a reason
+  local function take(raw, nth)
+    local job = read(raw)
+    job.id = job.id or (job.key and id_of_key(job.task, job.key)) or new_id(raw, nth)
+    local key = JOB .. job.id
+    if redis.call('EXISTS', key) == 1 then
+      local there = load(job.id)
+      if there and there.task == job.task and there.args == raw then return end
+      error((job.key and 'key ' .. job.key or 'id ' .. job.id) .. ' is taken by another job', 0)
+    end
+    if lives_in[job.task] then
+      error('task ' .. job.task .. ' has a limit, which holds in its queue ' .. lives_in[job.task] .. ' alone; push it to the inbox of that one', 0)
+    end
+    if limits and limits[job.task] then limited.key_of(job.task, job.args, job.kwargs) end
+    if job.retry and redis.call('HEXISTS', CONF, 'policy:none') == 1 and redis.call('HEXISTS', CONF, 'policy:' .. job.retry) == 0 then
+      error('retry: no daemon of the queue has a retry policy of this name', 0)
+    end
+    defaults(job)
+    -- its meta stays inside the raw object
+    local own = {}
+    for _, name in ipairs({ 'key', 'log_tag', 'retry', 'result_ttl', 'failure_ttl', 'description', 'traceparent' }) do own[name] = job[name] end
+    local header = next(own) and cjson.encode(own) or ''
+    -- the callbacks as they came
+    if job.follow then header = '{"follow":' .. job.callbacks .. (header == '' and '}' or ',' .. header:sub(2)) end
+    if job.lock then return take_unique(job, raw, header) end
+    store(job.id, job.task, raw, new_score(job), job.due, header, job.expires_at, nil, job.follow)
+    -- the next body may be the same job
+    write_stored()
+  end
+
+  return take
 end
 
 -- take_in(limit): moves up to `limit` bodies from the inbox to where they belong; whether there may be more
@@ -120,14 +183,15 @@ local function take_in(limit)
     return false
   end
   if length == 0 then return false end
-  local max = tonumber(redis.call('HGET', CONF, 'max_length'))
   -- full: what was pushed stays in the inbox until there is room
-  if max then limit = math.min(limit, max - redis.call('ZCARD', QUEUE) - redis.call('ZCARD', SCHEDULED)) end
+  limit = math.min(limit, room())
   if limit <= 0 then return false end
   -- LPUSH at one end, RPOP at the other: first in, first out
+  local take = taker()
   for nth, raw in ipairs(redis.call('RPOP', inbox, limit)) do
     local good, reason = pcall(take, raw, nth)
     if not good then broken('inbox: ' .. tostring(reason), raw) end
   end
+  if skipped > 0 then redis.call('HINCRBY', CONF, 'skipped', skipped) end
   return length > limit
 end

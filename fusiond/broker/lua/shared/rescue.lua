@@ -1,5 +1,5 @@
 -- What a claim tells of jobs that it does not give: those that it took back from a worker whose lease had expired, and those that it ended.
--- (needs now, queue, score, many, line_up, broken, ends)
+-- (needs now, queue, score, job, many, line_up, broken, ends)
 local told = {}
 -- tell(id, code, why, …): the reply's part about one of them; it was ready from `since`, and waited until `upto`
 local function tell(id, code, why, task, attempts, rescues, token, since, upto, header)
@@ -13,39 +13,55 @@ local function tell(id, code, why, task, attempts, rescues, token, since, upto, 
     id, task:sub(1, 255), code, why, count(attempts), rescues, token or '', math.max(0, upto - (finite(since) or upto)), tag,
   }) do told[#told + 1] = each end
 end
--- end_job(id, status, code, message, ttl, score, …): the rest as of `tell`
-local function end_job(id, status, code, message, ttl, score, ...)
-  local key = JOB .. id
-  redis.call('HSET', key, 'ended_at', now, 'token', '', 'last_outcome', code:lower(), 'error', failure(code, message), 'score', score)
-  redis.call('ZADD', ROOT .. ':' .. status, keep_until(ttl), id)
+-- end_job(id, h, status, code, message, ttl, score, …): the rest as of `tell`
+local function end_job(id, h, status, code, message, ttl, score, ...)
+  local held_by = select(4, ...)
+  h.ended_at, h.token, h.last_outcome, h.error, h.score = now, nil, code:lower(), failure(code, message), score
+  ended(id, status, ttl, h)
+  if events then events.ended(status, id, h, held_by ~= '' and since_claim(h) or nil) end
+  save(id, h)
   tell(id, code, message, ...)
 end
-local function rescue(id, max_rescues)
-  local h = redis.pcall('HMGET', JOB .. id, 'score', 'task', 'rescues', 'cancel', 'token', 'permit', 'attempts', 'queued_at', 'created_at',
-    'started_at', 'header')
-  local score = finite(not h.err and h[1])
-  if not score or not h[2] then return break_job(id) end
-  local rescues = count(h[3]) + 1
-  local about = { h[2], h[7], rescues, h[5], h[8] or h[9], h[10], h[11] }
-  local lost = h[6] and h[6] == h[5] and 'its lease expired after it was permitted to begin, and its retry policy lets it begin once only'
+-- rescue(id, max_rescues, carried): its lease has expired; `carried`: a wake-up had it, and no dispatcher has confirmed that it came, so this
+-- is as if it had never been claimed
+local function rescue(id, max_rescues, carried)
+  local h = load(id)
+  leave_started(id, h and h.limit)
+  local score = h and finite(h.score)
+  if not score then return break_job(id) end
+  local rescues = count(h.rescues) + 1
+  h.limit = nil
+  local about = { h.task, h.attempts or false, rescues, h.token or false, h.queued_at or h.created_at, h.started_at or false, h.header or false }
+  local lost = h.permit and h.permit == h.token and 'its lease expired after it was permitted to begin, and its retry policy lets it begin once only'
     or rescues > max_rescues and 'the lease of ' .. rescues .. ' attempts expired'
-  if h[4] then
-    end_job(id, 'canceled', 'CANCELED', 'it was canceled while it ran', h[4], score, unpack(about, 1, 7))
-  elseif lost then
-    redis.call('HSET', JOB .. id, 'rescues', rescues)
-    end_job(id, 'failed', 'LEASE_LOST', lost, FAILED_KEPT, score, unpack(about, 1, 7))
+  if not carried or h.cancel then
+    local outcome = h.cancel and 'canceled' or lost and 'lease_lost' or 'rescued'
+    made.remember(h, outcome, ',"worker":' .. cjson.encode((h.token or ''):sub(1, 4)))
+  end
+  if h.cancel then
+    end_job(id, h, 'canceled', 'CANCELED', 'it was canceled while it ran', h.cancel, score, unpack(about, 1, 7))
+  elseif lost and not carried then
+    h.rescues = rescues
+    end_job(id, h, 'failed', 'LEASE_LOST', lost, failure_ttl(h), score, unpack(about, 1, 7))
   else
-    redis.call('HSET', JOB .. id, 'token', '', 'rescues', rescues, 'last_outcome', 'rescued', 'queued_at', now)
-    add(ready, score, id)
-    tell(id, 'RESCUED', '', unpack(about, 1, 7))
+    if carried then
+      if events then events.job('released', id, h, ' mnot+confirmed') end
+      h.token, h.attempts, h.last_outcome = nil, math.max(count(h.attempts) - 1, 0), 'not confirmed'
+    else
+      h.token, h.rescues, h.last_outcome, h.queued_at = nil, rescues, 'rescued', now
+      tell(id, 'RESCUED', '', unpack(about, 1, 7))
+      if events then events.job('rescued', id, h, since_claim(h)) end
+    end
+    save(id, h)
+    return_to_row(id, whole(score))
   end
 end
 -- rescue_expired(limit, max_rescues): expired leases -> queue, at the old place, or their end; whether there may be more
 local function rescue_expired(limit, max_rescues)
   local first = tonumber(redis.call('ZRANGE', STARTED, 0, 0, 'WITHSCORES')[2])
   if not first or first > now then return false end
-  local expired = redis.call('ZRANGEBYSCORE', STARTED, '-inf', now, 'LIMIT', 0, limit)
-  for _, id in ipairs(expired) do rescue(id, max_rescues) end
-  many('ZREM', STARTED, expired)
-  return #expired == limit
+  local found = redis.call('ZRANGEBYSCORE', STARTED, '-inf', now, 'LIMIT', 0, limit, 'WITHSCORES')
+  for i = 1, #found, 2 do rescue(found[i], max_rescues, found[i + 1] % 1 ~= 0) end
+  write_endings()
+  return #found == 2 * limit
 end

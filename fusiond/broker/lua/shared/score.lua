@@ -1,4 +1,4 @@
--- A ready job's score is (255 - priority) * BAND + seq: below 2^51, so exact in a double.
+-- A ready job's score is (255 - priority) * BAND + seq: below 2^51, so exact in a double. In place of seq it may have a turn, up to seq (turns.lua).
 -- Never build it into a text with `..`, which cuts to 14 digits; redis.call writes numbers in full.
 local BAND = 8796093022208
 -- finite(text): a number that Redis takes as a score, too; nil for what is none. Lua alone reads "nan", "inf" and " 1" as numbers.

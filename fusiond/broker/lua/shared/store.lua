@@ -1,12 +1,26 @@
--- store(id, task, args, score, due, fields): writes a new job, and has it ready at its score or scheduled for its time.
--- (needs now, queue, line_up)
-local function store(id, task, args, score, due, fields)
+-- store(id, task, args, score, due, header, expires_at, unique, follow, has_place, flow): a new job, ready at its score or scheduled for its time;
+-- header: empty where it has none; unique, follow, flow: these fields, where it has a lock or callbacks, or is a step of a flow; has_place: the
+-- score is a place that another job had.
+-- `line_up` writes it. (needs now, queue, job, events, line_up)
+local CREATED = 'c' .. whole(now) .. ' l'
+local function store(id, task, args, score, due, header, expires_at, unique, follow, has_place, flow)
+  if events then events.enqueued(id, task, header, due, args) end
+  local words, is_large = expires_at and ' x' .. whole(expires_at - now) or '', #args >= LARGE
+  if unique then words = words .. ' y' .. word(unique) end
+  if follow then words = words .. ' f' .. follow end
+  if flow then words = words .. ' g' .. word(flow) end
   if due > now then
-    -- the score waits in the hash for its priority; the place in the row is given when the job comes due
-    add(fields, 'score', score)
+    -- the score waits with the job for its priority; the place in the row is given when the job comes due
+    words = words .. ' s' .. whole(score)
     add(later_on, due, id)
+  elseif has_place then
+    return_to_row(id, score)
   else
-    add(ready, score, id)
+    enter_row(id, score, args)
   end
-  redis.call('HSET', JOB .. id, 'task', task, 'args', args, 'created_at', now, unpack(fields))
+  if is_large then
+    add(stored, JOB .. id .. ARGS, args)
+    words, args = ',' .. #args .. words, ''
+  end
+  add(stored, JOB .. id, CREATED .. #task .. ',' .. #header .. words .. '\n' .. task .. '\n' .. header .. '\n' .. args)
 end

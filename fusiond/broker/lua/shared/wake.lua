@@ -1,4 +1,6 @@
--- wake(): tell the dispatchers that wait for this queue, if any; a claim that came back short has set the flag.
+-- A claim that came back short has noted in WAKE that its dispatcher waits, for so many ms: 1, or the token under which it may be given a job.
+local WAITS = 15000
+-- wake(): tell the dispatchers that wait for this queue, if any.
 local function wake()
   if redis.call('DEL', WAKE) == 1 then redis.call('PUBLISH', WAKE, 'ready') end
 end

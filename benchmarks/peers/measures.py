@@ -1,0 +1,105 @@
+"""What is measured of one runner on one empty Redis; each returns quantity → figure."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from benchmarks import calibration
+from benchmarks.figures import percentile
+from benchmarks.peers.runners import BY_NAME, FUSIOND
+from benchmarks.peers.session import Session
+
+if TYPE_CHECKING:
+    from benchmarks.peers.runners import Runner
+    from benchmarks.server import Server
+
+#: single calls of `enqueue`, where there is a call for many
+SINGLE = 2_000
+#: seconds after the start of idle workers, and seconds for which they are watched
+REST, WATCHED = 4.0, 8.0
+
+
+def work(runner: Runner, server: Server, scale: float) -> dict[str, float]:
+    """
+    A backlog is enqueued, one by one and in bulk, and worked off.
+
+    The drain is watched from a tenth to 95 %: the start of the workers is not part of it.
+    """
+    jobs = max(100, int(runner.jobs * scale))
+    single = min(SINGLE, jobs // 2) if runner.bulk else jobs
+    with Session(runner, server) as session:
+        empty = server.memory()
+        figures = {"one": single / session.produce("one", single)}
+        if runner.bulk:
+            figures["many"] = (jobs - single) / session.produce("many", jobs - single)
+        figures["waiting"] = (server.memory() - empty) / jobs
+        figures |= _drain(session, jobs)
+        session.await_done(int(jobs * 0.97))
+        time.sleep(0.3)
+        figures["finished"] = (server.memory() - empty) / jobs
+    return figures
+
+
+def _drain(session: Session, jobs: int, upto: float = 0.95) -> dict[str, float]:
+    session.start()
+    began, first = session.await_done(jobs // 10)
+    cpu, redis = session.cpu(), session.server.use().cpu
+    ended, last = session.await_done(int(jobs * upto))
+    count = last - first
+    return {
+        "drain": count / (ended - began),
+        "workers": (session.cpu() - cpu) / count * 1e3,
+        "redis": (session.server.use().cpu - redis) / count * 1e3,
+    }
+
+
+def latency(runner: Runner, server: Server, scale: float) -> dict[str, float]:
+    """From before the call that enqueues to the first line of the job, while nothing else is to be done; ms."""
+    warm, jobs = 20, max(10, int(100 * scale))
+    with Session(runner, server) as session:
+        session.start()
+        session.produce("mark", 1)
+        session.await_marks(1)
+        session.produce("mark", warm + jobs)
+        session.await_marks(1 + warm + jobs)
+        waits = [wait * 1e3 for wait in session.waits()[-jobs:]]
+    return {"p50": percentile(waits, 0.5), "p99": percentile(waits, 0.99)}
+
+
+def sleepers(runner: Runner, server: Server, scale: float) -> dict[str, float]:
+    """Jobs that sleep 10 ms, in 50 slots: 5,000 jobs a second would be ideal."""
+    jobs = max(200, int(3_000 * scale))
+    with Session(runner, server, slots=50) as session:
+        session.produce("rest", jobs)
+        return _drain(session, jobs, 0.9)
+
+
+def idle(runner: Runner, server: Server, scale: float) -> dict[str, float]:
+    """Workers with 8 slots that have worked a little and have nothing to do."""
+    with Session(runner, server) as session:
+        session.start()
+        session.produce("mark", 3)
+        session.await_marks(3)
+        time.sleep(REST * scale)
+        cpu, redis, began = session.cpu(), server.use().cpu, time.monotonic()
+        time.sleep(WATCHED * scale)
+        seconds = time.monotonic() - began
+        return {
+            "workers": (session.cpu() - cpu) / seconds * 100,
+            "redis": (server.use().cpu - redis) / seconds * 100,
+            "memory": session.pss() / 1e6,
+        }
+
+
+def backlog(jobs: int, server: Server, scale: float) -> dict[str, float]:
+    """A backlog of fusiond's, enqueued in bulk."""
+    count = max(1_000, int(jobs * scale))
+    with Session(BY_NAME[FUSIOND], server) as session:
+        bulk = count / session.produce("many", count)
+        return {"many": bulk, **_drain(session, count)}
+
+
+def machine() -> dict[str, float]:
+    """What the machine does at this moment."""
+    return {"ping": calibration.ping() * 1e6, "fork": calibration.fork() * 1e3, "loop": calibration.loop() * 1e3}

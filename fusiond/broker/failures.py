@@ -1,0 +1,88 @@
+"""Failed jobs by what went wrong: the verbs that group them, for the dashboard and `fusiond top`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from fusiond.broker.call import Call, decoded, number, scripted
+from fusiond.broker.keys import VerbGroup
+
+#: a text of JSON that may be cut behind it
+_TEXT = r'"{}": ?("(?:[^"\\]|\\.)*"?)'
+
+
+class FailureGroup(NamedTuple):
+    """Failed jobs of one queue whose task and error are the same, but for numbers in the message."""
+
+    queue: str
+    #: as `failures.lua` makes it
+    key: bytes
+    task: str
+    jobs: int
+    #: epoch ms: when the first and the last of them ended
+    first: int
+    last: int
+    #: of the last
+    id: str
+    code: str
+    type: str
+    message: str
+
+    @property
+    def digest(self) -> str:
+        """Names the group in an address, whatever its queue."""
+        return hashlib.sha256(self.key).hexdigest()[:16]
+
+
+class FailureVerbs(VerbGroup):
+    """Verbs that look at failed jobs and change nothing."""
+
+    def failures(self, queue: str, *, start: int = 0, count: int = 250) -> Call[tuple[int, list[FailureGroup]]]:
+        """How many jobs a page of the failed ones has, those that are kept longest first, and their groups."""
+
+        def parse(reply: Any) -> tuple[int, list[FailureGroup]]:
+            return number(reply[0]), [_group(queue, each) for each in reply[1:]]
+
+        return scripted("failures", self.keys.root(queue), (start, count, ""), parse)
+
+    def failures_of(self, queue: str, key: bytes, *, start: int = 0, count: int = 250) -> Call[tuple[int, list[str]]]:
+        """How many jobs the page has, and the ids of those among them that are of a group."""
+
+        def parse(reply: Any) -> tuple[int, list[str]]:
+            return number(reply[0]), [decoded(id_) for id_ in reply[1:]]
+
+        return scripted("failures", self.keys.root(queue), (start, count, key), parse)
+
+
+def alike(groups: Iterable[FailureGroup]) -> list[list[FailureGroup]]:
+    """Those of one task and error together, whatever their queues; what failed last first."""
+    merged: dict[str, list[FailureGroup]] = {}
+    for group in groups:
+        merged.setdefault(group.digest, []).append(group)
+    found = [sorted(each, key=lambda group: group.last, reverse=True) for each in merged.values()]
+    return sorted(found, key=lambda each: each[0].last, reverse=True)
+
+
+def _group(queue: str, said: list[Any]) -> FailureGroup:
+    key, task, count, first, last, id_, error = said
+    parts = (_said(decoded(error), name) for name in _PARTS)
+    return FailureGroup(queue, key, decoded(task), count, first, last, decoded(id_), *parts)
+
+
+_PARTS = ("code", "type", "message")
+
+
+def _said(error: str, name: str) -> str:
+    """The text of this name in a JSON object that may be cut."""
+    found = re.search(_TEXT.format(name), error)
+    if found is None:
+        return ""
+    text = found[1] if found[1].endswith('"') and len(found[1]) > 1 else f'{found[1]}"'
+    try:
+        return str(json.loads(text))
+    except ValueError:
+        return text.strip('"')

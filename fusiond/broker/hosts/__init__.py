@@ -1,0 +1,1 @@
+"""What the daemons and workers of all hosts say about themselves."""

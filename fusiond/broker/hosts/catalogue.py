@@ -1,0 +1,188 @@
+"""
+The catalogue: what may be enqueued, made from what all daemons declare. No I/O.
+
+1. read      the records of daemons and of worker groups, and which of them are alive by the clock of Redis
+2. rank      the declarations of each task: those of living daemons before those of ended ones; of the living ones those
+             whose queue a living group serves; then those of the newest generation
+3. fill in   from the ended daemons what no living one declares, so that producers go on while everything restarts
+
+The generations of ended daemons do not tell in which order their files were in force. So those that ended together with
+the last one are ranked by generation, and all others by the time at which they ended.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from fusiond.broker.call import decoded
+from fusiond.broker.hosts.host_records import Catalogue, CronDeclaration, Declared, FileInForce
+from fusiond.broker.keys import is_name
+from fusiond.config.model.limits import ARGUMENT
+
+#: ms before the end of the last daemon; those that ended within it ended in the same restart
+_TOGETHER = 60_000
+#: tiers of daemons
+_LIVING, _LAST, _BEFORE = 2, 1, 0
+
+#: of a declaration, the greatest wins: its daemon's tier, whether its queue is served, its daemon's order in the tier
+_Rank = tuple[int, bool, int]
+
+
+class DaemonRecord(NamedTuple):
+    """One daemon's record."""
+
+    id: str
+    #: epoch ms by the clock of Redis
+    alive_until: int
+    generation: int
+    #: of the configuration that it runs
+    hash: str
+    #: digest of what that declares
+    content: str
+
+
+class Registry:
+    """The records of all daemons, ended ones included, and of the worker groups that are alive."""
+
+    def __init__(
+        self,
+        now: int,
+        daemons: list[DaemonRecord],
+        serving: list[tuple[str, list[str]]],
+        hosts: Mapping[str, AbstractSet[str]] = MappingProxyType({}),
+    ) -> None:
+        """
+        What was read.
+
+        Args:
+            now: epoch ms by the clock of Redis.
+            daemons: living and ended ones.
+            serving: of each living group its daemon and its queues.
+            hosts: daemon → where its living groups are.
+        """
+        self.now, self.daemons, self.serving, self._hosts = now, daemons, serving, hosts
+        self._living = {each.id for each in daemons if each.alive_until > now} | {daemon for daemon, _ in serving}
+        #: when the last of the others ended
+        self._ended = max((each.alive_until for each in daemons if each.id not in self._living), default=0)
+        #: digest → what is declared
+        self.contents: dict[str, Declared] = {}
+
+    def catalogue(self) -> Catalogue:
+        """What may be enqueued."""
+        served = self._served()
+        tasks: list[tuple[_Rank, str, dict[str, Any]]] = []
+        priorities: dict[str, int] = {}
+        queues: set[str] = set()
+        flows: dict[str, dict[str, Any]] = {}
+        policies: set[str] = set()
+        known = [each for each in self.daemons if each.content in self.contents]
+        for (tier, order), daemon in sorted((self._place(each), each) for each in known):
+            said = self.contents[daemon.content]
+            priorities |= said.priorities
+            queues |= said.queues
+            flows |= said.flows
+            policies |= said.digests.get("retry policies", {}).keys()
+            for name, task in said.tasks.items():
+                rank = (tier, tier == _LIVING and task["queue"] in served.get(name, ()), order)
+                tasks.append((rank, name, task))
+        return Catalogue(
+            {name: task for _, name, task in sorted(tasks, key=lambda each: each[0])},
+            priorities,
+            frozenset(queues),
+            frozenset(policies),
+            served=served,
+            serving=frozenset(queue for _, names in self.serving for queue in names),
+            contents=self.contents,
+            flows=flows,
+        )
+
+    def cron_declarations(self) -> list[CronDeclaration]:
+        """Each cron entry of each daemon; a daemon ticks while its scheduler is alive, whatever its groups are."""
+        return [
+            CronDeclaration(name, each.id, each.alive_until > self.now, each.generation, str(entry["digest"]), entry)
+            for each in self.daemons
+            if each.content in self.contents
+            for name, entry in self.contents[each.content].cron.items()
+        ]
+
+    def files_in_force(self) -> list[FileInForce]:
+        """The configurations that living daemons run, the newest generation first; one that several run is one."""
+        runs: dict[str, list[DaemonRecord]] = {}
+        for each in self.daemons:
+            if each.id in self._living:
+                runs.setdefault(each.hash, []).append(each)
+        files = []
+        for hash_, daemons in runs.items():
+            said = self.contents.get(daemons[0].content)
+            generation, ids = max(each.generation for each in daemons), sorted(each.id for each in daemons)
+            hosts = sorted({host for id_ in ids for host in self._hosts.get(id_, ())})
+            files.append(FileInForce(hash_, generation, tuple(ids), said.digests if said else {}, tuple(hosts)))
+        return sorted(files, key=lambda file: file.generation, reverse=True)
+
+    def _place(self, daemon: DaemonRecord) -> tuple[int, int]:
+        """The daemon's tier, and its order therein."""
+        if daemon.id in self._living:
+            return _LIVING, daemon.generation
+        if daemon.alive_until > self._ended - _TOGETHER:
+            return _LAST, daemon.generation
+        return _BEFORE, daemon.alive_until
+
+    def _served(self) -> dict[str, set[str]]:
+        """Task → queues from which a living group of a daemon that knows the task claims."""
+        contents = {each.id: self.contents[each.content] for each in self.daemons if each.content in self.contents}
+        served: dict[str, set[str]] = {}
+        for daemon, queues in self.serving:
+            for name in contents[daemon].tasks if daemon in contents else ():
+                served.setdefault(name, set()).update(queues)
+        return served
+
+
+def registry(reply: Any) -> Registry:
+    """The records that `daemons.lua` replied; those that no daemon has written are left out."""
+    now, flat = int(reply[0]), reply[1]
+    daemons: list[DaemonRecord] = []
+    serving: list[tuple[str, list[str]]] = []
+    hosts: dict[str, set[str]] = {}
+    for name, words in zip(map(decoded, flat[::2]), map(decoded, flat[1::2]), strict=True):
+        daemon, is_group, worker = name.partition("/")
+        try:
+            until, *rest = words.split()
+            if not is_group:
+                generation, hash_, content = rest
+                daemons.append(DaemonRecord(daemon, int(until), int(generation), hash_, content))
+            elif int(until) > now:
+                serving.append((daemon, list(filter(is_name, rest))))
+                hosts.setdefault(daemon, set()).add(worker.rpartition(".")[0])
+        except ValueError:
+            continue
+    return Registry(now, daemons, serving, hosts)
+
+
+def declared(raw: bytes | None) -> Declared | None:
+    """What a configuration declares, from its field of the catalogue; None where no daemon has written it."""
+    try:
+        said = json.loads((raw or b"").partition(b"\n")[2])
+        tasks, priorities, queues = said["tasks"], said["priorities"], frozenset(said["queues"])
+        cron, digests, flows = said.get("cron", {}), said.get("digests", {}), said.get("flows", {})
+        good = all(map(_is_task, tasks.values())) and all(map(_is_priority, priorities.values()))
+        good = good and all(map(is_name, queues)) and all(entry["digest"] is not None for entry in cron.values())
+        good = good and all(isinstance(each, dict) for each in (*digests.values(), flows, *flows.values()))
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        return None
+    return Declared(tasks, priorities, queues, cron, digests, flows) if good else None
+
+
+def _is_task(said: dict[str, Any]) -> bool:
+    unique, by = said.get("unique", ",,,"), said.get("limit_by") or []
+    good = is_name(said["queue"]) and _is_priority(said["priority"]) and 0 <= (said.get("expires") or 0) < 1e9
+    good = good and isinstance(by, list) and all(isinstance(name, str) and re.fullmatch(ARGUMENT, name) for name in by)
+    return good and isinstance(unique, str) and unique.count(",") >= 3
+
+
+def _is_priority(number: object) -> bool:
+    return isinstance(number, int) and 0 <= number <= 255

@@ -1,0 +1,86 @@
+-- include: now queue many score job events wake line_up by turns store room broken places locks follow tally ends unique flows after
+--
+-- deliver(queue, source, entries): does what the outbox of another queue has for this one; what was taken before is not done again.
+--
+-- KEYS  1 ns:{q}
+-- ARGV  1 name of the other queue · then entries as outbox.lua gives them
+-- reply {the highest number that was taken from there, 1 if there is something in the outbox of this queue now, 1 if runs of flows can go on}
+--
+-- moves -> queue       the job of a callback, or of a step of a flow, behind its priority
+--       deferred -> queue | scheduled | failed    enough of its parents have ended well, or not enough can any more
+--       queue | held | scheduled | deferred -> canceled    it replaces another one of the same lock
+-- The queue's max_length does not count. `taken` holds the highest number of each other queue. What an entry does, it does as a whole or not
+-- at all: an entry that cannot be carried out raises before it has written anything, and is kept under `broken`, since what is behind it must
+-- not wait for it. A key of the queue that is of another type would stop an entry midway; so that is looked at first, and the entries stay in
+-- the outbox until `fusiond fsck --repair` has put the key aside.
+-- touches taken conf queue tenants held scheduled canceled seq job unique deferred parents children expiring failed outbox events metrics wake
+
+redis.call('ZREM', QUEUE, '')
+local TAKEN, source = ROOT .. ':taken', ARGV[1]
+local highest = tonumber(redis.call('HGET', TAKEN, source)) or 0
+announces = false
+local conf = redis.call('HMGET', CONF, 'fair', 'events')
+read_turns(conf[1])
+read_events(conf[2])
+local unique, stored_now, lined_up = nil, {}, false
+local kinds = {}
+
+-- take_over(id, flow): the job of a step is there already, since its run was dropped before it, or its queue came back with less. If it has ended,
+-- its run would wait for ever
+local function take_over(id, flow)
+  local h = load(id)
+  local status = h and how_ended(id, h)
+  if status then tell_run(status, { flow = flow, result = h.result, error = h.error }) end
+end
+-- enqueue(id, task, args, priority, expires, lock, …): a new job; expires, ms: 0: it does not; lock: as shared/unique.lua says, or empty. What
+-- follows is empty, or not there, where it has none: header, follow and flow, these fields
+function kinds.enqueue(id, task, args, priority, expires, lock, header, follow, flow)
+  header, follow, flow = header or '', follow ~= '' and follow or nil, flow ~= '' and flow or nil
+  if not (id and task and args and tonumber(priority)) then error('it has too few words', 0) end
+  if stored_now[id] then return end
+  if redis.call('EXISTS', JOB .. id) == 1 then return flow and take_over(id, flow) end
+  local score, expires_at = (255 - priority) * BAND + redis.call('INCR', SEQ), expires ~= '0' and now + expires or nil
+  stored_now[id] = true
+  if events and id:sub(1, 3) == 'cb-' then events.tell('callback', id, task) end
+  if lock == '' then return store(id, task, args, score, 0, header, expires_at, nil, follow, nil, flow) end
+  unique = unique or unique_jobs()
+  -- an earlier entry may have had the job stored, or let it run, that this one replaces
+  lined_up = line_up() or lined_up
+  local way, other = unique.look_at_lock(id, task, lock)
+  if not way then
+    if flow then tell_run('failed', { flow = flow, error = failure('CONFLICT', 'job ' .. other .. ' is the same by `unique`') }) end
+    return redis.call('HINCRBY', CONF, 'skipped', 1)
+  end
+  unique.store(way, task, args, score, 0, header, expires_at, follow, flow)
+  write_stored()
+end
+
+-- step_end(run, step, n, round, letter, payload): a job of a step has ended
+kinds.step_end = end_of_step
+
+-- after(id, queue, child, name): the job `child` of that queue waits for the job here · parent_ended(id, name, status): a parent has ended
+kinds.after, kinds.parent_ended = add_child, parent_ended
+
+for _, name in ipairs({ 'scheduled', 'held', 'tenants', 'deferred', 'expiring', 'started', 'failed', 'canceled', 'advance' }) do
+  redis.call('ZCARD', ROOT .. ':' .. name)
+end
+if not tonumber(redis.call('GET', SEQ) or 0) then return redis.error_reply('WRONGTYPE the counter of arrivals is no number') end
+local taken = highest
+for i = 2, #ARGV do
+  local number, entry = ARGV[i]:match('^(%d+) (.*)$')
+  number = tonumber(number) or 0
+  if number > taken then
+    local good, what = pcall(cmsgpack.unpack, entry)
+    what = good and type(what) == 'table' and what or { '', 'it cannot be read' }
+    local kind = kinds[what[1]]
+    local done, reason = pcall(kind or error, unpack(what, 2))
+    if not done then broken('outbox of ' .. source .. ': ' .. tostring(reason), entry) end
+    taken = number
+  end
+end
+write_endings()
+if line_up() or lined_up then wake() end
+-- last: what came before is done, or is done when the entries come again
+if taken > highest then redis.call('HSET', TAKEN, source, whole(taken)) end
+if events then events.write() end
+return { whole(taken), has_posted and 1 or 0, can_advance and 1 or 0 }

@@ -1,0 +1,10 @@
+-- include: now queue many score job events wake line_up by turns store room places locks follow tally ends unique ../enqueue
+--
+-- enqueue_unique(queue, jobs, confirmed): as `enqueue`, of which it is a part, for a call in which some jobs are unique.
+--
+-- KEYS  1 ns:{q}
+-- ARGV  as of `enqueue`
+-- reply as of `enqueue`
+--
+-- moves as `enqueue`
+-- touches conf queue tenants held scheduled canceled seq job unique events metrics wake

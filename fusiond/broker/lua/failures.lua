@@ -1,0 +1,49 @@
+-- include: now queue score job
+--
+-- failures(queue, start, count, wanted): a page of the failed jobs, grouped by task and error.
+--
+-- KEYS  1 ns:{q}
+-- ARGV  1 start, from 0 · 2 count · 3 a group's key, as below: its ids are wanted; empty: the groups are
+-- reply {number of jobs in the page, {key, task, number, first end in ms, last end in ms, id of the last, begin of its error}, …}
+--       or {number of jobs in the page, id, …}
+--
+-- Jobs are in one group if they are of one task, and their errors have the same code, type and message up to its first quote or escape,
+-- whatever numbers are in it.
+-- moves nothing
+-- touches failed job
+
+local MESSAGE, ERROR = 120, 1000  -- bytes that count, and that are told
+local start, most, wanted = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
+local page = redis.call('ZREVRANGE', ROOT .. ':failed', start, start + most - 1, 'WITHSCORES')
+local replies, groups = { #page / 2 }, {}
+
+local function said(error, name) return error:match('"' .. name .. '": ?"([^"\\]*)') or '' end
+
+-- key_of(h): equal for jobs that failed alike
+local function key_of(h)
+  local error = (h.error or ''):sub(1, ERROR)
+  local message = said(error, 'message'):sub(1, MESSAGE):gsub('%d+', '#')
+  return h.task .. '\n' .. said(error, 'code') .. '\n' .. said(error, 'type') .. '\n' .. message
+end
+
+local function add(id, h, key)
+  local ended, group = finite(h.ended_at) or 0, groups[key]
+  if not group then
+    group = { key, h.task, 0, ended, -1, id, '' }
+    groups[key], replies[#replies + 1] = group, group
+  end
+  group[3], group[4] = group[3] + 1, math.min(group[4], ended)
+  if ended > group[5] then group[5], group[6], group[7] = ended, id, (h.error or ''):sub(1, ERROR) end
+end
+
+for first = 1, #page, 2 * PAGE do
+  local last = math.min(first + 2 * PAGE - 1, #page)
+  for i, text in ipairs(texts_of(page, first, last)) do
+    local h = type(text) == 'string' and decode(text)
+    if h then
+      local id, key = page[first + 2 * (i - 1)], key_of(h)
+      if wanted == '' then add(id, h, key) elseif key == wanted then replies[#replies + 1] = id end
+    end
+  end
+end
+return replies

@@ -1,0 +1,20 @@
+-- include: now queue flows
+--
+-- flow_due(queue, limit, ms): the runs of flows that can go a step further, for the caller to advance.
+--
+-- KEYS  1 ns:{q}
+-- ARGV  1 how many at most · 2 ms after which they are told to the next caller, if nobody has advanced them
+-- reply ids
+--
+-- touches advance flows
+
+local due = redis.call('ZRANGEBYSCORE', ADVANCE, '-inf', now, 'LIMIT', 0, ARGV[1])
+for _, id in ipairs(due) do
+  -- what is of another type is fsck's to tell
+  if redis.call('TYPE', FLOW .. id).ok == 'hash' then
+    redis.call('ZADD', ADVANCE, now + ARGV[2], id)
+  else
+    redis.call('ZREM', ADVANCE, id)
+  end
+end
+return due

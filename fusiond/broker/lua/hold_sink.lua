@@ -1,0 +1,26 @@
+-- include: now
+--
+-- hold_sink(sink, token, ms, failing, cursors): a daemon delivers for a sink, and says how far it is; one daemon does so at a time.
+--
+-- KEYS  1 ns:sinks
+-- ARGV  1 sink · 2 token of the daemon's program · 3 ms for which it delivers without saying so again; 0: it ends
+--       4 why it cannot deliver now, or empty · then stream and number of each cursor
+-- reply {stream, number, …}: the sink's cursors as they are now, or nil: another one delivers
+--
+-- moves nothing
+-- touches sinks
+
+local name, token, ms = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local holder, expires = (redis.call('HGET', KEYS[1], name) or ''):match('^(%S+) (%d+)$')
+if holder and holder ~= token and tonumber(expires) > now then return false end
+-- at maxmemory a script passes whose first write frees memory
+redis.call('HDEL', KEYS[1], '')
+redis.call('HSET', KEYS[1], name, token .. ' ' .. string.format('%.0f', now + ms))
+if ARGV[4] == '' then redis.call('HDEL', KEYS[1], name .. ' failing') else redis.call('HSET', KEYS[1], name .. ' failing', ARGV[4]) end
+-- what another one has noted meanwhile is not taken back
+for i = holder == token and 5 or #ARGV + 1, #ARGV, 2 do redis.call('HSET', KEYS[1], name .. '/' .. ARGV[i], ARGV[i + 1]) end
+local found, all = {}, redis.call('HGETALL', KEYS[1])
+for i = 1, #all, 2 do
+  if all[i]:sub(1, #name + 1) == name .. '/' then found[#found + 1], found[#found + 2] = all[i]:sub(#name + 2), all[i + 1] end
+end
+return found

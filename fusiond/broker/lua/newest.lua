@@ -1,0 +1,86 @@
+-- include: now queue many score job
+--
+-- newest(queue, status, from, count, task, text): a page of the jobs of one status, the newest first.
+--
+-- KEYS  1 ns:{q}
+-- ARGV  1 status · 2 where the page begins, as the page before has told; empty: at the newest · 3 count
+--       4 if given, a task · 5 a text in lower case: those jobs of the page are left out that do not hold these; empty: none are
+-- reply {where the next page begins, or empty, id, score, {field, value, …}, …}
+--
+-- Of jobs that wait in the row or are held, the newest are those that arrived last, whatever their priorities. Of ended ones they are those
+-- that are kept longest, of the others those whose place in the set is the last; so it is in a queue with `fair_by`, where a place is a turn
+-- and no arrival. A page ends with the job that takes it over 1 MB.
+-- moves nothing
+-- touches conf queue scheduled started finished failed canceled deferred held job
+
+local status, from, most = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local KEY = status == 'queued' and QUEUE or ROOT .. ':' .. status
+local LARGE_PAGE = 1048576        -- bytes
+local TASK, TEXT = ARGV[4] or '', ARGV[5] or ''
+local replies, bytes, last = { '' }, 0, nil
+
+-- may_fit(id): whether the job can be of that task and hold that text; the caller looks closely
+local function may_fit(id)
+  local job = redis.pcall('GET', JOB .. id)
+  if type(job) ~= 'string' then return true end
+  if TASK ~= '' and not job:find('\n' .. TASK .. '\n', 1, true) then return false end
+  if TEXT == '' or job:lower():find(TEXT, 1, true) then return true end
+  local args = redis.pcall('GET', JOB .. id .. ARGS)
+  return type(args) == 'string' and args:lower():find(TEXT, 1, true) ~= nil
+end
+local filters = TASK ~= '' or TEXT ~= ''
+
+-- tell(id, score): adds a job to the reply; whether there is room for another one
+local function tell(id, score)
+  if filters and not may_fit(id) then return true end
+  local size = redis.call('STRLEN', JOB .. id)
+  if size > 0 then
+    replies[#replies + 1], replies[#replies + 2], replies[#replies + 3] = id, score, flat(load(id) or {})
+    bytes = bytes + size
+  end
+  return bytes < LARGE_PAGE
+end
+
+-- without_arrival(found, score): adds what somebody has put at an infinite place, as if it had arrived after all others
+local function without_arrival(found, score)
+  for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEY, score, score, 'LIMIT', 0, most)) do found[#found + 1] = { BAND, id, score } end
+end
+
+-- arrivals(): {arrival, id, score} of the last `most` arrivals of each priority below `from`
+local function arrivals()
+  local found, below = {}, '(+inf'
+  if not from then
+    without_arrival(found, '+inf')
+    without_arrival(found, '-inf')
+  end
+  for _ = 0, 255 do
+    local top = tonumber(redis.call('ZREVRANGEBYSCORE', KEY, below, '(-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2])
+    if not top then break end
+    local first = later(top, 0)
+    local limit = from and '(' .. whole(first + from) or whole(first + BAND - 1)
+    local page = redis.call('ZREVRANGEBYSCORE', KEY, limit, whole(first), 'WITHSCORES', 'LIMIT', 0, most)
+    for i = 1, #page, 2 do found[#found + 1] = { page[i + 1] - first, page[i], page[i + 1] } end
+    below = '(' .. whole(first)
+  end
+  table.sort(found, function(one, other) return one[1] > other[1] end)
+  return found
+end
+
+local fair = redis.call('HMGET', CONF, 'fair', 'placing')
+if (status == 'queued' or status == 'held') and not (fair[1] or fair[2]) then
+  local found = arrivals()
+  for i = 1, math.min(most, #found) do
+    last = found[i][1]
+    if not tell(found[i][2], found[i][3]) then break end
+  end
+  if last then replies[1] = whole(last) end
+else
+  from = from or 0
+  local page = redis.call('ZREVRANGE', KEY, from, from + most - 1, 'WITHSCORES')
+  for i = 1, #page, 2 do
+    from = from + 1
+    if not tell(page[i], page[i + 1]) then break end
+  end
+  if #page > 0 then replies[1] = whole(from) end
+end
+return replies

@@ -1,0 +1,26 @@
+-- include: now queue score job
+--
+-- report(queue, reports): stores how far running jobs say that they are.
+--
+-- KEYS  1 ns:{q}
+-- ARGV  per attempt: id, token, share from 0 to 1, message
+-- reply per attempt: 1 stored, or said before · 0 its lease was lost
+--
+-- moves nothing
+-- touches started job
+
+-- at maxmemory a script passes whose first write frees memory
+redis.call('ZREM', STARTED, '')
+local replies = {}
+for i = 1, #ARGV, 4 do
+  local state, mark = state_of(ARGV[i]) or '', 't' .. word(ARGV[i + 1]) .. ' '
+  local text = state:sub(1, #mark) == mark and redis.call('GET', JOB .. ARGV[i])
+  local h = text and decode(text)
+  local share, message = ((h or {}).progress or ''):match('^(%S+) %d+ (.*)$')
+  if h and (share ~= ARGV[i + 2] or message ~= ARGV[i + 3]) then
+    h.progress = ARGV[i + 2] .. ' ' .. whole(now) .. ' ' .. ARGV[i + 3]
+    save(ARGV[i], h)
+  end
+  replies[#replies + 1] = h and 1 or 0
+end
+return replies

@@ -1,0 +1,116 @@
+-- What scripts tell of the jobs of their queue, in ns:{q}:events, a stream. (needs now, queue, score, job)
+-- An entry has events of one script, in their order. Its id is "<number of its last event>-<how many>", so that who reads sees a gap. `at`: epoch
+-- ms; `by`: who did it, where that is known: a dispatcher, `<host> <group>`, or `@` and the name that an operator's command gave. Then event -> lines, each
+-- "<job> <task> <word> …": words are a letter and a value, as those of a job's state:
+--   n  attempt, where it is not the first    b  ms since its claim    w  ms that it waited until it began    g  ms from its claim to its begin
+--   d  ms that it ran    u  ms until it may go on; 1e12: others must end first    t  log tag    p  traceparent    o  another job or run
+--   c  y  m  code, type and message of its error    a  r  arguments and result, where the file asks for them    s  status that a repair gave it
+--   h  host of the daemon that tells of itself    l  ms since that has happened
+-- conf `events`: "<how many are kept> <0|1: with arguments and results>"; not there: nobody wants them. `told`: how many there were so far
+local EVENTS = ROOT .. ':events'
+local events                      -- nil: nobody wants them
+-- teller(wanted): made once for a call, and only where somebody wants events
+local function teller(wanted)
+  local most, payload = wanted:match('^(%d+) (%d)')
+  local ENTRY, ENTRY_BYTES = 500, 65536   -- events, and about how many bytes, in one entry
+  local MESSAGE, PAYLOAD = 1000, 4096     -- bytes of an error's message; of arguments or a result
+  local kinds, lines, by = {}, {}, nil
+  payload = payload == '1'
+
+  -- tell(event, id, task, words): `words`: with a blank in front; nil: none
+  local function tell(event, id, task, words)
+    local n = #kinds + 1
+    kinds[n], lines[n] = event, word(id) .. ' ' .. word(task) .. (words or '')
+  end
+  -- of_header(header): what the producer gave that each event of the job says
+  local function of_header(header)
+    if not header or #header > 65536 or not (header:find('"log_tag"', 1, true) or header:find('"traceparent"', 1, true)) then return '' end
+    local good, read = pcall(cjson.decode, header)
+    if not good or type(read) ~= 'table' then return '' end
+    return (type(read.log_tag) == 'string' and ' t' .. word(read.log_tag:sub(1, 255)) or '')
+      .. (type(read.traceparent) == 'string' and ' p' .. word(read.traceparent:sub(1, 255)) or '')
+  end
+  -- with(letter, text): arguments or a result
+  local function with(letter, text)
+    return payload and text and ' ' .. letter .. word(text:sub(1, PAYLOAD)) or ''
+  end
+  -- of_error(raw): an error document
+  local function of_error(raw)
+    local good, read = pcall(cjson.decode, raw or '')
+    if not good or type(read) ~= 'table' then return '' end
+    local said = ''
+    for _, name in ipairs({ 'code', 'type', 'message' }) do
+      local value, letter = read[name], name == 'type' and 'y' or name:sub(1, 1)
+      if type(value) == 'string' and value ~= '' then said = said .. ' ' .. letter .. word(value:sub(1, letter == 'm' and MESSAGE or 255)) end
+    end
+    return said
+  end
+  -- about(h): what an event says of any job that was decoded
+  local function about(h)
+    local attempts = count(h.attempts)
+    return (attempts ~= 1 and ' n' .. attempts or '') .. of_header(h.header)
+  end
+  -- job(event, id, h, words): the same with `words` behind it
+  local function job(event, id, h, words) tell(event, id, h.task, about(h) .. (words or '')) end
+  -- enqueued(id, task, header, due, args)
+  local function enqueued(id, task, header, due, args)
+    tell('enqueued', id, task, (due > now and ' u' .. whole(due - now) or '') .. of_header(header) .. with('a', args))
+  end
+  -- ended(status, id, h, words): `h` has its error or result
+  local function ended(status, id, h, words)
+    job(status, id, h, (words or '') .. (status == 'finished' and with('r', h.result) or of_error(h.error)))
+  end
+
+  -- number_again(count): the counter was lost: it goes on behind the last entry. What is no stream is put aside
+  local function number_again(count)
+    if redis.call('TYPE', EVENTS).ok ~= 'stream' and redis.call('EXISTS', EVENTS) == 1 then
+      redis.call('RENAME', EVENTS, EVENTS .. ':broken:' .. whole(now))
+    end
+    local last = redis.call('EXISTS', EVENTS) == 1 and redis.call('XREVRANGE', EVENTS, '+', '-', 'COUNT', 1)[1]
+    local number = (last and tonumber(last[1]:match('^%d+')) or 0) + count
+    redis.call('HSET', CONF, 'told', whole(number))
+    return number
+  end
+  -- add_entry(first, past, words)
+  local function add_entry(first, past, words)
+    local size = past - first
+    local function added(number)
+      return redis.pcall('XADD', EVENTS, 'MINID', '~', whole(math.max(0, number - most)), whole(number) .. '-' .. size, 'at', whole(now), unpack(words))
+    end
+    local id = added(redis.call('HINCRBY', CONF, 'told', size))
+    if type(id) == 'table' then added(number_again(size)) end
+  end
+  -- write(): behind all other writes of the script
+  local function write()
+    local first = 1
+    while kinds[first] do
+      local words, at, bytes = by and { 'by', by } or {}, first, 0
+      while kinds[at] and at - first < ENTRY and bytes < ENTRY_BYTES do
+        local from, kind = at, kinds[at]
+        repeat
+          bytes, at = bytes + #lines[at], at + 1
+        until kinds[at] ~= kind or at - first >= ENTRY or bytes >= ENTRY_BYTES
+        words[#words + 1], words[#words + 2] = kind, table.concat(lines, '\n', from, at - 1)
+      end
+      add_entry(first, at, words)
+      first = at
+    end
+    kinds, lines = {}, {}
+  end
+  local function set_by(name)
+    if name and name ~= '' then by = name:sub(1, 255) end
+  end
+
+  return { tell = tell, job = job, enqueued = enqueued, ended = ended, of_header = of_header, with = with, of_error = of_error, write = write, set_by = set_by }
+end
+-- read_events(wanted, by): what conf says; `by`: who is to be named
+local function read_events(wanted, by)
+  if wanted then
+    events = teller(wanted)
+    events.set_by(by)
+  end
+end
+-- since_claim(h): word of the event with which an attempt ends
+local function since_claim(h) return ' b' .. whole(now - (finite(h.started_at) or now)) end
+-- asked_by(who): as `by`
+local function asked_by(who) return who and who ~= '' and '@' .. who or nil end

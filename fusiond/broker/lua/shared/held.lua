@@ -1,0 +1,146 @@
+-- What a claim does about the limits of tasks: give places, hold jobs, and let those go on that may. (needs now, queue, score, job, many, rate,
+-- line_up, by, places, ends, rescue)
+local limits                      -- task -> {by, max_running, every, burst}; nil: no task of the queue has a limit
+-- first_begin(attempts, rescues): whether none of the attempts so far is known to have begun: a release undoes its attempt, a rescue
+-- counts one of which nobody knows, and what is renewed once it has begun has no expires_at any more
+local function first_begin(attempts, rescues)
+  return count(attempts) <= count(rescues)
+end
+
+-- limiter(): what follows is made once for a call, and only where a task has a limit: to make functions takes a script as long as to use them
+local function limiter()
+  local rate = rates()
+  local LOOK_AGAIN = 30000          -- ms; a key whose places are all taken is looked at so often, in case nobody has passed its turn on
+  local MOST_MENDED = 1000          -- places of a key of which those are looked for that nobody has
+  local rooms = {}                  -- key -> what is left of it in this call
+
+  -- key_of(task, args, kwargs): the key of a job of a task with a limit. Raises a reason
+  local function key_of(task, args, kwargs)
+    local names = table.concat(limits[task].by, ',')
+    return names == '' and task or task .. ' ' .. names .. '=' .. values().of(names, args, kwargs)
+  end
+  -- key_of_body(task, body): the same, of arguments as they are stored
+  local function key_of_body(task, body)
+    local names = table.concat(limits[task].by, ',')
+    local text = values().of_body(names, body)
+    return names == '' and task or task .. ' ' .. names .. '=' .. text
+  end
+
+  -- limit_of(key): the limit that makes such keys; nil: there is none any more, or it has another `by`
+  local function limit_of(key)
+    local task, names = key:match('^(%S+) ?([^=]*)')
+    local limit = limits[task]
+    return limit and table.concat(limit.by, ',') == names and limit or nil
+  end
+
+  -- room_of(key, limit): how many more jobs of the key may begin
+  local function room_of(key, limit)
+    local room = rooms[key]
+    if not room then
+      room = { places = limit.max_running and limit.max_running - redis.call('HLEN', PLACES .. key) or math.huge, tokens = math.huge }
+      if limit.every then room.tokens, room.spent = rate.tokens(RATE .. ':' .. key, limit.every, limit.burst) end
+      rooms[key] = room
+    end
+    return room
+  end
+
+  -- is_full(room): whether no job may begin
+  local function is_full(room) return room.places < 1 or room.tokens < 1 end
+
+  -- next_look(room, limit): when a job that is held now may begin
+  local function next_look(room, limit)
+    if room.tokens < 1 then return now + rate.until_next(room.spent, limit.every, limit.burst) end
+    return now + LOOK_AGAIN
+  end
+
+  -- take_place(id, key, limit, token): the job's attempt begins; the limit of the job
+  local function take_place(id, key, limit, token)
+    local room = room_of(key, limit)
+    room.places, room.tokens = room.places - 1, room.tokens - 1
+    if limit.every then
+      room.spent = room.spent + limit.every
+      rate.spend(RATE .. ':' .. key, room.spent)
+    end
+    if limit.max_running then redis.call('HSET', PLACES .. key, id, token) end
+    return limit.max_running and key or nil
+  end
+
+  -- hold(id, h, key, score): queue -> held
+  local function hold(id, h, key, score)
+    if h.limit and h.limit ~= key then withdraw(id, h) end
+    h.limit, h.score = key, score
+    save(id, h)
+    redis.call('ZADD', HELD, score, id)
+    redis.call('ZADD', HELD_BY .. key, score, id)
+    if events then events.job('held', id, h) end
+    local limit = limits[h.task]
+    redis.call('ZADD', AGAIN, 'LT', whole(next_look(room_of(key, limit), limit)), 'k' .. key)
+    local expires = finite(h.expires_at)
+    if expires and first_begin(h.attempts, h.rescues) then redis.call('ZADD', AGAIN, whole(expires), 'x' .. id) end
+  end
+
+  -- expire_held(id): held -> failed, if its time is over
+  local function expire_held(id)
+    redis.call('ZREM', AGAIN, 'x' .. id)
+    local score = redis.call('ZSCORE', HELD, id)
+    local h = score and load(id)
+    local expires = h and finite(h.expires_at)
+    if not expires or not first_begin(h.attempts, h.rescues) then return end
+    if expires > now then
+      redis.call('ZADD', AGAIN, whole(expires), 'x' .. id)
+    else
+      end_job(id, h, 'failed', 'EXPIRED', 'it had not begun when it expired', failure_ttl(h), score, h.task, h.attempts or false, count(h.rescues), '',
+        h.queued_at or h.created_at, now, h.header)
+    end
+  end
+
+  -- mend_places(key, room): frees the places of jobs that do not run
+  local function mend_places(key, room)
+    if redis.call('HLEN', PLACES .. key) > MOST_MENDED then return end
+    for _, id in ipairs(redis.call('HKEYS', PLACES .. key)) do
+      if not redis.call('ZSCORE', STARTED, id) then
+        redis.call('HDEL', PLACES .. key, id)
+        room.places = room.places + 1
+      end
+    end
+  end
+
+  -- let_go(key, limit): held -> queue, as many as may begin; all, a page at a time, where there is no such limit any more
+  local function let_go(key, limit)
+    local many_may, again = PAGE, now
+    if limit then
+      local room = room_of(key, limit)
+      if room.places < 1 then mend_places(key, room) end
+      many_may, again = math.max(0, math.min(room.places, room.tokens, PAGE)), next_look(room, limit)
+      if limit.every and many_may > 0 then again = math.min(again, now + math.ceil(many_may * limit.every)) end
+    end
+    for _ = 1, many_may do
+      if not pass_on(key) then break end
+    end
+    if redis.call('EXISTS', HELD_BY .. key) == 1 then
+      redis.call('ZADD', AGAIN, whole(again), 'k' .. key)
+    else
+      redis.call('ZREM', AGAIN, 'k' .. key)
+    end
+  end
+
+  -- look_again(limit): what `again` says is due
+  local function look_again(limit)
+    local due = redis.call('ZRANGEBYSCORE', AGAIN, '-inf', now, 'LIMIT', 0, limit)
+    for _, entry in ipairs(due) do
+      local name = entry:sub(2)
+      if entry:sub(1, 1) == 'x' then
+        expire_held(name)
+      else
+        let_go(name, limit_of(name))
+      end
+    end
+    return #due == limit
+  end
+
+  return { key_of = key_of, key_of_body = key_of_body, room_of = room_of, is_full = is_full, take_place = take_place, hold = hold, look_again = look_again }
+end
+local limited                     -- what it has made
+local function read_limits(text)
+  if text then limits, limited = cjson.decode(text), limiter() end
+end

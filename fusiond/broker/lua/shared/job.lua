@@ -1,0 +1,175 @@
+-- A job is one text, ns:{q}:job:<id>, which no other file reads or writes but by what is here. (needs now, queue, score)
+--   <word> <word> …\n<task>\n<header>\n<args>[\n<result>][\n<error>][\n<history>][\n<progress>]
+-- Each word is a letter and a value, in the order of WORDS; only what is set has one. Times are ms after `created_at`. `l` has the lengths of
+-- task and header and, if the arguments are large, theirs: these are in a key of their own, ns:{q}:job:<id>/args, and their line is empty, so
+-- that nothing copies them that does not need them.
+local LARGE, ARGS = 1024, '/args' -- bytes
+-- word(value): any text as one word; a blank is a plus
+local function word(value)
+  if type(value) == 'number' then return whole(value) end
+  if not value:find('[^%w_.:,-]') then return value end
+  return (value:gsub('[^%w_.:, -]', function(other) return ('%%%02X'):format(other:byte()) end):gsub(' ', '+'))
+end
+-- codec(): decode and encode, which the hot paths do without: what they need is made once for a call, and only where it is used
+local function codec()
+  local WORDS = { -- in their order: letter, field
+    't', 'token', 'z', 'last_token', 'c', 'created_at', 'l', 'lengths', 'x', 'expires_at', 'b', 'started_at', 'q', 'queued_at', 'k', 'crashes',
+    'r', 'rescues', 'i', 'interrupted', 'm', 'permit', 'u', 'unknown_since', 'w', 'snoozed_since', 'a', 'cancel', 'y', 'unique', 'f', 'follow', 'g', 'flow', 'o', 'last_outcome', 'n', 'attempts',
+    'p', 'limit', 's', 'score',
+    'e', 'ended_at', 'R', 'result', 'E', 'error', 'H', 'history', 'G', 'progress',
+  }
+  local NAME = {}                   -- letter -> field
+  for i = 1, #WORDS, 2 do NAME[WORDS[i]] = WORDS[i + 1] end
+  local AFTER_CREATION = { 'expires_at', 'started_at', 'queued_at', 'unknown_since', 'snoozed_since', 'ended_at' }
+
+  -- unword(text): what `word` was given
+  local function unword(text)
+    if not text:find('[+%%]') then return text end
+    return (text:gsub('+', ' '):gsub('%%(%x%x)', function(hex) return string.char(tonumber(hex, 16)) end))
+  end
+
+  -- last_line(text, last, length): the last line of the text up to `last` if it has that length, and where the line before it ends, 0: nowhere
+  local function last_line(text, last, length)
+    if not length then return nil, last end
+    local before = last - (tonumber(length:match('^%d+$')) or last)
+    if text:byte(before) ~= 10 then return nil, 0 end
+    return text:sub(before + 1, last), before - 1
+  end
+
+  -- decode(text): the job's fields, each a text; nil if it is no job. With large arguments it has their length, `large`, in place of `args`
+  local function decode(text)
+    local state, at = text:match('^([^\n]*)\n()')
+    if not state then return nil end
+    local h = {}
+    for letter, value in state:gmatch('([^ ])([^ ]*)') do
+      if not NAME[letter] then return nil end
+      h[NAME[letter]] = unword(value)
+    end
+    local created = finite(h.created_at)
+    for _, name in ipairs(created and AFTER_CREATION or {}) do h[name] = finite(h[name]) and whole(created + h[name]) or h[name] end
+    local task, header, large = (h.lengths or ''):match('^(%d+),(%d+),?(%d*)$')
+    if not task or not h.created_at then return nil end
+    local last = #text
+    h.progress, last = last_line(text, last, h.progress)
+    h.history, last = last_line(text, last, h.history)
+    h.error, last = last_line(text, last, h.error)
+    h.result, last = last_line(text, last, h.result)
+    local header_at = at + task + 1
+    local args_at = header_at + header + 1
+    if task == '0' or args_at > last + 1 or text:byte(header_at - 1) ~= 10 or text:byte(args_at - 1) ~= 10 then return nil end
+    h.task, h.lengths = text:sub(at, header_at - 2), nil
+    if header ~= '0' then h.header = text:sub(header_at, args_at - 2) end
+    if large == '' then h.args = text:sub(args_at, last) else h.large = large end
+    return h
+  end
+
+  -- encode(h): the text of a job
+  local function encode(h)
+    local header, created, times, state = h.header or '', finite(h.created_at), {}, {}
+    for _, name in ipairs(created and AFTER_CREATION or {}) do times[name] = finite(h[name]) and h[name] - created end
+    for i = 1, #WORDS, 2 do
+      local letter, value = WORDS[i], times[WORDS[i + 1]] or h[WORDS[i + 1]]
+      if letter == 'l' then
+        value = #h.task .. ',' .. #header .. (h.large and ',' .. h.large or '')
+      elseif letter == 'R' or letter == 'E' or letter == 'H' or letter == 'G' then
+        value = value and #value
+      end
+      if value and value ~= '' then state[#state + 1] = letter .. word(value) end
+    end
+    local text = { table.concat(state, ' '), h.task, header, h.large and '' or h.args }
+    text[#text + 1] = h.result
+    text[#text + 1] = h.error
+    text[#text + 1] = h.history
+    text[#text + 1] = h.progress
+    return table.concat(text, '\n')
+  end
+
+  -- remember(h, outcome, about, printed): adds to its history that an attempt of it is over, or what else became of it. `about`: further parts of
+  -- the JSON object, each behind a comma. `printed`: JSON of what the attempt has printed; nil or empty: as before
+  local MOST = 20                   -- entries
+  local function remember(h, outcome, about, printed)
+    local before, entries = (h.history or '\n'):match('^([^\n]*)\n(.*)$')
+    local at = 0
+    for _ = 2, MOST do at = at and entries:find('\n', at + 1, true) end
+    if printed and printed ~= '' then before = '{"attempt":' .. count(h.attempts) .. ',"text":' .. printed .. '}' end
+    local entry = '{"attempt":' .. count(h.attempts) .. ',"outcome":' .. cjson.encode(outcome) .. ',"claimed":' .. whole(finite(h.started_at) or 0)
+      .. ',"settled":' .. whole(now) .. about .. '}\n'
+    h.history = before .. '\n' .. entry .. (at and entries:sub(1, at) or entries)
+  end
+
+  return { decode = decode, encode = encode, remember = remember }
+end
+local made
+local function decode(text)
+  made = made or codec()
+  return made.decode(text)
+end
+local function encode(h)
+  made = made or codec()
+  return made.encode(h)
+end
+-- `made.remember`, as above, is there once a job was decoded
+
+-- large_args(id, length): the arguments of a job that has them in a key of their own; nil where they are gone, or others
+local function large_args(id, length)
+  local args = redis.pcall('GET', JOB .. id .. ARGS)
+  return type(args) == 'string' and #args == tonumber(length) and args or nil
+end
+-- with_args(id, h): the same fields, large arguments too; nil where these are gone
+local function with_args(id, h)
+  if h and h.large then h.args = large_args(id, h.large) end
+  return h and h.args and h or nil
+end
+-- load(id): the fields of a job; nil where there is none, or what is there is no job
+local function load(id)
+  local text = redis.pcall('GET', JOB .. id)
+  return type(text) == 'string' and with_args(id, decode(text)) or nil
+end
+-- save(id, h): writes a job that was read
+local function save(id, h) redis.call('SET', JOB .. id, encode(h)) end
+-- write(list): key, text, …
+local function write(list)
+  for first = 1, #list, 2000 do redis.call('MSET', unpack(list, first, math.min(first + 1999, #list))) end
+end
+-- list_new(list, id, h): has `write` store a new job
+local function list_new(list, id, h)
+  if #h.args >= LARGE then
+    h.large = #h.args
+    list[#list + 1], list[#list + 2] = JOB .. id .. ARGS, h.args
+  end
+  list[#list + 1], list[#list + 2] = JOB .. id, encode(h)
+end
+-- texts_of(list, first, last): the texts of the jobs whose ids are every second word from there to there, PAGE at most; false where there is
+-- none, or the key is of another type
+local PAGE = 100                  -- jobs
+local function texts_of(list, first, last)
+  local keys = {}
+  for i = first, last, 2 do keys[#keys + 1] = JOB .. list[i] end
+  return redis.call('MGET', unpack(keys))
+end
+-- unlink(ids): deletes jobs
+local function unlink(ids)
+  for first = 1, #ids, 1000 do
+    local keys = {}
+    for i = first, math.min(first + 999, #ids) do keys[#keys + 1], keys[#keys + 2] = JOB .. ids[i], JOB .. ids[i] .. ARGS end
+    redis.call('UNLINK', unpack(keys))
+  end
+end
+-- state_of(id): the words of its state without its texts, which may be long; nil where it has none
+local function state_of(id)
+  local head = redis.pcall('GETRANGE', JOB .. id, 0, 1023)
+  return type(head) == 'string' and head:match('^([^\n]*)\n') or nil
+end
+-- time_in(state, letter): one of its times; nil where it has none
+local function time_in(state, letter)
+  state = ' ' .. state
+  local created, ms = state:match(' c(%d+)'), letter == 'c' and 0 or state:match(' ' .. letter .. '(%-?%d+)')
+  return created and ms and created + ms or nil
+end
+-- flat(h): field, value, …
+local function flat(h)
+  local fields = {}
+  h.large = nil
+  for name, value in pairs(h) do fields[#fields + 1], fields[#fields + 2] = name, value end
+  return fields
+end

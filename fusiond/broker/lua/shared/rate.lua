@@ -1,0 +1,30 @@
+-- How many jobs may begin in a time: GCRA, by the clock of Redis. (needs now, queue)
+-- A key holds one time, ms: when all that was spent would be spent at the even rate. It is never later than a burst from now, so that neither
+-- a clock that is put back nor a smaller burst stops anything for longer.
+local RATE = ROOT .. ':rate'
+local made_rates
+-- rates(): made once for a call, and only where there is a rate
+local function rates()
+  if made_rates then return made_rates end
+  local MOMENT = time[1] * 1000 + time[2] / 1000
+  local SHORTEST_PAUSE = 25         -- ms; a dispatcher that waits for tokens comes back for several where they come fast
+  -- spend(key, spent): writes the time that the key is to hold
+  local function spend(key, spent)
+    redis.call('SET', key, ('%.6f'):format(spent), 'PX', whole(math.max(1, math.ceil(spent - MOMENT))))
+  end
+  -- tokens(key, every, burst): how many jobs may begin now · the time that the key holds
+  local function tokens(key, every, burst)
+    local spent, most = math.max(tonumber(redis.call('GET', key)) or 0, MOMENT), MOMENT + burst * every
+    if spent > most + 1 then
+      spent = most
+      spend(key, spent)
+    end
+    return math.max(0, math.floor(burst - (spent - MOMENT) / every + 1e-3)), spent
+  end
+  -- until_next(spent, every, burst): ms until it is worth to ask again
+  local function until_next(spent, every, burst)
+    return math.ceil(math.max(spent - MOMENT - (burst - 1) * every, math.min(SHORTEST_PAUSE, burst * every / 2)))
+  end
+  made_rates = { tokens = tokens, spend = spend, until_next = until_next }
+  return made_rates
+end

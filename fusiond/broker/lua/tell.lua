@@ -1,0 +1,20 @@
+-- include: now queue score job events
+--
+-- tell(stream, event, who, once, words): adds an event that no other script tells: of a daemon, or of an operator's command.
+--
+-- KEYS  1 ns:{q}; of the daemons' own stream ns:{/daemons}
+-- ARGV  1 event · 2 who asked, or empty · 3, 4 name and value: it is told by the first one that gives this value; or empty · then letter and value of each word
+-- reply OK
+--
+-- moves nothing
+-- touches conf events
+
+local conf = redis.call('HMGET', CONF, 'events', 'once ' .. ARGV[3])
+if not conf[1] or ARGV[3] ~= '' and conf[2] == ARGV[4] then return redis.status_reply('OK') end
+read_events(conf[1], asked_by(ARGV[2]))
+local words = ''
+for i = 5, #ARGV, 2 do words = words .. ' ' .. ARGV[i] .. word(ARGV[i + 1]) end
+if ARGV[3] ~= '' then redis.call('HSET', CONF, 'once ' .. ARGV[3], ARGV[4]) end
+events.tell(ARGV[1], '-', '-', words)
+events.write()
+return redis.status_reply('OK')

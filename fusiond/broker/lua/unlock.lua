@@ -1,0 +1,22 @@
+-- include: now queue score job events
+--
+-- unlock(queue, who, id, names): frees locks that the job holds, as an operator asks; the job goes on.
+--
+-- KEYS  1 ns:{q}
+-- ARGV  1 who asks, or empty · 2 id · then names: what a lock's key has behind ns:{q}:unique:
+-- reply how many were freed
+--
+-- moves nothing
+-- touches unique conf events
+
+local freed, id = 0, ARGV[2]
+read_events(redis.call('HGET', CONF, 'events'), asked_by(ARGV[1]))
+for i = 3, #ARGV do
+  local key = ROOT .. ':unique:' .. ARGV[i]
+  if redis.call('GET', key) == id then
+    freed = freed + redis.call('DEL', key)
+    if events then events.tell('unlocked', id, '-', ' o' .. word(ARGV[i])) end
+  end
+end
+if events then events.write() end
+return freed

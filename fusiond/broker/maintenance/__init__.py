@@ -1,0 +1,1 @@
+"""What operators and the upkeep do to a queue."""

@@ -1,0 +1,246 @@
+"""`fusiond flow`: start runs of flows, see how they stand, and steer them."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from fusiond.cli import arguments
+from fusiond.cli.enqueue import words
+from fusiond.cli.exits import OK, REFUSED, UsageError
+from fusiond.cli.find import broker
+from fusiond.cli.terminal.colours import paint, paint_state
+from fusiond.cli.terminal.table import fields, table
+from fusiond.cli.terminal.text import json_text, one_line, when
+from fusiond.errors import JobNotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fusiond.flows.run_control import RunControl, RunRef, RunView
+
+#: characters of a reason that `show` prints
+_REASON: Final = 200
+#: what stands before a step, by its status
+_MARKS: Final = {"finished": "●", "running": "◐", "waiting": "○", "failed": "✗", "canceled": "✗", "skipped": "–"}
+
+
+def register(subparsers: Any) -> None:
+    """Add `flow run`, `list`, `show`, `pause`, `resume`, `cancel` and `retry`."""
+    commands = arguments.commands_below(
+        subparsers, "flow", "[broker] Runs of flows: run, list, show, pause, resume, cancel, retry."
+    )
+    run = arguments.command(commands, "run", _run)
+    run.add_argument("flow", metavar="FLOW", help="a flow of the file")
+    run.add_argument("words", nargs="*", metavar="NAME=VALUE | NAME:=JSON", help="inputs; VALUE is a string")
+    run.add_argument(
+        "--wait", type=arguments.job_timeout, metavar="SECONDS", help="wait for its end, and print its result"
+    )
+    listing = arguments.command(commands, "list", _list)
+    listing.add_argument("--queue", metavar="Q", action="append", help="may be repeated; default: all")
+    listing.add_argument("--limit", type=arguments.positive_number, default=50, metavar="N", help="default: 50")
+    show = arguments.command(commands, "show", _show)
+    steering = [
+        arguments.command(commands, name, handler)
+        for name, handler in (("pause", _pause), ("resume", _resume), ("cancel", _cancel), ("retry", _retry))
+    ]
+    show.add_argument("run", metavar="RUN", help="queue/id, or the id alone")
+    for each in steering:
+        each.add_argument("runs", nargs="+", metavar="RUN", help="queue/id, or the id alone")
+    for each in (run, listing, show, *steering):
+        arguments.add_broker(each)
+
+
+def _run(options: arguments.Options) -> None:
+    """[broker] Start a run of a flow."""
+    from fusiond.producer.flow_calls import FlowStarter
+    from fusiond.producer.store import Store
+
+    positional, inputs = words.split(options.words)
+    if positional:
+        raise UsageError(f"{positional[0]!r}: the inputs of a flow have names; write NAME={positional[0]}")
+    with broker.session(options) as session:
+        starter = FlowStarter(session.verbs, Store(session.verbs, "memory"))
+        ref = session.run(starter.run_flow(options.flow, inputs))
+        if options.wait is None:
+            document = {"run": ref.name, "queue": ref.queue, "id": ref.id}
+            arguments.answer(options, document, lambda: ref.name)
+        else:
+            print(json_text(session.run(starter.control.result(ref, options.wait))))
+
+
+def _list(options: arguments.Options) -> None:
+    """[broker] List the runs of flows: those that go on, then those that ended last."""
+    with broker.session(options) as session:
+        control = _control(session)
+        found = [
+            view
+            for queue in session.queues(*options.queue or ())
+            for view in session.run(control.runs(queue, options.limit))
+        ]
+    now = time.time() * 1000
+    found.sort(key=lambda view: (view.ended_at == 0, view.ended_at, view.created_at), reverse=True)
+    found = found[: options.limit]
+    rows = (
+        (
+            *(view.ref.name, view.flow, view.status, _steps_done(view)),
+            *(when(moment or None, now) for moment in (view.created_at, view.ended_at)),
+        )
+        for view in found
+    )
+    headings = ("RUN", "FLOW", "STATUS", "STEPS", "STARTED", "ENDED")
+    arguments.answer(options, [_document(view) for view in found], lambda: table(headings, rows))
+
+
+def _show(options: arguments.Options) -> None:
+    """[broker] Show a run: its graph, with the state of each step."""
+    with broker.session(options) as session:
+        view = session.run(_control(session).view(_find(session, options.run)))
+    arguments.answer(options, _document(view), lambda: _shown(view))
+
+
+def _pause(options: arguments.Options) -> int:
+    """[broker] Have no further step of these runs begin; what runs goes on."""
+    return _steer(options, lambda control, ref, who: control.pause(ref, on=True, who=who))
+
+
+def _resume(options: arguments.Options) -> int:
+    """[broker] Undo pause."""
+    return _steer(options, lambda control, ref, who: control.pause(ref, on=False, who=who))
+
+
+def _cancel(options: arguments.Options) -> int:
+    """[broker] Cancel the jobs of these runs that wait or run; nothing more begins."""
+    return _steer(options, lambda control, ref, who: control.cancel(ref, who=who), "has ended already")
+
+
+def _retry(options: arguments.Options) -> int:
+    """[broker] Run the steps again that failed or were canceled, and those that were skipped for it."""
+    return _steer(options, lambda control, ref, who: control.retry(ref, who=who), "neither failed nor was canceled")
+
+
+def _steer(options: arguments.Options, plan: Any, refused: str = "") -> int:
+    """Change each of the runs, and print how it stands then."""
+    document, lines = [], []
+    with broker.session(options) as session:
+        control = _control(session)
+        for name in options.runs:
+            ref = _find(session, name)
+            done = bool(session.run(plan(control, ref, session.who)))
+            status = session.run(control.view(ref)).status
+            document.append({"run": ref.name, "done": done, "status": status})
+            lines.append(f"{ref.name}: {status if done else refused}")
+    arguments.answer(options, document, lambda: "\n".join(lines))
+    return OK if all(each["done"] for each in document) else REFUSED
+
+
+def _control(session: broker.Session) -> RunControl:
+    from fusiond.flows.run_control import RunControl
+
+    return RunControl(session.verbs)
+
+
+def _find(session: broker.Session, name: str) -> RunRef:
+    """The run of this full name, or of this id in any queue. Raises JobNotFound."""
+    from fusiond.flows.run_control import RunRef
+
+    if "/" in name:
+        return RunRef.named(name)
+    queues = session.queues()
+    records = session.run_all([session.verbs.run_record(queue, name) for queue in queues])
+    found = [queue for queue, record in zip(queues, records, strict=True) if record is not None]
+    if not found:
+        raise JobNotFound(f"{name}: no such flow run; it may have been dropped after its ttl")
+    return RunRef(found[0], name)
+
+
+def _document(view: RunView) -> dict[str, Any]:
+    run = view.run
+    return {
+        "run": view.ref.name,
+        "flow": view.flow,
+        "status": view.status,
+        "inputs": view.inputs,
+        "created_at": view.created_at,
+        "ended_at": view.ended_at or None,
+        "step_of": view.parent or None,
+        "steps": {
+            name: {
+                "status": step.status,
+                "task": run.flow.steps[name].task or None,
+                "flow": run.flow.steps[name].flow or None,
+                "after": run.flow.steps[name].after,
+                "jobs": step.total,
+                **view.ends(name)._asdict(),
+                "reason": view.reasons.get(name) or step.reason or None,
+            }
+            for name, step in run.state.steps.items()
+        },
+    }
+
+
+def _steps_done(view: RunView) -> str:
+    steps = view.run.state.steps.values()
+    return f"{sum(step.has_ended for step in steps)}/{len(steps)}"
+
+
+def _shown(view: RunView) -> str:
+    now = time.time() * 1000
+    step_of = view.run.record.step_of
+    head = fields(
+        [
+            ("run", view.ref.name),
+            ("flow", view.flow),
+            ("status", view.status),
+            ("inputs", json_text(view.inputs) if view.inputs else ""),
+            ("step of", step_of and f"{view.parent}, {step_of.step}"),
+            ("started", when(view.created_at, now)),
+            ("ended", when(view.ended_at or None, now)),
+        ]
+    )
+    return "\n".join([head, "", *_graph(view)])
+
+
+def _graph(view: RunView) -> Iterator[str]:
+    """A tree: each step below that of the steps before it which is the last to begin; its other ones are named."""
+    steps = view.run.flow.steps
+    depths: dict[str, int] = {}
+    while len(depths) < len(steps):
+        for name, step in steps.items():
+            if all(other in depths for other in step.after):
+                depths[name] = 1 + max((depths[other] for other in step.after), default=-1)
+    above = {name: max(step.after, key=depths.__getitem__, default=None) for name, step in steps.items()}
+
+    def branch(parent: str | None, indent: str) -> Iterator[tuple[str, str]]:
+        names = [name for name in steps if above[name] == parent]
+        for name in names:
+            is_last = name == names[-1]
+            stem = "" if parent is None else "└─ " if is_last else "├─ "
+            yield name, indent + stem
+            yield from branch(name, indent if parent is None else indent + ("   " if is_last else "│  "))
+
+    rows = [*branch(None, "")]
+    width = max(len(stem) + len(name) for name, stem in rows) + 2
+    for name, stem in rows:
+        yield _line(view, name, stem, above[name], width)
+
+
+def _line(view: RunView, name: str, stem: str, above: str | None, width: int) -> str:
+    shape, step = view.run.flow.steps[name], view.run.state.steps[name]
+    others = [other for other in shape.after if other != above]
+    ends, word = view.ends(name), step.status
+    jobs = ""
+    if shape.for_each and step.total:
+        jobs = f"{ends.finished}/{step.total}" + (f", {ends.failed} failed" if ends.failed else "")
+    notes = [
+        f"flow {shape.flow}" if shape.flow else shape.task,
+        jobs,
+        f"also after {', '.join(others)}" if others else "",
+        "" if shape.when == "finished" else f"when: {shape.when}",
+        one_line(view.reasons.get(name) or step.reason, _REASON),
+    ]
+    painted = paint_state(word) + " " * (10 - len(word))
+    label = f"{stem}{_MARKS[word]} {name}"
+    return (
+        f"{label}{' ' * (width + 2 - len(label))}{painted}{paint('  ', 'dim')}{'  '.join(filter(None, notes))}".rstrip()
+    )

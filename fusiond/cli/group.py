@@ -1,0 +1,176 @@
+"""`fusiond group` and `drain`: the worker groups of this host."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from fusiond.cli import arguments
+from fusiond.cli.exits import OK, REFUSED, TIMED_OUT
+from fusiond.cli.find import daemon, entry
+from fusiond.cli.terminal.table import table
+from fusiond.cli.terminal.text import count, legible, span, tell
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fusiond.supervise.locate import Located
+
+#: seconds that the daemon may take to answer
+_TIMEOUT: Final = 10.0
+#: seconds between two questions of `logs --follow`, and of `drain --wait`
+_FOLLOW: Final = 0.5
+_LOOK: Final = 0.3
+_WORKER: Final = "worker:"
+
+
+def register(subparsers: Any) -> None:
+    """Add `group list`, `restart` and `logs`, and `drain`."""
+    commands = arguments.commands_below(subparsers, "group", "[daemon] The worker groups of this host.")
+    listing = arguments.command(commands, "list", _list)
+    restart = arguments.command(commands, "restart", _restart)
+    restart.add_argument("groups", nargs="+", metavar="GROUP")
+    arguments.add_timeout(restart)
+    logs = arguments.command(commands, "logs", _logs)
+    logs.add_argument("group", metavar="GROUP")
+    logs.add_argument("-f", "--follow", action="store_true", help="go on with what is logged from now on, until Ctrl-C")
+    lines = "how many lines, the newest; default: 20"
+    logs.add_argument("-n", "--lines", type=arguments.positive_number, default=20, metavar="N", help=lines)
+    drain = arguments.command(subparsers, "drain", _drain)
+    wait = "wait until no job runs; status 124 if that takes longer than SECONDS"
+    either = drain.add_mutually_exclusive_group()
+    either.add_argument("--wait", nargs="?", type=arguments.job_timeout, const=math.inf, metavar="SECONDS", help=wait)
+    either.add_argument("--undo", action="store_true", help="have the groups claim again")
+    for each in (listing, restart, drain):
+        arguments.add_daemon(each)
+    arguments.add_file(logs)
+    logs.add_argument("--dev", action="store_true", help="of the daemon of fusiond dev, if another one runs this file")
+
+
+def _list(options: arguments.Options) -> None:
+    """[daemon] List the worker groups of this host, with the process of each."""
+    from fusiond.cli.status.report import program_notes
+
+    status = daemon.find(options).ask("status", timeout=_TIMEOUT)
+    programs = list(_programs(status))
+    rows = [
+        (
+            program["part"].removeprefix(_WORKER),
+            program["state"].lower(),
+            str(program["pid"] or ""),
+            "" if program["uptime"] is None else span(program["uptime"]),
+            program["generation"],
+            ", ".join(program_notes(program)),
+        )
+        for program in programs
+    ]
+    rows += [(name, "", "", "", "", "its `hosts` leave this host out") for name in status["of_other_hosts"]]
+    headings = ("GROUP", "STATE", "PID", "UP", "GENERATION", "NOTES")
+    arguments.answer(options, programs, lambda: table(headings, rows, right="pid up generation"))
+
+
+def _restart(options: arguments.Options) -> int:
+    """
+    [daemon] Replace worker groups by new processes, as `reload --code` does.
+
+    The new processes begin to claim once they have loaded their tasks; the old ones end with their last job. If a task
+    does not load, the old ones go on, and the status is 1. A file that has changed is applied as well.
+    """
+    located = daemon.find(options)
+    names = _known(located, options.groups)
+    who = daemon.asker(f"fusiond group restart {' '.join(names)}")
+    outcome = located.ask("reload", who, " ".join(names), timeout=options.timeout)
+    arguments.answer(options, outcome, lambda: legible(outcome["summary"]))
+    return REFUSED if outcome["result"] == "refused" else OK
+
+
+def _logs(options: arguments.Options) -> None:
+    """
+    [daemon] Print the last lines that a worker group has logged, with what its jobs print.
+
+    The daemon keeps the last 256 kB of each process, wherever else the lines go.
+    """
+    located = daemon.find(options)
+    _known(located, [options.group])
+    offsets: dict[str, int] = {}
+    last: dict[str, str] = {}
+    found = _read(located, options.group, offsets, last)
+    for line in found[-options.lines :]:
+        print(legible(line), flush=True)
+    while options.follow:
+        time.sleep(_FOLLOW)
+        for line in _read(located, options.group, offsets, last):
+            print(legible(line), flush=True)
+
+
+def _read(located: Located, group: str, offsets: dict[str, int], last: dict[str, str]) -> list[str]:
+    """The lines since the last call, of all processes of the group; keeps `offsets` and `last` up to date."""
+    import json
+
+    lines: list[str] = []
+    for name, logged in located.ask("logs", group, json.dumps(offsets), timeout=_TIMEOUT).items():
+        new = logged["text"].splitlines()
+        if logged["size"] < offsets.get(name, 0) and last.get(name) in new:
+            # The file was cut, and begins with lines that were printed before.
+            new = new[len(new) - new[::-1].index(last[name]) :]
+        offsets[name] = logged["size"]
+        last[name] = new[-1] if new else last.get(name, "")
+        lines += new
+    return lines
+
+
+def _drain(options: arguments.Options) -> int:
+    """
+    [daemon] Have the worker groups of this host claim no more jobs; running jobs go on.
+
+    It holds over reloads, until `fusiond drain --undo` or the daemon's next start. Schedules still tick: their jobs run
+    on other hosts, or wait.
+    """
+    located = daemon.find(options)
+    if options.undo:
+        located.ask("drain", "off", daemon.asker("fusiond drain --undo"), timeout=_TIMEOUT)
+        arguments.answer(options, {"drained": False, "running": None}, lambda: "the groups of this host claim again")
+        return OK
+    located.ask("drain", "on", daemon.asker("fusiond drain"), timeout=_TIMEOUT)
+    running = _wait(located, options.wait) if options.wait is not None else _running(located)
+    text = f"the groups of this host claim nothing until fusiond drain --undo; {_still(running)}"
+    arguments.answer(options, {"drained": True, "running": running}, lambda: text)
+    return TIMED_OUT if options.wait is not None and running != 0 else OK
+
+
+def _still(running: int | None) -> str:
+    if running is None:
+        return "a group has not said yet how many jobs it runs"
+    return f"{count(running, 'job')} still {'runs' if running == 1 else 'run'}" if running else "no job runs"
+
+
+def _wait(located: Located, seconds: float) -> int | None:
+    """Until no job has run at two looks, since one may have been on its way; how many run at the end."""
+    deadline, quiet = time.monotonic() + seconds, 0
+    while True:
+        running = _running(located)
+        quiet = quiet + 1 if running == 0 else 0
+        if quiet == 2 or time.monotonic() > deadline:
+            return running
+        time.sleep(_LOOK)
+
+
+def _running(located: Located) -> int | None:
+    """Jobs that run on this host; None: a group has not said it yet."""
+    status = located.ask("status", timeout=_TIMEOUT)
+    if status["drained"] is None:
+        tell("note: somebody has undone the drain")
+    busy = [program["busy"] for program in _programs(status) if program["pid"]]
+    return None if None in busy else sum(busy)
+
+
+def _known(located: Located, names: list[str]) -> list[str]:
+    """The names themselves. Raises FusionError for one that no worker group of this host has."""
+    groups = [program["part"].removeprefix(_WORKER) for program in _programs(located.ask("status", timeout=_TIMEOUT))]
+    return [entry("group", dict(zip(groups, groups, strict=True)), name) for name in names]
+
+
+def _programs(status: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Those of worker groups."""
+    return (program for program in status["programs"] if program["part"].startswith(_WORKER))

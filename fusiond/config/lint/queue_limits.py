@@ -1,0 +1,80 @@
+"""Limits that would let nothing run, or that limit nothing; arguments that are named twice."""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from fusiond.by import values_of
+from fusiond.config.model import Config
+from fusiond.config.model.limits import RATE, jobs_and_seconds
+from fusiond.config.problems import Problem
+from fusiond.config.yaml.nodes import Node, Place
+
+#: jobs in a second; Redis' clock counts in µs
+_MOST: Final = 1_000_000
+
+
+def check(root: Node) -> Iterator[Problem]:
+    """Each limit of a queue or task that cannot be meant. It skips what the schema refuses."""
+    for _, queue in root.entries("queues"):
+        yield from _rate(queue.get("rate_limit"))
+        yield from _twice(queue, "fair_by")
+    for _, task in root.entries("tasks"):
+        limit = task.get("limit")
+        if limit is not None and isinstance(limit.value, dict):
+            yield from _rate(limit.get("rate_limit"))
+            yield from _task(limit, task.keys["limit"])
+
+
+def check_pairs(root: Node, config: Config) -> Iterator[Problem]:
+    """Each limit of a task that is above the limit of its queue."""
+    for name, task in config.tasks.items():
+        queue = config.queues.get(task.queue)
+        most = queue.max_running if queue else None
+        own = task.limit.max_running if task.limit else None
+        if own is not None and most is not None and own > most:
+            message = f"max_running: {own} has no effect: queue {task.queue!r} lets {most} run"
+            remedy = f"write {most} or less, or raise that of the queue"
+            yield root.nearest("tasks", name, "limit", "max_running").warning("ignored-key", message, remedy)
+
+
+def check_cron(root: Node, config: Config) -> Iterator[Problem]:
+    """Each cron entry whose jobs lack an argument by which the limit of their task counts."""
+    for name, entry in config.cron.items():
+        limit = config.work_of(entry).limit
+        try:
+            values_of(limit.by if limit else (), entry.args, entry.kwargs)
+        except ValueError as error:
+            message = f"cron.{name}: the limit of {entry.work!r} counts by arguments of which {error}"
+            yield root.nearest("cron", name).error("limit-argument", message, "add it to args or kwargs")
+
+
+def _task(limit: Node, place: Place) -> Iterator[Problem]:
+    said = [limit.get(key) for key in ("max_running", "rate_limit")]
+    if not any(node is not None and node.value is not None for node in said):
+        remedy = "add max_running or rate_limit, or remove it"
+        yield place.error("limit-of-nothing", "this limit limits nothing", remedy)
+    yield from _twice(limit, "by")
+
+
+def _twice(node: Node, key: str) -> Iterator[Problem]:
+    """Each argument that a list has named before."""
+    seen = set[str]()
+    for item in node.items(key):
+        if item.raw in seen:
+            yield item.place.error("duplicate-item", f"{item.raw!r} is in the list twice", "remove one")
+        seen.add(item.raw)
+
+
+def _rate(limit: Node | None) -> Iterator[Problem]:
+    rate = limit and (limit.get("rate") or limit)
+    if rate is None or not isinstance(rate.value, str) or not re.fullmatch(RATE, rate.value):
+        return
+    jobs, over = jobs_and_seconds(rate.value)
+    if over == 0:
+        yield rate.place.error(
+            "out-of-range", f"the rate {rate.raw} is over no time", f"write a time, such as {jobs}/s"
+        )
+    elif jobs / over > _MOST:
+        message = f"the rate {rate.raw} is above {_MOST:,} jobs a second"
+        yield rate.place.error("out-of-range", message, f"write {_MOST}/s or less, or null for no limit")

@@ -1,0 +1,286 @@
+"""
+The accepted configuration: frozen, with every default filled in. Each key of the file is declared once.
+
+1. here               the whole file, the broker, logging, the control socket
+2. tasks.py           tasks, and their queues, timeouts and retry policies
+3. cron_entries.py    the schedules of tasks
+4. on_end.py          what is called at the end of a job
+5. limits.py          limits that hold for all hosts together
+6. flow_steps.py      graphs of steps over tasks
+7. worker_groups.py   worker groups
+8. web_face.py        the dashboard
+9. event_log.py       events
+
+The annotation of a field says how its values are written (`config/kinds.py`). Its Key has a title, examples, and what
+a change of the key does. The `#:` comment above the field is the key's description. The reading of the file,
+`fusiond explain` and the plan of a reload follow from these. `python -m tests.file_reference` generates
+schemas/fusion.schema.json and the tables of docs/file.md from them.
+
+A ClassVar is a key that is in the file only: other fields of the Config hold its effect. Durations are seconds and
+sizes are bytes; `None` means "no limit" or "not set".
+
+`Config.from_json` returns a Config that is equal to the one that `to_json` wrote.
+
+Standard library only: every program reads its snapshot with this package, and needs no YAML.
+"""
+
+import dataclasses
+import functools
+import json
+import types
+import typing
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Final, Literal
+
+from fusiond.callbacks import WEBHOOK_TASK
+from fusiond.config.kinds import Account, FilePath, Key, Kind, Name, Partial, Text, between, meanings, text
+from fusiond.config.model.cron_entries import CronEntry
+from fusiond.config.model.event_log import Events
+from fusiond.config.model.flow_steps import Flow
+from fusiond.config.model.on_end import Webhooks
+from fusiond.config.model.tasks import DEFAULT_QUEUE, PRIORITIES, RETRY_POLICIES, Queue, RetryPolicy, Task
+from fusiond.config.model.web_face import Web
+from fusiond.config.model.worker_groups import WorkerGroup
+
+Level = Annotated[
+    Literal["debug", "info", "warning", "error"],
+    meanings(
+        "everything, for finding a fault",
+        "what happens in normal operation",
+        "what needs a look, and errors",
+        "errors alone",
+    ),
+]
+Format = Annotated[Literal["text", "json"], meanings("lines for people", "one JSON object on each line, for programs")]
+
+
+NAMESPACE: Final = text(
+    "name", "^[A-Za-z0-9_.:-]{1,64}$", "write a name of letters, digits, _ . : and -, at most 64 characters"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """Certificates for rediss://, rediss+sentinel:// and rediss+cluster://."""
+
+    #: PEM certificates that sign the server's. null: the system's.
+    ca_file: Annotated[FilePath | None, Key("CA file", "/etc/ssl/redis-ca.pem")] = None
+    #: PEM certificate that is shown to the server.
+    cert_file: Annotated[FilePath | None, Key("Certificate file", "/etc/ssl/fusiond.pem")] = None
+    #: PEM key of the certificate.
+    key_file: Annotated[FilePath | None, Key("Key file", "/etc/ssl/fusiond.key")] = None
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """Where the queues are."""
+
+    #: `embedded`: the daemon runs a Redis of its own. Otherwise the address of a Redis: redis://, rediss:// or unix://;
+    #: or several addresses: redis+sentinel:// or redis+cluster:// (with TLS: rediss+…).
+    url: Annotated[
+        Text,
+        Key(
+            "URL",
+            "redis://localhost:6379/0",
+            "unix:///run/redis/redis.sock?db=1",
+            "redis+sentinel://one:26379,two:26379,three:26379/shop",
+            "redis+cluster://one:6379,two:6379",
+        ),
+    ] = "embedded"
+    #: Each key in Redis begins with it, so that several installations can share one Redis.
+    namespace: Annotated[str, NAMESPACE, Key("Namespace", "shop")] = "fusion"
+    #: A file that holds the password, read at each connection.
+    password_file: Annotated[FilePath | None, Key("Password file", "/run/credentials/fusiond.service/redis")] = None
+    #: embedded: the redis-server or valkey-server to run, 7.0 or newer. null: one that can read the existing data; for
+    #: an empty directory that of fusiond[embedded], otherwise one on PATH.
+    server: Annotated[FilePath | None, Key("Server", "/usr/bin/redis-server")] = None
+    #: embedded: the system group whose members may enqueue. null: the daemon's user alone.
+    socket_group: Annotated[Account | None, Key("Socket group", "shop")] = None
+    #: Certificates for rediss://, rediss+sentinel:// and rediss+cluster://.
+    tls: Annotated[Tls, Key("TLS", {"ca_file": "/etc/ssl/redis-ca.pem"})] = Tls()
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """Who may use the control socket: the daemon's own user, and this system group."""
+
+    #: The system group whose members may use the control socket. null: nobody else.
+    group: Annotated[Account | None, Key("Group", "ops")] = None
+
+
+@dataclass(frozen=True, slots=True)
+class Logging:
+    """How the daemon and its programs log."""
+
+    #: Lines of this level and above are written.
+    level: Annotated[Level, Key("Level", "debug", in_place=True)] = "info"
+    #: `text` for people, `json` for programs.
+    format: Annotated[Format, Key("Format", "json")] = "text"
+    #: Where lines are appended. null: standard output.
+    file: Annotated[FilePath | None, Key("File", "/var/log/fusiond.log")] = None
+    #: Whether each job that succeeds or is canceled leaves a line at its end; one that fails always does.
+    jobs: Annotated[bool, Key("Jobs", False, in_place=True)] = True
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """Defaults of tasks and groups; in a Config they are already part of them."""
+
+    #: Defaults of tasks. A queue's `defaults` win over them, and the task's own keys over both.
+    tasks: ClassVar[Annotated[Partial[Task], Key("Defaults of tasks", {"timeout": "30s"})]]
+    #: Defaults of worker groups. A group's own keys win; maps and lists are replaced whole.
+    workers: ClassVar[
+        Annotated[
+            Partial[WorkerGroup],
+            Key("Defaults of worker groups", {"directory": "/srv/shop", "python": ".venv/bin/python"}),
+        ]
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """One accepted file, its includes and defaults resolved."""
+
+    #: The version of this format.
+    version: ClassVar[Annotated[Literal[1], Key("Version", 1)]]
+    #: Where the queues are.
+    broker: Annotated[
+        Broker,
+        Key(
+            "Broker",
+            {"url": "embedded"},
+            {"url": "redis://redis.example.com:6379/0", "password_file": "/run/credentials/redis"},
+        ),
+    ] = Broker()
+    #: Further files, or globs of them, read in alphabetical order. A relative path starts at this file. The same name
+    #: declared twice is an error, and an included file includes no further ones.
+    include: ClassVar[Annotated[tuple[FilePath, ...], Key("Include", ["/etc/fusion.d/*.yaml"])]] = ()
+    #: Names for priorities, 0 to 255, higher goes first. They replace the built-in names.
+    priorities: Annotated[
+        Mapping[Name, Annotated[int, between(0, 255, title="priority")]],
+        Kind({"minProperties": 1}),
+        Key("Priorities", {"urgent": 10, "moderate": 5, "whenever": 0}, in_place=True),
+    ] = field(default_factory=lambda: dict(PRIORITIES))
+    #: Defaults of every task and every worker group.
+    defaults: ClassVar[
+        Annotated[Defaults, Key("Defaults", {"tasks": {"timeout": "30s"}, "workers": {"directory": "/srv/shop"}})]
+    ]
+    #: What follows a failed attempt, by name. `none` and `standard` are built in.
+    retry_policies: Annotated[
+        Mapping[Name, RetryPolicy],
+        Key("Retry policies", {"patient": {"max_attempts": 7, "delay": "10s"}}, in_place=True),
+    ] = field(default_factory=lambda: dict(RETRY_POLICIES))
+    #: The queues, by name. `default` always exists.
+    queues: Annotated[
+        Mapping[Name, Queue], Key("Queues", {"reports": {}, "email": {"max_length": 10000}}, in_place=True)
+    ] = field(default_factory=lambda: {DEFAULT_QUEUE: Queue(DEFAULT_QUEUE)})
+    #: Plain functions that jobs may run, by name.
+    tasks: Annotated[
+        Mapping[Name, Task],
+        Key("Tasks", {"send_otp": {"run": "shop.messaging.send_otp", "priority": "high"}}, in_place=True),
+    ] = field(default_factory=dict)
+    #: Graphs of steps over tasks, by name.
+    flows: Annotated[
+        Mapping[Name, Flow],
+        Key(
+            "Flows",
+            {"etl": {"steps": {"extract": {"task": "extract"}, "load": {"task": "load", "after": ["extract"]}}}},
+            in_place=True,
+        ),
+    ] = field(default_factory=dict)
+    #: What is enqueued at which times, by name.
+    cron: Annotated[
+        Mapping[Name, CronEntry],
+        Key("Schedules", {"nightly": {"task": "nightly_report", "schedule": "0 2 * * *"}}, in_place=True),
+    ] = field(default_factory=dict)
+    #: Which processes serve which queues, by name.
+    workers: Annotated[
+        Mapping[Name, WorkerGroup], Key("Worker groups", {"main": {"queues": ["default"], "processes": 4}})
+    ] = field(default_factory=dict)
+    #: How URLs are called at the end of jobs, by `on_success` and `on_failure`.
+    webhooks: Annotated[
+        Webhooks, Key("Webhooks", {"secret_file": "/run/credentials/fusiond.service/webhooks"}, in_place=True)
+    ] = field(default_factory=Webhooks)
+    #: The dashboard and its API, in a program of the daemon. Without it there is none.
+    web: Annotated[Web | None, Key("Web", {}, {"listen": "127.0.0.1:8321", "read_only": True}, in_place=True)] = None
+    #: Whether Redis counts what becomes of jobs, by task: how many ended how, how long they waited and ran. Kept in
+    #: total, for each of the last 120 minutes, and for each hour of the last 30 days. With `web` that is always done.
+    metrics: Annotated[bool, Key("Metrics", True, in_place=True)] = False
+    #: Whether Redis keeps events of jobs, queues and daemons, for `fusiond events`. null: it does not.
+    events: Annotated[Events | None, Key("Events", {"max_length": 100000}, in_place=True)] = None
+    #: Who may use the control socket, in addition to the daemon's own user and root.
+    control: Annotated[Control, Key("Control", {"group": "ops"})] = Control()
+    #: How the daemon and its programs log.
+    logging: Annotated[Logging, Key("Logging", {"level": "debug", "format": "json"})] = Logging()
+    #: Where snapshots and the embedded broker's data are kept. null: $STATE_DIRECTORY, otherwise /var/lib/fusiond for
+    #: /etc/fusion.yaml, otherwise a directory of this file's own below the user's.
+    state_directory: Annotated[FilePath | None, Key("State directory", "/var/lib/fusiond")] = None
+    #: Where the sockets are. null: $RUNTIME_DIRECTORY, otherwise /run/fusiond for /etc/fusion.yaml, otherwise a
+    #: directory of this file's own below the user's.
+    runtime_directory: Annotated[FilePath | None, Key("Runtime directory", "/run/fusiond")] = None
+    #: Whether the daemon reloads by itself when the file is saved. false: only on request, such as `fusiond reload` or
+    #: `systemctl reload`.
+    watch: Annotated[bool, Key("Watch", False, in_place=True)] = True
+
+    def to_json(self) -> str:
+        """The snapshot's text: equal for equal Configs, so that it can be hashed."""
+        return json.dumps(dataclasses.asdict(self), sort_keys=True, ensure_ascii=False)
+
+    @property
+    def counts_jobs(self) -> bool:
+        """Whether what becomes of jobs is counted."""
+        return self.metrics or self.web is not None
+
+    def work_of(self, entry: CronEntry) -> Task:
+        """The task of a cron entry; of one that starts a flow, a stand-in with the name and queue of that."""
+        return Task(entry.flow, "", self.flows[entry.flow].queue) if entry.flow else self.tasks[entry.task]
+
+    @staticmethod
+    def from_json(text: str | bytes) -> "Config":
+        """The Config that `to_json` wrote. Raises ValueError, KeyError or TypeError on anything else."""
+        return typing.cast("Config", rebuild(Config, json.loads(text)))
+
+
+def serves(queues: Collection[str], queue: str) -> bool:
+    """Whether worker groups with these `queues` take jobs from this one."""
+    return "*" in queues or queue in queues
+
+
+def calls_urls(config: Config, group: WorkerGroup) -> bool:
+    """Whether the group runs the jobs that call the URLs of callbacks."""
+    return WEBHOOK_TASK in config.tasks and serves(group.queues, config.tasks[WEBHOOK_TASK].queue)
+
+
+def callback_hosts(config: Config) -> set[str]:
+    """The hosts of the URLs that callbacks of the file call."""
+    entries: list[Task | Flow] = [*config.tasks.values(), *config.flows.values()]
+    return {said.host for entry in entries for said in entry.callbacks.values() if said.host}
+
+
+@functools.cache
+def _hints(cls: type) -> dict[str, Any]:
+    return typing.get_type_hints(cls)
+
+
+def load_hints() -> None:
+    """Look up the hints of a Config now: what is forked later shares them, and the memory that this takes."""
+    left: list[Any] = [Config]
+    for hint in left:
+        is_class = dataclasses.is_dataclass(hint)
+        left += _hints(typing.cast("type", hint)).values() if is_class else typing.get_args(hint)
+
+
+def rebuild(hint: Any, value: Any) -> Any:
+    """`value` from JSON as its type hint says: a dataclass of plain fields, a tuple, a map. Raises as `from_json`."""
+    if dataclasses.is_dataclass(hint):
+        hints = _hints(typing.cast("type", hint))
+        return hint(**{name: rebuild(hints[name], item) for name, item in value.items()})  # type: ignore[operator]
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin is tuple:
+        return tuple(rebuild(args[0], item) for item in value)
+    if origin is Mapping:
+        return {key: rebuild(args[1], item) for key, item in value.items()}
+    if origin in (types.UnionType, typing.Union) and value is not None:
+        return rebuild(next(arm for arm in args if arm is not types.NoneType), value)
+    return value

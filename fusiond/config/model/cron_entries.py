@@ -1,0 +1,75 @@
+"""Schedules that enqueue tasks."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+from fusiond.config.kinds import Duration, Key, Name, Text, meanings, text
+from fusiond.config.model.tasks import Keyword
+
+Overlap = Annotated[
+    Literal["skip", "allow", "replace"],
+    meanings(
+        "no job while the job of the tick before has not ended",
+        "each tick is a job",
+        "the job of the tick before is canceled, and the new one is enqueued once it has ended",
+    ),
+]
+Missed = Annotated[
+    Literal["skip", "last", "all"],
+    meanings(
+        "ticks that were missed are left out",
+        "one job for the last tick that was missed",
+        "a job for each tick that was missed",
+    ),
+]
+
+
+TickReference = Annotated[
+    str, text("reference", r"^tick\.(date|time)$", "write tick.date or tick.time", examples=["tick.date", "tick.time"])
+]
+
+
+@dataclass(frozen=True, slots=True)
+class CronEntry:
+    """A schedule that enqueues a task, or starts runs of a flow."""
+
+    name: str
+    #: The task that is enqueued.
+    task: Annotated[Name, Key("Task", "nightly_report", either="work")] = ""
+    #: The flow of which a run is started.
+    flow: Annotated[Name, Key("Flow", "nightly_etl", either="work")] = ""
+    #: Five fields (minute, hour, day of month, month, day of week), or @hourly, @daily, @weekly, @monthly, @yearly.
+    schedule: Annotated[Text | None, Key("Schedule", "0 2 * * *", "*/5 * * * *", "@daily", either=True)] = None
+    #: The time between two ticks, at least 1s.
+    every: Annotated[Duration | None, Key("Every", "90s", either=True)] = None
+    #: The zone that `schedule` is read in, a name of the IANA database.
+    timezone: Annotated[Text, Key("Time zone", "Europe/Berlin")] = "UTC"
+    #: Positional arguments of each job.
+    args: Annotated[tuple[Any, ...], Key("Arguments", ["eu"])] = ()
+    #: Keyword arguments of each job.
+    kwargs: Annotated[Mapping[str, Any], Key("Keyword arguments", {"region": "eu"})] = field(default_factory=dict)
+    #: With `flow`: inputs that come from the tick: `tick.date`, such as 2026-11-23, and `tick.time`, such as
+    #: 2026-11-23T02:00:00+01:00, both in the time zone of the entry. `kwargs` are inputs, too.
+    inputs: Annotated[Mapping[Keyword, TickReference], Key("Inputs", {"day": "tick.date"})] = field(
+        default_factory=dict
+    )
+    #: `skip`: no job while the job of the previous tick has not ended. `allow`: always one. `replace`: the previous job
+    #: is canceled, and the new one is enqueued once it has ended.
+    overlap: Annotated[Overlap, Key("Overlap", "allow", "replace")] = "skip"
+    #: Ticks that were due while no daemon ran: `skip` them, run the `last` one, or run `all`. Ticks from before the
+    #: entry was first seen never run.
+    missed: Annotated[Missed, Key("Missed ticks", "last")] = "skip"
+    #: How late a tick may still run. null: 1m with `missed: skip`, else no limit.
+    starting_deadline: Annotated[Duration | None, Key("Starting deadline", "6h")] = None
+    #: By how much, at most, a tick's job is delayed.
+    jitter: Annotated[Duration, Key("Jitter", "30s")] = 0.0
+    #: Warn if no job of the entry has finished for so long: in the log, by `fusiond status`, as a metric. null: never.
+    alert_if_no_success: Annotated[Duration | None, Key("Alert if no success", "26h")] = None
+    #: true: its ticks are skipped.
+    suspended: Annotated[bool, Key("Suspended", True)] = False
+
+    @property
+    def work(self) -> str:
+        """The name of its task, or of its flow."""
+        return self.task or self.flow

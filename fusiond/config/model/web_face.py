@@ -1,0 +1,45 @@
+"""The `web` program: where it listens, who may use it, what it hides."""
+
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+from fusiond.config.kinds import FilePath, Key, text
+from fusiond.config.model.limits import ARGUMENT
+
+_LISTEN: Final = "write an address and a port, such as 127.0.0.1:8321 or [::1]:8321"
+_HOST: Final = "write a host name without a port, such as jobs.example.com"
+_HEADER: Final = "write the name of a header, such as X-Forwarded-User"
+
+Listen = Annotated[
+    str,
+    text(
+        "address",
+        r"^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?):"
+        "([0-9]{1,4}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$",
+        _LISTEN,
+    ),
+]
+HostName = Annotated[str, text("host name", r"^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$", _HOST)]
+HeaderName = Annotated[str, text("header", r"^[A-Za-z][A-Za-z0-9-]{0,99}$", _HEADER)]
+Hidden = Annotated[str, text("argument", ARGUMENT, "write kwargs.NAME or args.N, such as kwargs.password")]
+
+
+@dataclass(frozen=True, slots=True)
+class Web:
+    """The dashboard and its API, which the extra `fusiond[web]` brings."""
+
+    #: Address and port. Port 0: a free one. Beyond 127.0.0.1 and [::1], put a proxy with TLS in front of it.
+    listen: Annotated[Listen, Key("Listen", "127.0.0.1:8321", "[::1]:8321", in_place=True)] = "127.0.0.1:8321"
+    #: Further names under which browsers reach it, such as that of a proxy. A request with another name is refused.
+    hosts: Annotated[tuple[HostName, ...], Key("Hosts", ["jobs.example.com"], in_place=True)] = ()
+    #: A file with the token that logs in, of at least 16 characters. null: the daemon makes one in its state directory.
+    token_file: Annotated[FilePath | None, Key("Token file", "/run/credentials/fusiond.service/web", in_place=True)] = (
+        None
+    )
+    #: Whether all that changes something is refused.
+    read_only: Annotated[bool, Key("Read only", True, in_place=True)] = False
+    #: A header in which a proxy names the user it has logged in; a request that has it needs no token. Only the proxy
+    #: may reach the port. null: nobody comes without the token.
+    user_header: Annotated[HeaderName | None, Key("User header", "X-Forwarded-User", in_place=True)] = None
+    #: Arguments of jobs that are never shown.
+    hide: Annotated[tuple[Hidden, ...], Key("Hide", ["kwargs.password", "args.0"], in_place=True)] = ()

@@ -1,0 +1,97 @@
+"""
+What a broker tells of all queues at one moment, for `fusiond status --metrics` and `/metrics`.
+
+A queue of which something cannot be read is left out; the others are there all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fusiond.broker.call import Call, Plan, SendAhead
+from fusiond.broker.counters import QueueCounters
+from fusiond.broker.event_verbs import SinkState
+from fusiond.broker.hosts.host_records import CronDeclaration, FileInForce
+from fusiond.broker.records import Counts
+from fusiond.broker.verbs import Verbs
+from fusiond.errors import BrokerError, BrokerUnavailable
+from fusiond.schedule.overdue import overdue_since
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerState:
+    """What a broker holds."""
+
+    #: queue → how many jobs
+    queues: dict[str, Counts]
+    #: why other queues are missing there
+    unreadable: list[BrokerError] = field(default_factory=list)
+    #: queue → its waiting jobs, if no living worker group serves it
+    unserved: dict[str, int] = field(default_factory=dict)
+    #: cron entry with `alert_if_no_success` → from when on it is overdue, epoch ms; None: it is not
+    overdue: dict[str, int | None] = field(default_factory=dict)
+    #: the configurations that living daemons run
+    files: list[FileInForce] = field(default_factory=list)
+    #: queue → what was counted in it
+    counters: dict[str, QueueCounters] = field(default_factory=dict)
+    #: sink of a living daemon's file → how far it is
+    sinks: dict[str, SinkState] = field(default_factory=dict)
+
+
+def broker_state(verbs: Verbs) -> Plan[BrokerState]:
+    """Ask all of it: two commands for each queue and for each entry with `alert_if_no_success`, and a few more."""
+    names = yield verbs.queues()
+    answers = yield from _each([[verbs.counts(name)] for name in names])
+    queues = {name: answer for name, [answer] in zip(names, answers, strict=True) if isinstance(answer, Counts)}
+    unreadable = [answer for [answer] in answers if isinstance(answer, BrokerError)]
+    readings = {name: verbs.counters([name]) for name in names}
+    answers = yield from _each([reading.calls for reading in readings.values()])
+    counters: dict[str, QueueCounters] = {}
+    for reading, answer in zip(readings.values(), answers, strict=True):
+        counters |= reading.read(answer)
+    overdue = yield from overdue_entries(verbs, (yield from verbs.cron_declarations()))
+    waiting = {name: counts.waiting for name, counts in queues.items() if counts.waiting}
+    serving = (yield from verbs.catalogue()).serving if waiting else ()
+    files = yield from verbs.files_in_force()
+    return BrokerState(
+        queues=queues,
+        unreadable=unreadable,
+        unserved={name: jobs for name, jobs in waiting.items() if name not in serving},
+        overdue=overdue,
+        files=files,
+        counters=counters,
+        sinks=(yield from sink_states(verbs, files, [*queues])),
+    )
+
+
+def sink_states(verbs: Verbs, files: Iterable[FileInForce], queues: Sequence[str]) -> Plan[dict[str, SinkState]]:
+    """How far the sinks of these files are with the events of these queues."""
+    return (yield from verbs.sinks(sorted({name for file in files for name in file.digests.get("sinks", ())}), queues))
+
+
+def overdue_entries(verbs: Verbs, declarations: Iterable[CronDeclaration]) -> Plan[dict[str, int | None]]:
+    """From when on each entry with `alert_if_no_success` is overdue, by its newest living declaration."""
+    newest = {each.entry: each.said for each in sorted(declarations, key=lambda each: each.generation) if each.living}
+    watched = {entry: said for entry, said in newest.items() if said.get("alert_if_no_success")}
+    states = yield [verbs.cron_state(entry) for entry in watched]
+    successes = yield [verbs.cron_success(str(said["queue"]), entry) for entry, said in watched.items()]
+    each = zip(watched.items(), states, successes, strict=True)
+    return {
+        entry: overdue_since(float(said["alert_if_no_success"]), state, success)
+        for (entry, said), state, success in each
+    }
+
+
+def _each(calls: Iterable[list[Call[Any]]]) -> Plan[list[list[Any]]]:
+    """The replies to each list of Calls on one queue, errors among them. Raises BrokerUnavailable."""
+    found: list[list[Any]] = []
+    for each in calls:
+        found += yield SendAhead(each)
+    found += yield SendAhead([])
+    for replies in found:
+        for reply in replies:
+            if isinstance(reply, BrokerUnavailable):
+                raise reply
+    return found

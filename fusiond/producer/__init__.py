@@ -1,0 +1,1 @@
+"""What a producer does, without I/O: the jobs of its calls are made here, sent, and followed."""

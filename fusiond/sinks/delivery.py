@@ -1,0 +1,288 @@
+"""The loop of one sink: see the package."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from fusiond import logs
+from fusiond.broker.event_reading import Cursors, Wanted
+from fusiond.broker.event_records import DAEMONS, Event
+from fusiond.broker.redis.connection import connect_async
+from fusiond.broker.redis.outage import Outage, retrying
+from fusiond.broker.verbs import Verbs
+from fusiond.config.accepted.snapshot import Snapshot, read_snapshot
+from fusiond.config.model import Config
+from fusiond.errors import BrokerError, ConfigError, FusionError
+from fusiond.identity import daemon_id
+from fusiond.program import Link, on_failed_callback, wait_until_set
+from fusiond.sinks.choice import outlet
+from fusiond.sinks.outlets import DeliveryError, Document
+
+log = logging.getLogger(__name__)
+
+#: ms for which a daemon delivers without saying so again
+LEASE_MS = 15_000
+#: s; after which it says so again; after which the others ask
+_HOLD, _STAND_BY = 4.0, 5.0
+#: s; from one look to the next where nothing has come; until the list of queues is read again
+_IDLE, _LIST = 0.5, 10.0
+#: streams that are read at once: what is in memory is bounded
+_STREAMS = 8
+#: s; the first and the longest pause behind a failure; the longest that the other side may ask for
+_FIRST, _LONGEST, _MOST_ASKED = 0.5, 60.0, 300.0
+#: so often a batch is tried that is refused; then it is given up
+_TRIES = 10
+#: failures in a row that are told as an event
+_TOLD = 3
+#: s without an answer that are told as one, too: each byte of an answer has a time limit of its own
+_SLOW = 60.0
+
+
+async def run(snapshot: Snapshot, name: str, link: Link, runtime: Path) -> None:
+    """Deliver until told to end. Raises FusionError: it cannot begin."""
+    delivery = Delivery(snapshot, name, link, runtime)
+    on_failed_callback(delivery.end)
+    link.start(delivery.on_command, delivery.end)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, delivery.end)
+    link.say(**{"is": "ready"})
+    await delivery.serve()
+
+
+class Delivery:
+    """One sink of this daemon."""
+
+    def __init__(self, snapshot: Snapshot, name: str, link: Link, runtime: Path) -> None:
+        settings = snapshot.config.broker
+        self._name, self._link, self._token = name, link, daemon_id(snapshot.path.parent)
+        self._verbs = Verbs(settings.namespace)
+        self._connection = connect_async(settings, runtime)
+        self._outage = Outage(connect_async(settings, runtime), self._verbs.keys)
+        self._changed, self._ending = asyncio.Event(), False
+        #: a configuration that holds from the next batch on
+        self._next_config: Config | None = None
+        #: how far the streams are read; None: another daemon delivers, as far as is known
+        self._cursors: Cursors | None = None
+        self._streams: list[str] = []
+        #: monotonic s
+        self._held_at = self._listed_at = 0.0
+        self._failures = 0
+        #: why it cannot deliver now; empty: it can
+        self._failing = ""
+        self._use(snapshot.config)
+
+    def _use(self, config: Config) -> None:
+        if config.events is None:
+            raise FusionError("there is no `events` in the file")
+        sink = config.events.sinks[self._name]
+        self._outlet, self._wanted = outlet(sink), Wanted(sink.only).accepts
+        self._tags = {name: task.log_tag for name, task in config.tasks.items() if task.log_tag}
+
+    def end(self) -> None:
+        """Have `serve` return."""
+        self._ending = True
+        self._changed.set()
+
+    def on_command(self, command: dict[str, Any]) -> None:
+        """Handle a command of the supervisor."""
+        if command.get("do") == "drain":
+            self.end()
+        elif command.get("do") == "apply":
+            self._apply(command)
+
+    def _apply(self, command: dict[str, Any]) -> None:
+        try:
+            config = read_snapshot(command["snapshot"]).config
+        except ConfigError as error:
+            log.error("%s", error)  # noqa: TRY400 - one sentence
+            return
+        logs.set_level(config.logging.level)
+        # A file without this sink comes when its program is told to end.
+        if config.events is not None and self._name in config.events.sinks:
+            self._next_config = config
+            self._changed.set()
+        self._link.say(**{"is": "applied", "generation": command["generation"]})
+
+    async def serve(self) -> None:
+        """Deliver until `end`."""
+        failures = 0
+        while not self._ending:
+            self._changed.clear()
+            try:
+                await self._round()
+                failures = 0
+            except BrokerError as error:
+                if not failures:
+                    log.error("%s", retrying(error))  # noqa: TRY400 - one sentence
+                failures += 1
+                self._cursors = None
+                await self._outage.wait(failures, self._changed)
+        await self._close()
+
+    async def _close(self) -> None:
+        """Leave the sink to another daemon at once, and note how far it is."""
+        try:
+            if self._cursors is not None:
+                async with asyncio.timeout(2.0):
+                    await self._hold(0)
+        except (BrokerError, TimeoutError) as error:
+            log.debug("the end of this sink did not reach Redis: %s", error)
+        self._outlet.close()
+        await self._connection.close()
+
+    async def _round(self) -> None:
+        """Deliver what has come. Raises BrokerError."""
+        if self._cursors is None or time.monotonic() - self._held_at >= _HOLD:
+            await self._hold(LEASE_MS)
+        if self._cursors is None:
+            await wait_until_set(self._changed, _STAND_BY)
+            return
+        if time.monotonic() - self._listed_at >= _LIST:
+            await self._list()
+        found = False
+        for first in range(0, len(self._streams), _STREAMS):
+            found |= await self._deliver_from(self._streams[first : first + _STREAMS])
+        if not found:
+            await wait_until_set(self._changed, _IDLE)
+
+    @property
+    def _delivers(self) -> bool:
+        return self._cursors is not None and not self._ending
+
+    async def _hold(self, ms: int) -> None:
+        """Say that this daemon delivers, and how far it is; or learn that another one does."""
+        read = self._cursors.read if self._cursors is not None else {}
+        found = await self._connection.run(self._verbs.hold_sink(self._name, self._token, ms, read, self._failing))
+        self._held_at = time.monotonic()
+        if found is None:
+            self._cursors = None
+        elif self._cursors is None:
+            self._cursors, self._listed_at = Cursors(found), 0.0
+
+    async def _list(self) -> None:
+        """Read the names of the queues; and forget how far a stream is read that has become shorter."""
+        self._streams = [*await self._connection.run(self._verbs.queues()), DAEMONS]
+        read = self._cursors.read if self._cursors is not None else {}
+        for stream in [stream for stream in self._streams if read.get(stream)]:
+            page = await self._connection.run(self._verbs.events_before(stream, None, 1))
+            if (page.last or 0) < read[stream]:
+                log.warning("the events of '%s' were lost in Redis; those that are there are delivered again", stream)
+                read[stream] = 0
+        self._listed_at = time.monotonic()
+
+    async def _deliver_from(self, streams: Sequence[str]) -> bool:
+        """Deliver the next events of these streams; whether there were any. Raises BrokerError."""
+        if self._cursors is None:
+            return False
+        read = dict(self._cursors.read)
+        calls = self._cursors.ask(self._verbs, streams)
+        replies = await self._connection.run_many(list(calls.values()))
+        if refused := [reply for reply in replies if isinstance(reply, BrokerError)]:
+            raise refused[0]
+        ahead = Cursors(read)
+        events = ahead.take(dict(zip(calls, replies, strict=True)))
+        for batch in self._batches(list(filter(self._wanted, events))):
+            await self._deliver(batch)
+            if not self._delivers:
+                return True
+        self._cursors.read.update(ahead.read)
+        if events:
+            await self._hold(LEASE_MS)
+        return bool(events)
+
+    def _batches(self, events: list[Event]) -> Iterator[list[Event]]:
+        """Of each the size that the outlet takes, which may change between two."""
+        while events:
+            most = self._outlet.most
+            yield events[:most]
+            events = events[most:]
+
+    async def _deliver(self, batch: list[Event]) -> None:
+        """Until it is taken, or given up, or another daemon delivers. Raises BrokerError."""
+        documents, refusals = [self._document(event) for event in batch], 0
+        while self._delivers:
+            self._follow()
+            try:
+                await self._try(documents)
+            except DeliveryError as error:
+                refusals += error.refused
+                documents = documents if error.left is None else list(error.left)
+                await self._note_failure(error)
+                if refusals < _TRIES:
+                    continue
+                log.error("events that were refused %d times are given up: %d", _TRIES, len(documents))  # noqa: TRY400
+            await self._note(batch)
+            return
+
+    async def _try(self, documents: list[Document]) -> None:
+        """Deliver it in a thread, and keep the lease meanwhile. Raises DeliveryError, BrokerError."""
+        trying = asyncio.create_task(asyncio.to_thread(self._outlet.deliver, documents))
+        since, is_slow = time.monotonic(), False
+        while not (await asyncio.wait([trying], timeout=_HOLD))[0]:
+            if not is_slow and time.monotonic() - since >= _SLOW:
+                is_slow, self._failing = True, f"no whole answer for {_SLOW:g} s"
+                log.warning("not delivered: %s", self._failing)
+                await self._tell("sink.fails", self._failing)
+            await self._hold(LEASE_MS)
+        try:
+            trying.result()
+        except DeliveryError:
+            raise
+        except Exception as error:
+            # What a library makes of an answer is not known in advance, and must not end this program.
+            raise DeliveryError(f"{type(error).__name__}: {error}") from error
+        if is_slow or self._failures >= _TOLD:
+            log.info("it delivers again")
+            await self._tell("sink.delivers", "")
+        self._failures, self._failing = 0, ""
+
+    async def _note(self, batch: list[Event]) -> None:
+        """These are delivered. Raises BrokerError."""
+        if self._cursors is not None:
+            for event in batch:
+                self._cursors.read[event.stream] = event.number
+            if time.monotonic() - self._held_at >= 1.0:
+                await self._hold(LEASE_MS)
+
+    async def _note_failure(self, error: DeliveryError) -> None:
+        """Wait for a while, longer each time. Raises BrokerError."""
+        self._failures, self._failing = self._failures + 1, str(error)[:1000]
+        pause = min(_LONGEST, _FIRST * 2.0 ** min(self._failures - 1, 16)) * random.uniform(0.75, 1.25)  # noqa: S311
+        if error.retry_after is not None:
+            pause = max(pause, min(error.retry_after, _MOST_ASKED))
+        if self._failures in (1, _TOLD):
+            log.warning("not delivered: %s; tried again", error)
+        if self._failures == _TOLD:
+            await self._tell("sink.fails", str(error))
+        if self._cursors is not None:
+            await self._hold(LEASE_MS)
+        until = time.monotonic() + pause
+        while self._cursors is not None and not self._changed.is_set() and (left := until - time.monotonic()) > 0:
+            await wait_until_set(self._changed, min(left, _HOLD))
+            if time.monotonic() - self._held_at >= _HOLD:
+                await self._hold(LEASE_MS)
+
+    async def _tell(self, event: str, message: str) -> None:
+        words = [("o", self._name), *([("m", message[:1000])] if message else [])]
+        await self._connection.run(self._verbs.tell(DAEMONS, event, words=words))
+
+    def _follow(self) -> None:
+        """Take over the newest configuration."""
+        config, self._next_config = self._next_config, None
+        if config is not None:
+            self._changed.clear()
+            self._outlet.close()
+            self._use(config)
+
+    def _document(self, event: Event) -> Document:
+        document = event.document()
+        if event.task and "task_type" not in document and event.task in self._tags:
+            document["task_type"] = self._tags[event.task]
+        return document

@@ -1,0 +1,108 @@
+"""
+An index of Elasticsearch, by the official client's `_bulk`.
+
+Each event is created under its own id. A repeat is answered with 409, and changes nothing.
+What is refused of a batch is tried again by itself, and the rest of the batch is delivered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import elasticsearch
+from elasticsearch import ApiError, Elasticsearch, TransportError
+
+from fusiond.config.model.event_log import Sink
+from fusiond.sinks.outlets import DeliveryError, Document
+
+#: s; for one request
+_TIMEOUT = 30.0
+#: statuses of one document: it is there already; the server is busy
+_THERE, _BUSY = 409, frozenset({429, 502, 503, 504})
+_TOO_LARGE, _UNAUTHORIZED = 413, 401
+#: what a server answers that is of an older major version than the client
+_OLDER = "media_type_header_exception"
+
+
+class ElasticOutlet:
+    """One index, or data stream."""
+
+    most = 500
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._client: Elasticsearch | None = None
+
+    def deliver(self, documents: Sequence[Document]) -> None:
+        """Have them stored. Raises DeliveryError."""
+        operations: list[dict[str, Any]] = []
+        for document in documents:
+            operations += ({"create": {"_id": document["id"]}}, {"@timestamp": document["log_time"], **document})
+        try:
+            answer = self._connected().bulk(index=self._sink.index, operations=operations)
+        except ApiError as error:
+            self._judge(documents, error)
+        except (TransportError, ValueError, RecursionError) as error:
+            self.close()
+            raise DeliveryError(f"{self._sink.url}: {error}") from error
+        except OSError as error:
+            raise DeliveryError(f"{error.filename}: {error.strerror}") from error
+        else:
+            self._check(documents, answer.body)
+
+    def close(self) -> None:
+        """End the connections."""
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def _connected(self) -> Elasticsearch:
+        if self._client is None:
+            key = Path(self._sink.api_key_file).read_text().strip() if self._sink.api_key_file else None
+            # Its own repeats would hide from us how long it takes.
+            self._client = Elasticsearch(self._sink.url, api_key=key, request_timeout=_TIMEOUT, max_retries=0)
+        return self._client
+
+    def _judge(self, documents: Sequence[Document], error: ApiError) -> None:
+        """The whole request was refused: a batch that is too large is halved. Raises DeliveryError."""
+        status = error.meta.status
+        if status == _TOO_LARGE and len(documents) > 1:
+            middle = len(documents) // 2
+            self.deliver(documents[:middle])
+            self.deliver(documents[middle:])
+            return
+        if status == _UNAUTHORIZED:
+            self.close()  # the file may have another key by now
+        after = error.meta.headers.get("retry-after") or ""
+        sentence = f"{self._sink.url} answered {status}: {error.message}"
+        if error.message == _OLDER:
+            major = elasticsearch.__version__[0]
+            sentence += (
+                f": the server is older than the package elasticsearch {major}; pip install 'elasticsearch<{major}'"
+            )
+        retry_after = float(after) if after.isdecimal() else None
+        raise DeliveryError(sentence, refused=status == _TOO_LARGE, retry_after=retry_after) from error
+
+    def _check(self, documents: Sequence[Document], answer: Any) -> None:
+        """Whether each document is there. Raises DeliveryError with those that are not."""
+        try:
+            results = [item["create"] for item in answer["items"]]
+            statuses = [int(result["status"]) for result in results]
+        except (LookupError, TypeError, ValueError, OverflowError):
+            statuses = []
+        if len(statuses) != len(documents):
+            raise DeliveryError(f"{self._sink.url}: its answer to _bulk cannot be read")
+        found = list(zip(documents, results, statuses, strict=True))
+        left = [each for each in found if each[2] >= 300 and each[2] != _THERE]
+        if left:
+            _, result, status = left[0]
+            busy = all(status in _BUSY for _, _, status in left)
+            sentence = f"{self._sink.url}: {len(left)} of {len(documents)} events not stored, {status}: {_why(result)}"
+            raise DeliveryError(sentence, refused=not busy, left=[document for document, _, _ in left])
+
+
+def _why(result: Any) -> str:
+    error = result.get("error")
+    return str(error.get("reason", error) if isinstance(error, dict) else error)[:300]

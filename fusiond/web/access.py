@@ -1,0 +1,111 @@
+"""
+Who may use the dashboard: the token, the session that follows it, and the names by which browsers may reach it.
+
+1. token     the file names one, or the daemon makes one in its state directory
+2. session   a cookie that an HMAC under the token protects: a new token ends all sessions, and nothing is stored
+3. names     a Host that is none of ours is refused: otherwise a page of another site could point its own name at this
+             address and read what is here
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import secrets
+import socket
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from fusiond.config.model.web_face import Web
+from fusiond.errors import FusionError
+from fusiond.files import write_atomically
+
+#: characters
+SHORTEST_TOKEN, LONGEST_TOKEN = 16, 512
+#: seconds that a session lasts
+SESSION = 7 * 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Who asks."""
+
+    #: for the log and the history
+    name: str
+    #: by the token itself and not by a cookie or a proxy: a page of another site cannot make a browser send it
+    by_token: bool = False
+
+
+def read_token(settings: Web, made: Path) -> str:
+    """The token. Raises FusionError if the file cannot be read, or is too short to be one."""
+    path = made
+    try:
+        if settings.token_file is not None:
+            path = Path(settings.token_file)
+        elif not made.exists():
+            write_atomically(made, f"{secrets.token_urlsafe(32)}\n".encode())
+        token = path.read_text(encoding="ascii", errors="strict").strip()
+    except (OSError, ValueError) as error:
+        raise FusionError(f"{path}: the dashboard's token cannot be read: {error}") from error
+    if not SHORTEST_TOKEN <= len(token) <= LONGEST_TOKEN:
+        raise FusionError(f"{path}: a token has {SHORTEST_TOKEN} to {LONGEST_TOKEN} characters; this has {len(token)}")
+    return token
+
+
+class Access:
+    """The checks of one configuration."""
+
+    def __init__(self, settings: Web, token: str) -> None:
+        self.settings, self._token = settings, token
+        self._names = {"localhost", socket.gethostname().lower(), socket.getfqdn().lower()}
+        self._names |= {name.lower() for name in settings.hosts}
+        host = settings.listen.rpartition(":")[0]
+        self._names.add(host.lower())
+
+    def is_token(self, said: str) -> bool:
+        """Whether this is the token; the time that it takes does not tell how much of it is right."""
+        return hmac.compare_digest(said.encode(errors="replace"), self._token.encode())
+
+    def new_session(self, now: float | None = None) -> str:
+        """The value of a cookie."""
+        until = str(int((time.time() if now is None else now) + SESSION))
+        return f"{until}.{self._seal(until)}"
+
+    def is_session(self, cookie: str, now: float | None = None) -> bool:
+        """Whether `new_session` has made it, and it holds still."""
+        until, _, seal = cookie.partition(".")
+        sealed = hmac.compare_digest(seal.encode(errors="replace"), self._seal(until).encode())
+        return sealed and until.isdigit() and int(until) > (time.time() if now is None else now)
+
+    def _seal(self, until: str) -> str:
+        return hmac.digest(self._token.encode(), f"fusiond session {until}".encode(errors="replace"), "sha256").hex()
+
+    def knows_host(self, host: str) -> bool:
+        """
+        Whether a request may be for this Host.
+
+        An address is harmless: to point a name of another site at this server takes a name.
+        """
+        name = _without_port(host.strip().lower())
+        return name in self._names or _is_address(name)
+
+
+def _without_port(host: str) -> str:
+    if host.startswith("["):
+        return host.partition("]")[0] + "]"
+    return host.partition(":")[0]
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return False
+    return True
+
+
+def is_same_origin(origin: str, host: str) -> bool:
+    """Whether a request comes from a page that this server has sent. `origin`: empty where the browser named none."""
+    scheme, _, rest = origin.partition("://")
+    return scheme in ("http", "https") and rest.lower() == host.strip().lower()

@@ -1,0 +1,181 @@
+"""
+What the pages ask: Redis, the daemon of this host over its control socket, and the accepted configuration.
+
+What several pages want again and again is kept for a second, so that ten open pages cost no more than one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from fusiond import paths
+from fusiond.broker.call import Call, Plan
+from fusiond.broker.hosts.host_records import NO_CATALOGUE, Catalogue, Worker
+from fusiond.broker.records import Counts
+from fusiond.broker.redis.connection import connect_async
+from fusiond.broker.verbs import Verbs
+from fusiond.config.accepted.snapshot import Snapshot
+from fusiond.config.model import Config
+from fusiond.errors import BrokerError, BrokerUnavailable, ControlError
+from fusiond.flows.run_control import RunControl
+from fusiond.producer.plans import Producer
+from fusiond.supervise.control import ask
+
+T = TypeVar("T")
+K = TypeVar("K")
+
+#: seconds for which an answer is kept that several pages want
+KEPT = 1.0
+#: the same for the catalogue, which changes with files
+CATALOGUE = 5.0
+#: numbers of waiting jobs that are kept of a queue
+SAMPLES = 60
+#: seconds that workers get to answer
+_ANSWERS = 0.03
+#: seconds that Redis may take to answer, and the daemon
+_REDIS, _DAEMON = 5.0, 5.0
+
+
+class _Kept(NamedTuple):
+    """An answer, which may still be under way."""
+
+    #: monotonic seconds at which it was asked
+    asked_at: float
+    answer: asyncio.Future[Any]
+
+
+class Backend:
+    """
+    One for the program; it follows the accepted configuration.
+
+    Attributes:
+        config: the configuration that runs.
+        verbs: the verbs of its namespace.
+        producer: stores jobs.
+        runs: steers runs of flows.
+    """
+
+    def __init__(self, snapshot: Snapshot, runtime: Path) -> None:
+        broker = snapshot.config.broker
+        self._control = paths.control_socket(runtime)
+        self._connection = connect_async(broker, runtime, repeats=1, timeout=_REDIS)
+        self.verbs = Verbs(broker.namespace)
+        self.producer = Producer(self.verbs, "memory")
+        self.runs = RunControl(self.verbs)
+        self.state = snapshot.path.parent
+        self._kept: dict[str, _Kept] = {}
+        self._catalogue = NO_CATALOGUE
+        self._waiting: dict[str, list[int]] = {}
+        self.set_snapshot(snapshot)
+
+    def set_snapshot(self, snapshot: Snapshot) -> None:
+        """Follow another accepted configuration."""
+        self.config: Config = snapshot.config
+        self.source, self.generation = snapshot.source, snapshot.generation
+
+    async def close(self) -> None:
+        """End the connection."""
+        await self._connection.close()
+
+    async def run(self, what: Call[T] | Plan[T]) -> T:
+        """Run a Call or a Plan. Raises BrokerError."""
+        return await self._connection.run(what)
+
+    async def run_all(self, calls: Sequence[Call[T]]) -> list[T]:
+        """Run Calls in one round trip. Raises the first error among the replies."""
+        replies = await self.run_many(calls)
+        for reply in replies:
+            if isinstance(reply, BrokerError):
+                raise reply
+        return replies
+
+    async def run_many(self, calls: Sequence[Call[Any]]) -> list[Any]:
+        """Run Calls in one round trip; in place of a reply that was an error stands a BrokerError, not raised."""
+        return await self._connection.run_many(list(calls)) if calls else []
+
+    async def run_each(self, calls: Mapping[K, Call[T]]) -> tuple[dict[K, T], list[str]]:
+        """The replies in one round trip, without those that cannot be read, and why these cannot."""
+        replies = await self.run_many([*calls.values()])
+        found: dict[K, T] = {}
+        errors = []
+        for key, reply in zip(calls, replies, strict=True):
+            if isinstance(reply, BrokerUnavailable):
+                raise reply
+            if isinstance(reply, BrokerError):
+                errors.append(str(reply))
+            else:
+                found[key] = reply
+        return found, errors
+
+    async def ask_daemon(self, verb: str, *arguments: str, patience: float = _DAEMON) -> dict[str, Any]:
+        """What the daemon of this host responses. Raises ControlError."""
+        return await asyncio.to_thread(ask, self._control, verb, *arguments, timeout=patience)
+
+    async def status(self) -> dict[str, Any] | None:
+        """The daemon's status; None: it does not answer."""
+
+        async def find() -> dict[str, Any] | None:
+            try:
+                return await self.ask_daemon("status")
+            except ControlError:
+                return None
+
+        return await self.kept("status", find)
+
+    async def queues(self) -> list[str]:
+        """The names of all queues. Raises BrokerError."""
+        return await self.kept("queues", lambda: self.run(self.verbs.queues()))
+
+    async def counts(self) -> tuple[dict[str, Counts], list[str]]:
+        """Queue → its counts, and why other queues cannot be read. Raises BrokerError."""
+
+        async def find() -> tuple[dict[str, Counts], list[str]]:
+            return await self.run_each({name: self.verbs.counts(name) for name in await self.queues()})
+
+        return await self.kept("counts", find)
+
+    async def catalogue(self) -> Catalogue:
+        """What living daemons declare, read anew every few seconds. Raises BrokerError."""
+
+        async def find() -> Catalogue:
+            self._catalogue = await self.run(self.verbs.catalogue(self._catalogue))
+            return self._catalogue
+
+        return await self.kept("catalogue", find, CATALOGUE)
+
+    async def workers(self) -> list[Worker]:
+        """What the workers of all hosts say of themselves now. Raises BrokerError."""
+
+        async def find() -> list[Worker]:
+            await self.run(self.verbs.ask_workers())
+            await asyncio.sleep(_ANSWERS)
+            return await self.run(self.verbs.workers())
+
+        return await self.kept("workers", find)
+
+    def note_waiting(self, waiting: Mapping[str, int]) -> None:
+        """Keep how many jobs are ready in each queue now, with the numbers before."""
+        self._waiting = {name: [*self._waiting.get(name, ()), number][-SAMPLES:] for name, number in waiting.items()}
+
+    def waiting_of(self, queue: str) -> list[int]:
+        """How many jobs were ready in the queue, at even distances, the newest last."""
+        return self._waiting.get(queue, [])
+
+    async def kept(self, name: str, find: Callable[[], Awaitable[T]], seconds: float | None = None) -> T:
+        """The answer of this name, asked anew once it is so many seconds old, else KEPT; one question at a time."""
+        now, found = time.monotonic(), self._kept.get(name)
+        if found is None or now - found.asked_at > (KEPT if seconds is None else seconds) or _has_failed(found.answer):
+            found = self._kept[name] = _Kept(now, asyncio.ensure_future(find()))
+        return await asyncio.shield(found.answer)
+
+    def forget(self) -> None:
+        """Ask everything anew, since something was changed."""
+        self._kept.clear()
+
+
+def _has_failed(answer: asyncio.Future[Any]) -> bool:
+    return answer.done() and (answer.cancelled() or answer.exception() is not None)

@@ -1,0 +1,202 @@
+"""
+One endpoint: what a page shows or an action does, for browsers and for the API at once.
+
+1. gather   the inputs, each within its bounds
+2. answer   a function of the backend and the inputs returns a view, which is a dataclass, or says how an action ended
+3. send     the view to its template for a browser, or as JSON below /api/v1; after an action a browser goes back to the
+            page that it came from, which shows the notice
+
+What goes wrong is one sentence with the right status; a fault of our own is logged with its traceback.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlsplit
+
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from fusiond.errors import BrokerError, ControlError, EnqueueError, FusionError, JobNotFound, QueueFull
+from fusiond.web import responses
+from fusiond.web.access import User
+from fusiond.web.backend import Backend
+from fusiond.web.gate import Refusal
+from fusiond.web.inputs import BadInput, Input, gathered, read_json
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+#: prefix of the API
+API = "/api/v1"
+#: the exception is the class in `FusionError` → status
+_STATUSES: tuple[tuple[type[Exception], int], ...] = (
+    (BadInput, 400),
+    (JobNotFound, 404),
+    (QueueFull, 429),
+    (EnqueueError, 400),
+    (BrokerError, 503),
+    (ControlError, 503),
+    (FusionError, 400),
+)
+log = logging.getLogger(__name__)
+#: the log of who did what
+audit = logging.getLogger("fusiond.web.audit")
+
+
+class NotThere(FusionError):  # noqa: N818 - as in errors.py
+    """What the address names does not exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """How an action ended."""
+
+    #: for people
+    sentence: str
+    #: whether it did what was asked
+    done: bool = True
+    #: how many jobs it changed, where it changes jobs
+    jobs: int = 0
+    #: full name of a new job
+    job: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WebCall:
+    """One request to an endpoint."""
+
+    backend: Backend
+    user: User
+    #: values of its inputs
+    said: Mapping[str, Any]
+    #: arguments that are never shown
+    hide: tuple[str, ...] = ()
+
+    def __getitem__(self, name: str) -> Any:
+        return self.said[name]
+
+    @property
+    def asker(self) -> str:
+        """For the daemon's log and history."""
+        return f"dashboard by {self.user.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """What stands at one address."""
+
+    method: str
+    path: str
+    answer: Callable[[WebCall], Awaitable[Any]]
+    summary: str
+    #: of the view, for the API's document
+    returns: type = Done
+    inputs: tuple[Input, ...] = ()
+    #: of the page; empty: the API alone has it
+    template: str = ""
+
+    @property
+    def api_path(self) -> str:
+        """Below the API's prefix."""
+        return "/overview" if self.path == "/" else self.path
+
+    def routes(self) -> list[Route]:
+        """For the page and for the API."""
+        name = f"{self.method} {self.path}"
+        found = [Route(API + self.api_path, self._api, methods=[self.method], name=name)]
+        if self.template or self.method == "POST":
+            found.append(Route(self.path, self._page, methods=[self.method], name=f"page {name}"))
+        return found
+
+    async def _page(self, request: Request) -> Response:
+        """For a browser."""
+        try:
+            view = await self._answer(request, _form)
+            if self.method == "GET":
+                return responses.page(request, self.template, view=view, said=defaultdict(str, request.query_params))
+        except Exception as error:  # noqa: BLE001 - every error is a sentence
+            return responses.failure(request, *_judged(error))
+        key = request.app.state.site.note(view.sentence, well=view.done)
+        return RedirectResponse(_with_notice(_back(request, view), key), 303)
+
+    async def _api(self, request: Request) -> Response:
+        try:
+            view = await self._answer(request, _json_body)
+        except Exception as error:  # noqa: BLE001 - every error is a sentence
+            return responses.failure(request, *_judged(error))
+        return responses.as_json(view, 409 if isinstance(view, Done) and not view.done else 200)
+
+    async def _answer(self, request: Request, read: Callable[[Request], Awaitable[dict[str, list[str]]]]) -> Any:
+        site = request.app.state.site
+        texts = {name: [value] for name, value in request.path_params.items()}
+        if self.method == "GET":
+            texts |= parse_qs(request.url.query, max_num_fields=200)
+        else:
+            texts |= await read(request)
+        call = WebCall(site.backend, request.state.user, gathered(self.inputs, texts), site.access.settings.hide)
+        view = await self.answer(call)
+        if self.method == "POST":
+            site.backend.forget()
+            audit.info("%s: %s (%s)", call.user.name, view.sentence, request.url.path)
+        return view
+
+
+async def _form(request: Request) -> dict[str, list[str]]:
+    """The fields of a form. Raises BadInput."""
+    try:
+        return parse_qs((await request.body()).decode(), max_num_fields=2000)
+    except ValueError:
+        raise BadInput("the form cannot be read, or has too many fields") from None
+
+
+async def _json_body(request: Request) -> dict[str, list[str]]:
+    """
+    The members of a JSON object as texts: lists of texts stay lists, and other values are JSON again.
+
+    Raises BadInput.
+    """
+    body = await request.body()
+    said = read_json("body", body) if body.strip() else {}
+    if not isinstance(said, dict):
+        raise BadInput("the body is no JSON object")
+    return {name: _texts(value) for name, value in said.items() if value is not None}
+
+
+def _texts(value: Any) -> list[str]:
+    if isinstance(value, list) and value and all(isinstance(each, str) for each in value):
+        return value
+    return [value if isinstance(value, str) else json.dumps(value)]
+
+
+def _judged(error: Exception) -> tuple[int, str]:
+    """Status and sentence."""
+    if isinstance(error, NotThere):
+        return 404, str(error)
+    for kind, status in _STATUSES:
+        if isinstance(error, kind):
+            return status, str(error)
+    if isinstance(error, Refusal):
+        return error.status, error.sentence
+    log.error("a request failed", exc_info=error)
+    return 500, "this server has made a mistake; its log says which"
+
+
+def _back(request: Request, view: Done) -> str:
+    """Where the browser came from, a page of ours; the page of a new job, if one was made."""
+    if view.job:
+        return f"/jobs/{view.job}"
+    where = urlsplit(request.headers.get("referer", ""))
+    same = where.netloc == request.headers.get("host")
+    return (where.path or "/") + (f"?{where.query}" if where.query else "") if same else "/"
+
+
+def _with_notice(where: str, key: str) -> str:
+    path, _, query = where.partition("?")
+    kept = [part for part in query.split("&") if part and not part.startswith("done=")]
+    return f"{path}?{'&'.join([*kept, f'done={key}'])}"

@@ -1,0 +1,173 @@
+"""
+What each request passes before any page sees it.
+
+1. host     a name that is none of ours: 421
+2. size     a body above the limit: 413
+3. user     by the token (`Authorization: Bearer …`), the header of a proxy, or the cookie of a session. Nobody: to the
+            login, or 401 for the API
+4. change   what is no GET: 403 while the file says `read_only`, and 403 unless the browser names this server as the
+            origin. A request that carries the token itself needs no origin
+
+Each answer gets headers that keep the browser from running, loading or framing what is not from here.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from http.cookies import CookieError, SimpleCookie
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from fusiond.web.access import User, is_same_origin
+from fusiond.web.responses import failure
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from fusiond.web.site import Site
+
+#: bytes of a body
+LARGEST = 1024 * 1024
+#: characters of a path with its query
+LONGEST = 8192
+#: paths that need no login
+PUBLIC = ("/login", "/static/", "/livez", "/readyz")
+_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
+        " form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+#: seconds between two lines of the log about wrong tokens
+_QUIET = 60.0
+log = logging.getLogger(__name__)
+
+
+class Refusal(Exception):  # noqa: N818 - an answer, not a fault
+    """The request is refused with a status and one sentence."""
+
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status, self.sentence = status, sentence
+
+
+class Gate:
+    """ASGI middleware."""
+
+    def __init__(self, app: ASGIApp, site: Site) -> None:
+        self._app, self._site = app, site
+        self._logged_at = float("-inf")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request pass, or refuse it."""
+        if scope["type"] != "http":
+            return
+        headers = Headers(scope=scope)
+
+        async def sealed(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                _seal(MutableHeaders(scope=message), scope["path"])
+            await send(message)
+
+        request = Request(scope, _limited(receive))
+        try:
+            response = self._judge(scope, headers)
+        except Refusal as refusal:
+            response = failure(request, refusal.status, refusal.sentence)
+        if response is not None:
+            await response(scope, receive, sealed)
+            return
+        await self._app(scope, _limited(receive), sealed)
+
+    def _judge(self, scope: Scope, headers: Headers) -> Response | None:
+        """The answer in place of the page's; None: the page may answer. Raises Refusal."""
+        _check_size(scope, headers)
+        host = headers.get("host", "")
+        if not self._site.access.knows_host(host):
+            raise Refusal(421, f"{host[:100]!r} is no name of this server; add it to web.hosts if it is")
+        user = self._user(headers, scope["path"])
+        scope.setdefault("state", {})["user"] = user
+        public = any(scope["path"] == path or scope["path"].startswith(path) for path in PUBLIC)
+        if user is None and not public:
+            return self._login(scope)
+        if scope["method"] not in ("GET", "HEAD"):
+            self._check_change(scope, headers, user)
+        return None
+
+    def _user(self, headers: Headers, path: str) -> User | None:
+        access = self._site.access
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer":
+            if not access.is_token(token.strip()):
+                self.note_wrong_token(path)
+                raise Refusal(401, "the token is wrong")
+            return User("the token", by_token=True)
+        named = access.settings.user_header and headers.get(access.settings.user_header)
+        if named:
+            return User(named[:100])
+        try:
+            cookie = SimpleCookie(headers.get("cookie", "")).get(self._site.cookie)
+        except CookieError:
+            return None
+        return User("the token") if cookie is not None and access.is_session(cookie.value) else None
+
+    def note_wrong_token(self, path: str) -> None:
+        """Log it, at most once in a minute."""
+        now = time.monotonic()
+        if now - self._logged_at > _QUIET:
+            self._logged_at = now
+            log.warning("somebody gave a wrong token for %s; further ones are not logged for a minute", path)
+
+    def _login(self, scope: Scope) -> Response:
+        if scope["path"].startswith("/api/") or scope["path"] in ("/live", "/metrics"):
+            raise Refusal(401, "log in, or send the header `Authorization: Bearer <token>`")
+        where = scope["path"] + (f"?{scope['query_string'].decode('latin-1')}" if scope["query_string"] else "")
+        back = f"?back={quote(where, safe='')}" if scope["method"] == "GET" and where != "/" else ""
+        return RedirectResponse(f"/login{back}", 303)
+
+    def _check_change(self, scope: Scope, headers: Headers, user: User | None) -> None:
+        if self._site.access.settings.read_only and scope["path"] not in ("/login", "/logout"):
+            raise Refusal(403, "the file says web.read_only: nothing can be changed here")
+        by_token = user is not None and user.by_token
+        if not by_token and not is_same_origin(headers.get("origin", ""), headers.get("host", "")):
+            raise Refusal(403, "this request comes from a page of another site, or names no origin")
+
+
+def _check_size(scope: Scope, headers: Headers) -> None:
+    if len(scope["path"]) + len(scope["query_string"]) > LONGEST:
+        raise Refusal(414, f"the address is longer than {LONGEST} characters")
+    length = headers.get("content-length", "0")
+    if not length.isdigit() or int(length) > LARGEST:
+        raise Refusal(413, f"the body is larger than {LARGEST} bytes")
+
+
+def _limited(receive: Receive) -> Receive:
+    """The same without what goes beyond the limit, in a body that does not name its length."""
+    taken = 0
+
+    async def limited() -> Message:
+        nonlocal taken
+        message = await receive()
+        taken += len(message.get("body", b""))
+        if taken > LARGEST:
+            raise Refusal(413, f"the body is larger than {LARGEST} bytes")
+        return message
+
+    return limited
+
+
+def _seal(headers: MutableHeaders, path: str) -> None:
+    for name, value in _HEADERS.items():
+        headers[name] = value
+    if not path.startswith("/static/"):
+        headers["Cache-Control"] = "no-store"

@@ -1,0 +1,1 @@
+"""The endpoints, by subject: each module declares what stands at its addresses."""

@@ -1,0 +1,103 @@
+"""Broken bodies: what could not be read of queues, and why; back into the inbox, or dropped."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from fusiond.broker.queries import BrokenBody
+from fusiond.job_display import HIDDEN
+from fusiond.web.endpoint import Done, Endpoint, NotThere, WebCall
+from fusiond.web.inputs import Input
+from fusiond.web.pages.queue_pages import NAME, known_queue
+
+_BODY = (NAME, Input("body", "the digest of a body", "path", pattern="[0-9a-f]{12}", required=True))
+#: bodies that are shown of a queue, read at once, and kept by Redis; characters of one that are shown
+_SHOWN: Final = 20
+_PAGE: Final = 10
+_KEPT: Final = 1000
+_TEXT: Final = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenRow:
+    """One body."""
+
+    queue: str
+    #: for `requeue` and `drop`
+    digest: str
+    #: epoch ms
+    at: int
+    reason: str
+    size: int
+    #: its begin
+    text: str
+    #: whether it was pushed, so that it can go to the inbox again
+    was_pushed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """The newest bodies of each queue."""
+
+    bodies: list[BrokenRow]
+    #: queue → bodies so far, those that were dropped included
+    counts: dict[str, int]
+
+
+async def _show(call: WebCall) -> Broken:
+    backend = call.backend
+    counted, _ = await backend.counts()
+    queues = {name: counts.broken for name, counts in counted.items() if counts.broken}
+    rows: list[BrokenRow] = []
+    for queue in queues:
+        for start in range(0, _SHOWN, _PAGE):
+            page = await backend.run(backend.verbs.broken(queue, start, count=_PAGE))
+            rows += [_row(queue, body, hide=bool(call.hide)) for body in page]
+            if len(page) < _PAGE:
+                break
+    return Broken(sorted(rows, key=lambda row: row.at, reverse=True), queues)
+
+
+def _row(queue: str, body: BrokenBody, *, hide: bool) -> BrokenRow:
+    """A body. What is no JSON has no arguments that could be told from the rest, so that all of it is hidden."""
+    text = HIDDEN if hide else body.raw[:_TEXT].decode(errors="backslashreplace")
+    return BrokenRow(queue, body.digest, body.at, body.reason, len(body.raw), text, body.was_pushed)
+
+
+async def _find(call: WebCall) -> BrokenBody:
+    """The body that the call names. Raises NotThere."""
+    queue = await known_queue(call)
+    for start in range(0, _KEPT, _PAGE):
+        page = await call.backend.run(call.backend.verbs.broken(queue, start, count=_PAGE))
+        for body in page:
+            if body.digest == call["body"]:
+                return body
+        if len(page) < _PAGE:
+            break
+    raise NotThere(f"queue {queue} has no broken body {call['body']} any more")
+
+
+async def _requeue(call: WebCall) -> Done:
+    body, queue = await _find(call), call["queue"]
+    if not body.was_pushed:
+        return Done(
+            f"{queue}/{body.digest} stays: it is what was left of a stored job, which nobody pushed", done=False
+        )
+    moved = await call.backend.run(call.backend.verbs.requeue_broken(queue, [body.entry], who=call.asker))
+    return Done(
+        f"{queue}/{body.digest} {'is in the inbox again' if moved else 'is no longer there'}", bool(moved), moved
+    )
+
+
+async def _drop(call: WebCall) -> Done:
+    body, queue = await _find(call), call["queue"]
+    dropped = await call.backend.run(call.backend.verbs.drop_broken(queue, body.entry, who=call.asker))
+    return Done(f"{queue}/{body.digest} is {'dropped' if dropped else 'no longer there'}", bool(dropped))
+
+
+ENDPOINTS = (
+    Endpoint("GET", "/broken", _show, "Bodies that could not be read", Broken, template="broken.html"),
+    Endpoint("POST", "/broken/{queue}/{body}/requeue", _requeue, "Put a body into its inbox again", inputs=_BODY),
+    Endpoint("POST", "/broken/{queue}/{body}/drop", _drop, "Delete a body", inputs=_BODY),
+)

@@ -1,0 +1,260 @@
+"""Configuration: what runs and where each value comes from, what a reload would do, the history; reload, roll back."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import difflib
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fusiond import paths
+from fusiond.config.accepted import explain, history
+from fusiond.config.accepted.plan import Effects
+from fusiond.config.load import load
+from fusiond.config.model import Config, rebuild
+from fusiond.config.secrets import HIDDEN, hidden
+from fusiond.web.backend import Backend
+from fusiond.web.endpoint import Done, Endpoint, NotThere, WebCall
+from fusiond.web.inputs import Input
+from fusiond.web.pages.refused_files import FileText, ProblemRow, placed
+
+#: seconds that a reload, and the reading of the file, may take
+_RELOAD: Final = 120.0
+_PLAN: Final = 40.0
+#: lines of a difference
+_MOST: Final = 2000
+_EXPLAINED: Final[dict[str, Callable[..., list[explain.Value]]]] = {
+    "tasks": explain.task,
+    "queues": explain.queue,
+    "workers": explain.group,
+    "cron": explain.cron,
+    "flows": explain.flow,
+}
+_GENERATION = Input("generation", "the number of a generation", "path", "number", least=1, most=10**9, required=True)
+_LATER = Input("later", "answer at once, without the plan", form="switch")
+_NAMED = (
+    Input("kind", "which section of the file", "path", words=tuple(_EXPLAINED), required=True),
+    Input("name", "the name of an entry", "path", pattern="[A-Za-z0-9_.-]{1,100}", required=True),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationRow:
+    """One accepted configuration."""
+
+    generation: int
+    #: epoch ms
+    at: int
+    asked_by: list[str]
+    changes: str
+    #: the generation to which a rollback went; 0: it was read from the file
+    restores: int
+    hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """What runs on this host."""
+
+    source: str
+    generation: int
+    #: whether the file says something else than what runs
+    file_differs: bool
+    #: how the last reload ended, and why it was refused; empty: there was none
+    last_result: str
+    last_reason: str
+    problems: list[ProblemRow]
+    #: the files with the problems in their places, and those problems that have none
+    files: list[FileText]
+    others: list[ProblemRow]
+    #: section → names
+    names: dict[str, list[str]]
+    history: list[GenerationRow]
+
+
+@dataclass(frozen=True, slots=True)
+class ReloadPlan:
+    """What a reload would do now."""
+
+    refused: bool
+    #: why it would be refused
+    reason: str
+    problems: list[ProblemRow]
+    #: where it would be refused: the files with the problems in their places, and those problems that have none
+    files: list[FileText]
+    others: list[ProblemRow]
+    #: for people, one for each kind of change
+    changes: list[str]
+    #: it was not asked for yet
+    later: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One generation against the one before it."""
+
+    generation: int
+    before: int
+    lines: list[str]
+    #: there are more
+    cut: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """One effective value."""
+
+    key: str
+    shown: str
+    #: `fusion.yaml:12`, or `built in`
+    where: str
+    #: the key that sets it, if it is another one
+    said_by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Origins:
+    """Where each value of an entry comes from."""
+
+    kind: str
+    name: str
+    values: list[Origin]
+    #: the file says something else than what runs: the values are those of the file
+    differs: bool
+
+
+async def _show(call: WebCall) -> Configuration:
+    backend = call.backend
+    status = await backend.status() or {}
+    last = status.get("reload") or {}
+    kept = await asyncio.to_thread(_entries, backend)
+    problems = _problems(last.get("problems", []))
+    files, others = await asyncio.to_thread(placed, problems)
+    return Configuration(
+        source=backend.source,
+        generation=backend.generation,
+        file_differs=bool(status.get("file_differs")),
+        last_result=last.get("result", ""),
+        last_reason=last.get("reason", ""),
+        problems=problems,
+        files=files,
+        others=others,
+        names={kind: sorted(getattr(backend.config, kind)) for kind in _EXPLAINED},
+        history=[_row(entry) for entry in reversed(kept)],
+    )
+
+
+def _entries(backend: Backend) -> list[history.Entry]:
+    return history.entries(paths.history(backend.state), of=backend.source)
+
+
+def _row(entry: history.Entry) -> GenerationRow:
+    at = round(entry.accepted_at * 1000)
+    asked_by = [*entry.asked_by]
+    return GenerationRow(entry.generation, at, asked_by, entry.changes, entry.restores, entry.hash[:12])
+
+
+def _problems(said: list[dict[str, Any]]) -> list[ProblemRow]:
+    names = [field.name for field in dataclasses.fields(ProblemRow)]
+    return [ProblemRow(**{name: each[name] for name in names}) for each in said]
+
+
+async def _plan(call: WebCall) -> ReloadPlan:
+    """The daemon reads the file in a process of its own, which takes a moment: a page may come first."""
+    if call["later"]:
+        return ReloadPlan(refused=False, reason="", problems=[], files=[], others=[], changes=[], later=True)
+    said = await call.backend.ask_daemon("plan", patience=_PLAN)
+    problems = _problems(said["problems"])
+    if said["effects"] is None:
+        files, others = await asyncio.to_thread(placed, problems)
+        return ReloadPlan(True, said["reason"], problems, files, others, [])
+    plan = rebuild(Effects, said["effects"]).plan
+    changes = [str(plan)] if plan.refused or plan.is_empty else [*plan.phrases()]
+    return ReloadPlan(bool(plan.refused), "", problems, [], problems, changes)
+
+
+async def _reload(call: WebCall) -> Done:
+    outcome = await call.backend.ask_daemon("reload", call.asker, "", patience=_RELOAD)
+    return Done(str(outcome["summary"]).partition("\n")[0], outcome["result"] != "refused")
+
+
+async def _rollback(call: WebCall) -> Done:
+    outcome = await call.backend.ask_daemon("rollback", str(call["generation"]), call.asker, patience=_RELOAD)
+    return Done(str(outcome["summary"]).partition("\n")[0], outcome["result"] != "refused")
+
+
+async def _difference(call: WebCall) -> Difference:
+    return await asyncio.to_thread(_compare, call.backend, call["generation"])
+
+
+def _compare(backend: Backend, generation: int) -> Difference:
+    """Raises NotThere, ConfigError."""
+    numbers = [entry.generation for entry in _entries(backend)]
+    if generation not in numbers:
+        raise NotThere(f"generation {generation} is not kept")
+    directory, at = paths.history(backend.state), numbers.index(generation)
+    after = _lines(history.config_of(directory, generation))
+    before = _lines(history.config_of(directory, numbers[at - 1])) if at else []
+    found = [line for line in difflib.unified_diff(before, after, lineterm="", n=2) if line[:3] not in ("---", "+++")]
+    return Difference(generation, numbers[at - 1] if at else 0, found[:_MOST], len(found) > _MOST)
+
+
+def _lines(config: Config) -> list[str]:
+    """The effective configuration as lines; what may be a secret is not among them."""
+    said = json.loads(config.to_json())
+    for group in said["workers"].values():
+        group["environment"] = dict.fromkeys(group["environment"], HIDDEN)
+    return json.dumps(hidden("", said), indent=1, sort_keys=True, ensure_ascii=False).splitlines()
+
+
+async def _explain(call: WebCall) -> Origins:
+    return await asyncio.to_thread(_explained, call.backend, call["kind"], call["name"])
+
+
+def _explained(backend: Backend, kind: str, name: str) -> Origins:
+    """By the file as it is now. Raises NotThere."""
+    loaded = load(backend.source, environ=os.environ)
+    if loaded.config is None or loaded.tree.root is None:
+        raise NotThere("the file cannot be used now; the page of the configuration shows its problems after a reload")
+    if name not in getattr(loaded.config, kind):
+        raise NotThere(f"the file has no {kind}.{name}")
+    values = _EXPLAINED[kind](loaded.tree.root, loaded.config, name)
+    origins = [Origin(each.key, each.shown, each.where, each.said_by or "") for each in values]
+    differs = getattr(loaded.config, kind).get(name) != getattr(backend.config, kind).get(name)
+    return Origins(kind, name, origins, differs)
+
+
+ENDPOINTS = (
+    Endpoint("GET", "/configuration", _show, "What runs, and its history", Configuration, (), "configuration.html"),
+    Endpoint("GET", "/configuration/plan", _plan, "What a reload would do now", ReloadPlan, (_LATER,), "plan.html"),
+    Endpoint(
+        "GET",
+        "/configuration/history/{generation}",
+        _difference,
+        "A generation against the one before it",
+        Difference,
+        (_GENERATION,),
+        "difference.html",
+    ),
+    Endpoint(
+        "GET",
+        "/configuration/{kind}/{name}",
+        _explain,
+        "Where each value of an entry comes from",
+        Origins,
+        _NAMED,
+        "explanation.html",
+    ),
+    Endpoint("POST", "/configuration/reload", _reload, "Apply the file as it is now"),
+    Endpoint(
+        "POST",
+        "/configuration/history/{generation}/rollback",
+        _rollback,
+        "Run an earlier generation",
+        inputs=(_GENERATION,),
+    ),
+)

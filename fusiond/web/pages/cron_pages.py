@@ -1,0 +1,155 @@
+"""Cron: the entries of this host's file with their last and next ticks; run now, suspend, resume."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+
+from fusiond.broker.ticks import CronState
+from fusiond.config.model import CronEntry
+from fusiond.config.units import written
+from fusiond.enqueue_options import NO_OPTIONS
+from fusiond.flows.run_control import RunRef
+from fusiond.flows.shapes import shape_of
+from fusiond.job import new_id
+from fusiond.schedule.cron import next_tick, ticks
+from fusiond.schedule.decision import inputs_of_tick
+from fusiond.schedule.overdue import overdue_since
+from fusiond.web.backend import Backend
+from fusiond.web.endpoint import Done, Endpoint, NotThere, WebCall
+from fusiond.web.inputs import Input
+
+NAME = Input("entry", "the name of a cron entry", "path", pattern="[A-Za-z0-9_.-]{1,100}", required=True)
+#: coming ticks that are shown of an entry, and ms ahead that they are looked for
+_COMING, _AHEAD = 3, 400 * 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class CronRow:
+    """One entry."""
+
+    name: str
+    #: what it enqueues, or the flow that it starts
+    task: str
+    is_flow: bool
+    schedule: str
+    timezone: str
+    #: `operator`, `file`, or empty: it ticks
+    suspended_by: str
+    #: epoch ms of the newest tick that has a job, and that job; None: none has
+    last: int | None
+    last_job: str | None
+    #: it is a run of a flow
+    last_is_run: bool
+    #: how that job stands; empty: there is none
+    outcome: str
+    #: the newest tick that was decided on, and what was decided: `enqueued`, or why nothing was
+    decided_at: int | None
+    decision: str
+    #: the next ticks, epoch ms
+    coming: list[int]
+    #: since when no job of it has finished for its `alert_if_no_success`; None: it is not overdue
+    overdue_since: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Cron:
+    """All entries."""
+
+    entries: list[CronRow]
+
+
+async def entries(backend: Backend) -> list[CronRow]:
+    """The entries of this host's file: those that are overdue first, then by their next tick. Raises BrokerError."""
+    config, verbs = backend.config, backend.verbs
+    states = await backend.run_all([verbs.cron_state(name) for name in config.cron])
+    queues = [config.work_of(entry).queue for entry in config.cron.values()]
+    successes = await backend.run_all(
+        [verbs.cron_success(queue, name) for queue, name in zip(queues, config.cron, strict=True)]
+    )
+    outcomes = await _outcomes(backend, states)
+    found = zip(config.cron.values(), states, successes, outcomes, strict=True)
+    now = int(time.time() * 1000)
+    rows = [_row(entry, state, success, outcome, now) for entry, state, success, outcome in found]
+    return sorted(rows, key=lambda each: (each.overdue_since is None, each.coming[:1] or [2**60], each.name))
+
+
+async def _outcomes(backend: Backend, states: list[CronState]) -> list[str]:
+    """How the job of each entry's last tick stands; the last status that the scheduler has noted once it is dropped."""
+    calls = [backend.verbs.last_status(state) for state in states if state.last_job]
+    statuses = iter(await backend.run_all(calls))
+    return [(next(statuses) or state.last_status or "gone") if state.last_job else "" for state in states]
+
+
+def _row(entry: CronEntry, state: CronState, success: int, outcome: str, now: int) -> CronRow:
+    suspended = "file" if entry.suspended else "operator" if state.suspended else ""
+    allowed = entry.alert_if_no_success
+    return CronRow(
+        name=entry.name,
+        task=entry.work,
+        is_flow=bool(entry.flow),
+        last_is_run=state.last_is_run,
+        schedule=entry.schedule or f"every {written(entry.every or 0)}",
+        timezone=entry.timezone if entry.schedule else "",
+        suspended_by=suspended,
+        last=state.last_enqueued,
+        last_job=f"{state.last_queue}/{state.last_job}" if state.last_job else None,
+        outcome=str(outcome),
+        decided_at=state.last,
+        decision=state.decision,
+        coming=[] if suspended else _coming(entry, now),
+        overdue_since=overdue_since(allowed, state, success) if allowed and not entry.suspended else None,
+    )
+
+
+def _coming(entry: CronEntry, now: int) -> list[int]:
+    first = next_tick(entry, now)
+    return [] if first is None else [first, *ticks(entry, first, first + _AHEAD, _COMING - 1)]
+
+
+async def _show(call: WebCall) -> Cron:
+    return Cron(await entries(call.backend))
+
+
+async def _run(call: WebCall) -> Done:
+    """As the scheduler would at this moment, but outside the schedule."""
+    entry, backend = _entry(call), call.backend
+    if entry.flow:
+        shape = shape_of(backend.config, entry.flow)
+        inputs = json.loads(inputs_of_tick(entry, int(time.time() * 1000)))
+        run = await backend.run(backend.runs.start(RunRef(shape.own.queue, new_id()), shape, inputs))
+        await backend.run(backend.verbs.note_cron_run(entry.name, run.name, call.asker))
+        return Done(f"{entry.name}: run {run.name} of flow {entry.flow} has begun")
+    job = await backend.run(backend.producer.enqueue(NO_OPTIONS, entry.task, entry.args, dict(entry.kwargs)))
+    await backend.run(backend.verbs.note_cron_run(entry.name, job.name, call.asker))
+    return Done(f"{entry.name}: job {job.name} is enqueued", jobs=1)
+
+
+async def _suspend(call: WebCall) -> Done:
+    entry = _entry(call)
+    await call.backend.run(call.backend.verbs.suspend_cron(entry.name, on=True, who=call.asker))
+    return Done(f"{entry.name} is suspended: its ticks pass without a job")
+
+
+async def _resume(call: WebCall) -> Done:
+    entry = _entry(call)
+    await call.backend.run(call.backend.verbs.suspend_cron(entry.name, on=False, who=call.asker))
+    if entry.suspended:
+        return Done(f"{entry.name} stays suspended, by the file", done=False)
+    return Done(f"{entry.name} ticks again; what it has skipped is not run")
+
+
+def _entry(call: WebCall) -> CronEntry:
+    found = call.backend.config.cron.get(call["entry"])
+    if found is None:
+        raise NotThere(f"this host's file has no cron entry {call['entry']!r}")
+    return found
+
+
+ENDPOINTS = (
+    Endpoint("GET", "/cron", _show, "Cron entries with their last and next ticks", Cron, template="cron.html"),
+    Endpoint("POST", "/cron/{entry}/run", _run, "Enqueue the entry's task now, outside its schedule", inputs=(NAME,)),
+    Endpoint("POST", "/cron/{entry}/suspend", _suspend, "Let the entry's ticks pass", inputs=(NAME,)),
+    Endpoint("POST", "/cron/{entry}/resume", _resume, "Undo suspend", inputs=(NAME,)),
+)

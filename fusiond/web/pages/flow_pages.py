@@ -1,0 +1,196 @@
+"""Flows: the runs, and one run as a graph with the state of each step; pause, resume, cancel, retry, start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fusiond.broker.call import Plan
+from fusiond.errors import BadArguments
+from fusiond.flows.run_control import RunControl, RunRef, RunView
+from fusiond.flows.runs import UNREADABLE
+from fusiond.flows.shapes import shape_of
+from fusiond.job import new_id
+from fusiond.job_display import HIDDEN
+from fusiond.web.endpoint import Done, Endpoint, NotThere, WebCall
+from fusiond.web.inputs import Input
+from fusiond.web.pages.queue_pages import NAME
+
+_RUN = (NAME, Input("run", "the id of a run", "path", pattern=r"[A-Za-z0-9_:.-]{1,128}", longest=128, required=True))
+_LIMIT = Input("limit", "runs of a queue to show", form="number", default=25, least=1, most=200)
+_START = (
+    Input("flow", "the name of a flow", "path", pattern="[A-Za-z0-9_.-]{1,100}", required=True),
+    Input("inputs", "its inputs, a JSON object", "body", "json", longest=1_048_576),
+)
+#: steps of a run that are shown
+_STEPS: Final = 500
+#: jobs of a step that are linked
+_WORKS: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """A run."""
+
+    #: its full name, `queue/id`
+    name: str
+    flow: str
+    #: running, paused, canceling, finished, failed or canceled
+    status: str
+    #: epoch ms; 0: it goes on
+    created_at: int
+    ended_at: int
+    #: steps that have ended, and all
+    done: int
+    steps: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepRow:
+    """A step of a run."""
+
+    name: str
+    #: what it runs
+    task: str
+    flow: str
+    status: str
+    after: list[str]
+    #: how many steps are before it on the longest way
+    depth: int
+    #: its jobs, and how they ended
+    jobs: int
+    finished: int
+    failed: int
+    canceled: int
+    #: full names of its jobs, or of its runs if it is a flow; the first ones
+    works: list[str]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Flows:
+    """Runs, those that go on first."""
+
+    runs: list[RunRow]
+    #: the flows of this host's file, with the names of their inputs
+    flows: dict[str, list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class RunStory:
+    """One run."""
+
+    run: RunRow
+    #: the run of which it is a step; empty: it is none
+    parent: str
+    inputs: Any
+    steps: list[StepRow]
+
+
+async def _list(call: WebCall) -> Flows:
+    backend = call.backend
+    found: list[RunView] = []
+    for queue in await backend.queues():
+        found += await backend.run(backend.runs.runs(queue, call["limit"]))
+    found.sort(key=lambda view: (view.ended_at == 0, view.ended_at, view.created_at), reverse=True)
+    flows = {name: shape_of(backend.config, name).own.inputs() for name in backend.config.flows}
+    return Flows([_row(view) for view in found[: call["limit"] * 2]], flows)
+
+
+def _row(view: RunView) -> RunRow:
+    steps = view.run.state.steps.values()
+    done = sum(step.has_ended for step in steps)
+    return RunRow(view.ref.name, view.flow, view.status, view.created_at, view.ended_at, done, len(steps))
+
+
+async def _show(call: WebCall) -> RunStory:
+    view = await _view(call)
+    depths = _depths({name: step.after for name, step in view.run.flow.steps.items()})
+    steps = [_step(view, name, depths[name]) for name in [*view.run.state.steps][:_STEPS]]
+    return RunStory(_row(view), view.parent, HIDDEN if call.hide and view.inputs else view.inputs, steps)
+
+
+def _step(view: RunView, name: str, depth: int) -> StepRow:
+    shape, state, ends = view.run.flow.steps[name], view.run.state.steps[name], view.ends(name)
+    return StepRow(
+        name=name,
+        task=shape.task,
+        flow=shape.flow,
+        status=state.status,
+        after=[*shape.after],
+        depth=depth,
+        jobs=state.total,
+        finished=ends.finished,
+        failed=ends.failed,
+        canceled=ends.canceled,
+        works=view.works(name, _WORKS),
+        reason=view.reasons.get(name) or state.reason,
+    )
+
+
+def _depths(after: dict[str, tuple[str, ...]]) -> dict[str, int]:
+    """Of each step of a graph without circles the length of the longest way to it."""
+    found: dict[str, int] = {}
+    while len(found) < len(after):
+        ready = [name for name, before in after.items() if name not in found and all(each in found for each in before)]
+        for name in ready:
+            found[name] = 1 + max((found[each] for each in after[name]), default=-1)
+    return found
+
+
+async def _view(call: WebCall) -> RunView:
+    """The run that the call names. Raises JobNotFound, NotThere."""
+    try:
+        return await call.backend.run(call.backend.runs.view(_ref(call)))
+    except UNREADABLE as error:
+        raise NotThere(f"{_ref(call).name} cannot be read: {error}") from error
+
+
+def _ref(call: WebCall) -> RunRef:
+    return RunRef(call["queue"], call["run"])
+
+
+async def _steer(call: WebCall, change: Callable[[RunControl, RunRef, str], Plan[Any]], refused: str) -> Done:
+    ref = _ref(call)
+    done = bool(await call.backend.run(change(call.backend.runs, ref, call.asker)))
+    status = (await _view(call)).status
+    return Done(f"run {ref.name} {f'is {status}' if done else refused}", done)
+
+
+async def _pause(call: WebCall) -> Done:
+    return await _steer(call, lambda control, ref, who: control.pause(ref, on=True, who=who), "is not there")
+
+
+async def _resume(call: WebCall) -> Done:
+    return await _steer(call, lambda control, ref, who: control.pause(ref, on=False, who=who), "is not there")
+
+
+async def _cancel(call: WebCall) -> Done:
+    return await _steer(call, lambda control, ref, who: control.cancel(ref, who=who), "has ended already")
+
+
+async def _retry(call: WebCall) -> Done:
+    return await _steer(call, lambda control, ref, who: control.retry(ref, who=who), "neither failed nor was canceled")
+
+
+async def _start(call: WebCall) -> Done:
+    backend, name, inputs = call.backend, call["flow"], call["inputs"] or {}
+    if name not in backend.config.flows:
+        raise NotThere(f"this host's file has no flow {name!r}")
+    shape = shape_of(backend.config, name)
+    if not isinstance(inputs, dict) or set(inputs) != set(shape.own.inputs()):
+        raise BadArguments(f"flow {name}: its inputs are {', '.join(shape.own.inputs()) or 'none'}")
+    run = await backend.run(backend.runs.start(RunRef(shape.own.queue, new_id()), shape, inputs))
+    return Done(f"run {run.name} of flow {name} has begun")
+
+
+ENDPOINTS = (
+    Endpoint("GET", "/flows", _list, "Runs of flows, those that go on first", Flows, (_LIMIT,), "flows.html"),
+    Endpoint("POST", "/flows/{flow}/start", _start, "Start a run of a flow", inputs=_START),
+    Endpoint("GET", "/flows/{queue}/{run}", _show, "One run, with the state of each step", RunStory, _RUN, "flow.html"),
+    Endpoint("POST", "/flows/{queue}/{run}/pause", _pause, "Have no further step begin", inputs=_RUN),
+    Endpoint("POST", "/flows/{queue}/{run}/resume", _resume, "Undo pause", inputs=_RUN),
+    Endpoint("POST", "/flows/{queue}/{run}/cancel", _cancel, "Cancel what waits or runs of a run", inputs=_RUN),
+    Endpoint("POST", "/flows/{queue}/{run}/retry", _retry, "Run again what did not finish", inputs=_RUN),
+)

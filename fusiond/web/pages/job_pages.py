@@ -1,0 +1,285 @@
+"""Jobs: the list with its filter, one job's whole story, and what can be done about jobs."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from fusiond.broker.maintenance.operator import LOCKED
+from fusiond.enqueue_options import Options
+from fusiond.errors import BadArguments, JobNotFound
+from fusiond.job import JobRecord, JobStatus, PastAttempt, mark_of
+from fusiond.job_display import arguments, error_of, parsed, signature
+from fusiond.web.backend import Backend
+from fusiond.web.endpoint import Done, Endpoint, WebCall
+from fusiond.web.filters import plural
+from fusiond.web.inputs import Input
+from fusiond.web.pages.audit_pages import EventRow, events_of, of_job
+from fusiond.web.pages.job_rows import JobRow, row_of
+from fusiond.web.pages.job_search import DEPTH, FILTERS, Filter, search
+from fusiond.web.pages.queue_pages import NAME
+
+_JOB = (NAME, Input("id", "the id of a job", "path", pattern=r"[A-Za-z0-9_:.-]{1,128}", longest=128, required=True))
+_LIMIT = Input("limit", "jobs to show", form="number", default=50, least=1, most=500)
+#: jobs that one action over a filter changes
+_BULK = 10_000
+#: events of a job that are shown
+_EVENTS = 100
+_PAGE = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Jobs:
+    """Jobs that fit a filter."""
+
+    jobs: list[JobRow]
+    #: how many were looked at, and how many there are of the states and queues
+    looked_at: int
+    among: int
+    complete: bool
+    #: the names of queues and tasks, for the filter
+    queues: list[str]
+    tasks: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class JobStory:
+    """All that is known of one job."""
+
+    job: JobRow
+    args: Any
+    kwargs: Any
+    #: the result, or what cannot be read of it as text
+    result: Any
+    has_result: bool
+    error: str
+    traceback: str
+    #: what the attempt that failed last has printed
+    printed: str
+    attempts: list[PastAttempt]
+    #: the newest first; none unless Redis keeps events
+    events: list[EventRow]
+    meta: Any
+    description: str
+    key: str
+    priority: int | None
+    created_at: int | None
+    due_at: int | None
+    started_at: int | None
+    ended_at: int | None
+    expires_at: int | None
+    crashes: int
+    rescues: int
+    last_outcome: str
+    #: why it waits, or what it waits for; empty: it does not
+    waits: str
+    #: the name of its lock, and the job that has it
+    lock: str
+    lock_holder: str | None
+    #: of a step of a flow: the full name of the run, and the step; empty: it is none
+    run: str
+    step: str
+    progress: float | None
+    progress_message: str
+    #: whether arguments are hidden
+    hidden: bool
+
+
+async def _list(call: WebCall) -> Jobs:
+    backend = call.backend
+    wanted = Filter.of(call.said, call.hide)
+    found = await search(backend, wanted, most=call["limit"], depth=call["depth"])
+    tasks = sorted((await backend.catalogue()).tasks)
+    rows = [row_of(job, call.hide) for job in found.jobs]
+    return Jobs(rows, found.looked_at, found.among, found.is_complete, await backend.queues(), tasks)
+
+
+async def _show(call: WebCall) -> JobStory:
+    job = await _job(call)
+    backend, verbs = call.backend, call.backend.verbs
+    holder = await backend.run(verbs.lock_holder(job.queue, job.lock)) if job.lock else None
+    args, kwargs = arguments(job.args, call.hide)
+    error, traceback = error_of(job.error)
+    return JobStory(
+        job=row_of(job, call.hide),
+        args=args,
+        kwargs=kwargs,
+        result=parsed(job.result),
+        has_result=job.result is not None,
+        error=error,
+        traceback=traceback,
+        printed=job.printed,
+        attempts=await _attempts(backend, job),
+        events=await _events(backend, job),
+        meta=parsed(job.meta),
+        lock_holder=holder,
+        waits=await _waits(backend, job),
+        progress=job.progress.share if job.progress else None,
+        progress_message=job.progress.message if job.progress else "",
+        hidden=signature(job, call.hide) != signature(job),
+        **{name: getattr(job, name) for name in _PLAIN},
+    )
+
+
+#: fields of a story that are those of the record
+_PLAIN = (
+    "description", "key", "priority", "created_at", "due_at", "started_at", "ended_at", "expires_at", "crashes",
+    "rescues", "last_outcome", "lock", "run", "step",
+)  # fmt: skip
+
+
+async def _job(call: WebCall) -> JobRecord:
+    """The job that the call names. Raises JobNotFound."""
+    found = await call.backend.run(call.backend.verbs.job(call["queue"], call["id"]))
+    if found is None:
+        raise JobNotFound(f"there is no job {call['queue']}/{call['id']}: it never was, or its time is over")
+    return found
+
+
+async def _attempts(backend: Backend, job: JobRecord) -> list[PastAttempt]:
+    """Those that did not finish, with the hosts of lost ones as far as their workers are remembered."""
+    if not any(past.worker for past in job.history):
+        return [*job.history]
+    hosts = {mark_of(name): name.rpartition(".")[0] for name in await backend.run(backend.verbs.worker_names())}
+    return [dataclasses.replace(past, host=past.host or hosts.get(past.worker, "")) for past in job.history]
+
+
+async def _events(backend: Backend, job: JobRecord) -> list[EventRow]:
+    """Its events, among the newest ones of its queue."""
+    if backend.config.events is None:
+        return []
+    return (await events_of(backend, job.queue, of_job(job), _EVENTS))[0]
+
+
+async def _waits(backend: Backend, job: JobRecord) -> str:
+    """Why it does not run, in a sentence; empty if it does, or has ended."""
+    if job.status is JobStatus.HELD:
+        task, _, values = job.limit.partition(" ")
+        return f"the limit of task {task} holds it" + (f", for {values}" if values else "")
+    if job.status is JobStatus.DEFERRED:
+        need, names = await backend.run(backend.verbs.parents(job.queue, job.id))
+        return f"waits for {need} of {plural(len(names), 'job')}: {', '.join(names[:10])}"
+    if job.status is not JobStatus.QUEUED:
+        return ""
+    counts = (await backend.counts())[0].get(job.queue)
+    if counts and (counts.suspended_by_operator or counts.suspended_by_file):
+        return f"queue {job.queue} is suspended"
+    if not (await backend.catalogue()).serves(job.task, job.queue):
+        return f"no living worker group runs jobs of task {job.task} from queue {job.queue}"
+    return ""
+
+
+async def _requeue(call: WebCall) -> Done:
+    job = await _job(call)
+    [code] = await call.backend.run(call.backend.verbs.requeue(job.queue, [job.id], who=call.asker))
+    words = {1: "is queued again", 2: "is queued already", LOCKED: "stays: another job holds its lock (`unique`)"}
+    return Done(f"{job.name} {words.get(code, f'is {job.status}, neither failed nor canceled')}", code in (1, 2), 1)
+
+
+async def _cancel(call: WebCall) -> Done:
+    job = await _job(call)
+    word = await call.backend.run(call.backend.verbs.cancel(job.queue, job.id, who=call.asker))
+    words = {"canceled": "is canceled", "asked": "runs, and will be stopped", "ended": "has ended already"}
+    return Done(f"{job.name} {words.get(word, 'is no longer there')}", word in ("canceled", "asked"), 1)
+
+
+async def _delete(call: WebCall) -> Done:
+    job = await _job(call)
+    [code] = await call.backend.run(call.backend.verbs.discard(job.queue, [job.id], finished=True, who=call.asker))
+    words = {1: "is deleted", 2: "is deleted when a minute has passed since its end"}
+    return Done(f"{job.name} {words.get(code, f'is {job.status}, and stays')}", bool(code), 1)
+
+
+async def _enqueue(call: WebCall) -> Done:
+    """As `Client.enqueue`: the daemons' files say which tasks and queues there are."""
+    args, kwargs = ([] if call["args"] is None else call["args"]), ({} if call["kwargs"] is None else call["kwargs"])
+    if not isinstance(args, list) or not isinstance(kwargs, dict):
+        raise BadArguments("args is an array and kwargs an object")
+    given = {name: call[name] for name in _OPTIONS if call[name] is not None}
+    given |= {name: _number_or_text(given[name]) for name in _NUMBERS if name in given}
+    job = await call.backend.run(call.backend.producer.enqueue(Options(**given), call["task"], args, kwargs))
+    return Done(f"job {job.name} {'was there already' if job.existing else 'is enqueued'}", jobs=1, job=job.name)
+
+
+def _number_or_text(said: Any) -> Any:
+    """A JSON body may say seconds and priorities as numbers."""
+    if isinstance(said, str) and re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", said):
+        return float(said) if "." in said else int(said)
+    return said
+
+
+async def _bulk(call: WebCall) -> Done:
+    """The same for each job that fits a filter, the newest first, at most so many."""
+    wanted = Filter.of(call.said, call.hide)
+    found = await search(call.backend, wanted, most=call["limit"], depth=call["depth"], patient=True)
+    by_queue: dict[str, list[str]] = {}
+    for job in found.jobs:
+        by_queue.setdefault(job.queue, []).append(job.id)
+    changed = 0
+    for queue, ids in by_queue.items():
+        for start in range(0, len(ids), _PAGE):
+            changed += await _change(call, queue, ids[start : start + _PAGE])
+    word = {"requeue": "queued again", "cancel": "canceled", "delete": "deleted"}[call["action"]]
+    return Done(f"{plural(changed, 'job')} of {plural(len(found.jobs), 'job')} {word}", jobs=changed)
+
+
+async def _change(call: WebCall, queue: str, ids: list[str]) -> int:
+    """How many of these jobs were changed."""
+    backend, verbs, who = call.backend, call.backend.verbs, call.asker
+    if call["action"] == "cancel":
+        words = await backend.run_all([verbs.cancel(queue, id_, who=who) for id_ in ids])
+        return sum(word in ("canceled", "asked") for word in words)
+    requeue = call["action"] == "requeue"
+    change = verbs.requeue(queue, ids, who=who) if requeue else verbs.discard(queue, ids, finished=True, who=who)
+    return sum(code in (1, 2) for code in await backend.run(change))
+
+
+#: inputs of `enqueue` that are options of the call
+_OPTIONS = (
+    "queue", "delay", "at", "priority", "key", "expires", "meta", "log_tag", "timeout", "retry", "result_ttl",
+    "failure_ttl", "description", "traceparent", "id",
+)  # fmt: skip
+#: those of them that may be numbers
+_NUMBERS = ("delay", "at", "priority", "expires", "timeout", "result_ttl", "failure_ttl")
+_ENQUEUE = (
+    Input("task", "the name of a task", "body", required=True),
+    Input("args", "positional arguments, a JSON array", "body", "json", longest=1_048_576),
+    Input("kwargs", "keyword arguments, a JSON object", "body", "json", longest=1_048_576),
+    Input("queue", "another queue than the task's", "body", longest=255),
+    Input("delay", "a time such as 5m that must pass before it begins", "body"),
+    Input("at", "ISO time with its zone, before which it does not begin", "body"),
+    Input("priority", "a name of the file, or 0 to 255", "body"),
+    Input("key", "a second call with the same task and key returns the first job", "body", longest=255),
+    Input("expires", "a time such as 5m; if it has not begun by then, it fails", "body"),
+    Input("meta", "a JSON object that the function gets through pass_job", "body", "json", longest=1_048_576),
+    Input("log_tag", "is added to its log lines", "body", longest=255),
+    Input("timeout", "a time such as 30s after which its attempt ends", "body"),
+    Input("retry", "a retry policy of the file", "body"),
+    Input("result_ttl", "how long it is kept once it has finished", "body"),
+    Input("failure_ttl", "how long it is kept once it has failed", "body"),
+    Input("description", "a text for people", "body", longest=1000),
+    Input("traceparent", "the span in which it is enqueued, as W3C has it", "body", longest=255),
+    Input("id", "its id; none: one is generated", "body", longest=128),
+)
+_ACTION = Input("action", "what is done", "body", words=("requeue", "cancel", "delete"), required=True)
+_MOST = Input("limit", "jobs that are changed at most", "body", "number", default=_BULK, least=1, most=_BULK)
+
+ENDPOINTS = (
+    Endpoint(
+        "GET", "/jobs", _list, "Jobs that fit a filter, the newest first", Jobs, (*FILTERS, DEPTH, _LIMIT), "jobs.html"
+    ),
+    Endpoint("POST", "/jobs", _enqueue, "Enqueue a job", inputs=_ENQUEUE),
+    Endpoint(
+        "POST",
+        "/jobs/bulk",
+        _bulk,
+        "Requeue, cancel or delete the jobs that fit a filter",
+        inputs=(*(dataclasses.replace(each, place="body") for each in (*FILTERS, DEPTH)), _MOST, _ACTION),
+    ),
+    Endpoint("GET", "/jobs/{queue}/{id}", _show, "All that is known of a job", JobStory, _JOB, "job.html"),
+    Endpoint("POST", "/jobs/{queue}/{id}/requeue", _requeue, "Run a failed or canceled job again", inputs=_JOB),
+    Endpoint("POST", "/jobs/{queue}/{id}/cancel", _cancel, "End a job that waits or runs", inputs=_JOB),
+    Endpoint("POST", "/jobs/{queue}/{id}/delete", _delete, "Delete a job that has ended", inputs=_JOB),
+)

@@ -1,0 +1,155 @@
+"""The overview: what needs attention, what is being done, what comes next."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+from fusiond.broker.hosts.host_records import FileInForce
+from fusiond.errors import BrokerError
+from fusiond.monitoring.broker_state import sink_states
+from fusiond.schedule.drift import Drift, drifts
+from fusiond.web.backend import Backend
+from fusiond.web.endpoint import Endpoint, WebCall
+from fusiond.web.pages import attention
+from fusiond.web.pages.attention import Attention
+from fusiond.web.pages.cron_pages import CronRow, entries
+from fusiond.web.pages.queue_pages import QueueRow, queues
+from fusiond.web.pages.throughput import Throughput, throughput
+from fusiond.web.pages.worker_pages import GroupRow, WorkerRow, groups_of, unkilled, workers
+
+#: seconds for which it is believed what the living daemons run
+_FILES = 5.0
+#: entries and queues that are shown; there are pages for all of them
+_ENTRIES, _QUEUES, _HOSTS = 8, 12, 30
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonRow:
+    """The daemon of this host."""
+
+    ready: bool
+    pid: int
+    uptime_s: float
+    generation: int
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class HostRow:
+    """A host, or where several files run there a host and a file."""
+
+    #: empty: the daemons that have no worker group, such as one with the scheduler alone
+    host: str
+    #: as it is published to all hosts
+    generation: int
+    hash: str
+    #: all daemons that run this file
+    daemons: int
+    #: whether no other one is newer
+    newest: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """Everything at a glance."""
+
+    attention: list[Attention]
+    #: None: it does not answer
+    daemon: DaemonRow | None
+    #: why Redis is out of reach; empty: it answers
+    away: str
+    running: int
+    slots: int
+    waiting: int
+    failed: int
+    queues: list[QueueRow]
+    more_queues: int
+    groups: list[GroupRow]
+    #: those that run the newest published generation first
+    hosts: list[HostRow]
+    more_hosts: int
+    cron: list[CronRow]
+    more_cron: int
+    #: None: Redis is out of reach
+    throughput: Throughput | None
+
+
+async def _show(call: WebCall) -> Overview:
+    status = await call.backend.status()
+    try:
+        return await _of_broker(call.backend, status)
+    except BrokerError as error:
+        found = [Attention("bad", str(error), "/workers"), *attention.of_daemon(status)]
+        return Overview(found, _daemon(status), str(error), 0, 0, 0, 0, [], 0, [], [], 0, [], 0, None)
+
+
+async def _of_broker(backend: Backend, status: dict[str, Any] | None) -> Overview:
+    listed, rows, ticking, (files, differing), done = await asyncio.gather(
+        queues(backend), workers(backend), entries(backend), _files(backend), throughput(backend)
+    )
+    groups = groups_of(rows, {name for name, group in backend.config.workers.items() if group.processes})
+    busiest = sorted(listed.queues, key=_interest)
+    found = _attention(listed.queues, rows, ticking)
+    more = chain(attention.of_daemon(status), attention.of_files(files, differing))
+    hosts = _hosts(files)
+    stuck = attention.of_unkilled(await unkilled(backend))
+    sinks = await backend.run(sink_states(backend.verbs, files, [queue.name for queue in listed.queues]))
+    return Overview(
+        attention=attention.sorted_by_level([*more, *stuck, *attention.of_sinks(sinks), *found]),
+        daemon=_daemon(status),
+        away="",
+        running=sum(queue.started for queue in listed.queues),
+        slots=sum(group.slots for group in groups),
+        waiting=sum(queue.queued + queue.held for queue in listed.queues),
+        failed=sum(queue.failed for queue in listed.queues),
+        queues=busiest[:_QUEUES],
+        more_queues=max(0, len(busiest) - _QUEUES),
+        groups=groups,
+        hosts=hosts[:_HOSTS],
+        more_hosts=max(0, len(hosts) - _HOSTS),
+        cron=ticking[:_ENTRIES],
+        more_cron=max(0, len(ticking) - _ENTRIES),
+        throughput=done,
+    )
+
+
+def _attention(listed: list[QueueRow], rows: list[WorkerRow], ticking: list[CronRow]) -> Iterable[Attention]:
+    return chain(attention.of_queues(listed), attention.of_workers(rows), attention.of_cron(ticking))
+
+
+def _interest(queue: QueueRow) -> tuple[bool, int, str]:
+    """Queues with trouble first, then the longest."""
+    return bool(queue.served or not queue.waiting), -(queue.queued + queue.started), queue.name
+
+
+def _daemon(status: dict[str, Any] | None) -> DaemonRow | None:
+    if status is None:
+        return None
+    return DaemonRow(status["ready"], status["pid"], status["uptime"], status["generation"], status["source"])
+
+
+def _hosts(files: list[FileInForce]) -> list[HostRow]:
+    newest = max((file.generation for file in files), default=0)
+    return [
+        HostRow(host, file.generation, file.hash[:12], len(file.daemons), file.generation == newest)
+        for file in files
+        for host in file.hosts or ("",)
+    ]
+
+
+async def _files(backend: Backend) -> tuple[list[FileInForce], list[Drift]]:
+    """What the living daemons run, and the cron entries that they declare differently."""
+
+    async def find() -> tuple[list[FileInForce], list[Drift]]:
+        files = await backend.run(backend.verbs.files_in_force())
+        differing = drifts(await backend.run(backend.verbs.cron_declarations())) if len(files) > 1 else []
+        return files, differing
+
+    return await backend.kept("files", find, _FILES)
+
+
+ENDPOINTS = (Endpoint("GET", "/", _show, "Everything at a glance", Overview, template="overview.html"),)

@@ -1,0 +1,104 @@
+"""What goes back: a page from a template, JSON for the API, and every refusal as one sentence."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.responses import HTMLResponse, Response
+
+from fusiond.web import filters
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+#: path and title of the pages, in the order of the navigation
+NAVIGATION = (
+    ("/", "Overview"),
+    ("/jobs", "Jobs"),
+    ("/failures", "Failures"),
+    ("/queues", "Queues"),
+    ("/workers", "Workers"),
+    ("/cron", "Cron"),
+    ("/flows", "Flows"),
+    ("/limits", "Limits"),
+    ("/broken", "Broken"),
+    ("/configuration", "Configuration"),
+    ("/audit", "Audit"),
+)
+_TITLES = {
+    400: "Bad request",
+    401: "Log in first",
+    403: "Refused",
+    404: "Not found",
+    413: "Too large",
+    421: "Another name",
+    503: "Out of reach",
+}
+
+
+@functools.cache
+def _templates() -> Environment:
+    folder = Path(__file__).parent / "templates"
+    found = Environment(
+        loader=FileSystemLoader(folder),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    found.filters.update(filters.FILTERS)
+    found.globals.update(navigation=NAVIGATION, version=_version())
+    found.globals["parts"] = found.get_template("parts.html").module
+    return found
+
+
+@functools.cache
+def _version() -> str:
+    """Changes with each change of the style sheet or the script, so that a browser never keeps an old one."""
+    import hashlib
+
+    files = sorted((Path(__file__).parent / "static").iterdir())
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
+
+
+def page(request: Request, template: str, status: int = 200, **values: Any) -> Response:
+    """A page."""
+    site = request.app.state.site if "app" in request.scope else None
+    user = getattr(request.state, "user", None)
+    known = {
+        "path": request.url.path,
+        "query": request.url.query,
+        "user": user.name if user else "",
+        "read_only": bool(site and site.access.settings.read_only),
+        "notice": site.notice(request.query_params.get("done")) if site else None,
+        "source": site.backend.source if site and user else "",
+    }
+    return HTMLResponse(_templates().get_template(template).render(**known | values), status)
+
+
+def as_json(value: Any, status: int = 200) -> Response:
+    """JSON; dataclasses are objects."""
+    return Response(json.dumps(value, default=_plain, ensure_ascii=False), status, media_type="application/json")
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
+    raise TypeError(f"{type(value).__name__} has no JSON")
+
+
+def failure(request: Request, status: int, sentence: str) -> Response:
+    """A refusal, as the asker can read it."""
+    if request.url.path.startswith("/api/"):
+        found = as_json({"error": sentence}, status)
+    else:
+        found = page(request, "failure.html", status, title=_TITLES.get(status, "Something failed"), sentence=sentence)
+    if status == 401:
+        found.headers["WWW-Authenticate"] = "Bearer"
+    return found

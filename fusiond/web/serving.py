@@ -1,0 +1,226 @@
+"""
+The program of the dashboard: it listens, takes over a new configuration in place, and ends in order.
+
+1. listen   on the address of the file. If that is taken, say so, and try again: jobs run meanwhile
+2. serve    with uvicorn
+3. obey     apply: read the token again and listen on the new address; drain, SIGTERM, and the supervisor's death: end
+            after the requests that run, within PATIENCE seconds
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from fusiond import hook, logs, paths
+from fusiond.broker import script
+from fusiond.config.accepted.snapshot import Snapshot, read_snapshot
+from fusiond.config.model.web_face import Web
+from fusiond.errors import FusionError
+from fusiond.files import write_atomically
+from fusiond.program import Link, on_failed_callback, wait_until_set
+from fusiond.web.access import Access, read_token
+from fusiond.web.application import application
+from fusiond.web.backend import Backend
+from fusiond.web.pulse import sample
+from fusiond.web.site import Site
+
+#: seconds between two tries to listen on an address that is taken
+AGAIN = 5.0
+#: seconds that requests may still run after the end was asked for
+PATIENCE = 5
+#: connections at once; more get 503
+MOST = 200
+log = logging.getLogger(__name__)
+
+
+async def run(snapshot: Snapshot, link: Link, runtime: Path) -> None:
+    """Serve until told to end. Raises FusionError if the configuration names no token that can be read."""
+    hook.run("web")
+    script.load_all()
+    program = WebProgram(snapshot, link, runtime)
+    on_failed_callback(program.end)
+    link.start(program.on_command, program.end, program.trouble)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, program.end)
+    link.say(**{"is": "ready"})
+    try:
+        await program.serve()
+    finally:
+        await program.close()
+
+
+class WebProgram:
+    """One dashboard."""
+
+    def __init__(self, snapshot: Snapshot, link: Link, runtime: Path) -> None:
+        self._link, self._runtime = link, runtime
+        self._state = snapshot.path.parent
+        self._backend = Backend(snapshot, runtime)
+        settings = _settings(snapshot)
+        self._site = Site(self._backend, Access(settings, self._token(settings)))
+        self._application = application(self._site)
+        self._changed, self._ending = asyncio.Event(), False
+        #: what it listens on; empty: nothing
+        self._listens = ""
+        self._server: _Server | None = None
+        self._serving: asyncio.Task[None] | None = None
+        #: why it does not listen on the address of the file; empty: it does
+        self._refusal = ""
+        #: called after each try to listen
+        self.on_listening: Callable[[], object] = lambda: None
+
+    def _token(self, settings: Web) -> str:
+        return read_token(settings, paths.web_token(self._state))
+
+    async def serve(self) -> None:
+        """Listen and serve until `end`."""
+        sampling = asyncio.create_task(sample(self._backend))
+        while not self._ending:
+            self._changed.clear()
+            if self._listens != self._site.access.settings.listen:
+                await self._listen(self._site.access.settings.listen)
+                self.on_listening()
+            await wait_until_set(self._changed, AGAIN if self._refusal else float("inf"))
+        sampling.cancel()
+        await self._stop()
+
+    async def close(self) -> None:
+        """End the connection to Redis."""
+        paths.web_url(self._runtime).unlink(missing_ok=True)
+        await self._backend.close()
+
+    def end(self) -> None:
+        """Have `serve` return."""
+        self._ending = True
+        self._changed.set()
+
+    async def trouble(self) -> str:
+        """Why it does not listen; "" if it does. That Redis is away is shown on the pages."""
+        return self._refusal
+
+    def on_command(self, command: dict[str, Any]) -> None:
+        """Handle a command of the supervisor."""
+        if command.get("do") == "apply":
+            self._apply(command)
+        elif command.get("do") == "drain":
+            self.end()
+
+    def _apply(self, command: dict[str, Any]) -> None:
+        """Take over a new configuration; a token that cannot be read leaves the old one in force."""
+        try:
+            snapshot = read_snapshot(command["snapshot"])
+            settings = _settings(snapshot)
+            self._site.access = Access(settings, self._token(settings))
+            self._backend.set_snapshot(snapshot)
+            logs.set_level(snapshot.config.logging.level)
+        except FusionError as error:
+            log.error("%s; the dashboard goes on with the former settings", error)  # noqa: TRY400 - one sentence
+        self._link.say(**{"is": "applied", "generation": command["generation"]})
+        self._changed.set()
+
+    async def _listen(self, address: str) -> None:
+        """Serve on another address; what runs on the former one ends after it is known that this one is free."""
+        try:
+            sock = listener(address)
+        except OSError as error:
+            self._note_refusal(address, error)
+            return
+        await self._stop()
+        url = url_of(address, sock.getsockname()[1])
+        write_atomically(paths.web_url(self._runtime), f"{url}\n".encode(), durable=False)
+        self._site.begin()
+        self._server = _Server(_uvicorn_config(self._application))
+        self._serving = asyncio.create_task(self._server.serve(sockets=[sock]))
+        self._listens, self._refusal = address, ""
+        self._tell(url)
+
+    def _note_refusal(self, address: str, error: OSError) -> None:
+        """Log once why it does not listen."""
+        why = "is used by another program" if error.errno == errno.EADDRINUSE else f"cannot be used: {error.strerror}"
+        sentence = f"web.listen: {address} {why}; write another address, or the dashboard waits until it is free"
+        if sentence != self._refusal:
+            log.warning("%s", sentence)
+        self._refusal = sentence
+
+    def _tell(self, url: str) -> None:
+        """Where it is; on a terminal with the token, which no log may have."""
+        log.info("the dashboard is on %s", url)
+        if sys.stdout.isatty():
+            token = self._token(self._site.access.settings)
+            print(f"\n  log in to the dashboard:  {url}login#{token}\n", flush=True)
+
+    async def _stop(self) -> None:
+        """End what listens now."""
+        server, serving = self._server, self._serving
+        self._server = self._serving = None
+        self._listens = ""
+        if server is not None and serving is not None:
+            self._site.end_streams()
+            server.should_exit = True
+            await serving
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without signal handlers: the program has its own."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _uvicorn_config(app: Any) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        lifespan="off",
+        ws="none",
+        http="h11",
+        loop="none",
+        proxy_headers=False,
+        server_header=False,
+        limit_concurrency=MOST,
+        timeout_graceful_shutdown=PATIENCE,
+        h11_max_incomplete_event_size=16 * 1024,
+    )
+
+
+def _settings(snapshot: Snapshot) -> Web:
+    """Of a file without `web:` this program has the defaults, until the supervisor ends it."""
+    return snapshot.config.web or Web()
+
+
+def listener(address: str) -> socket.socket:
+    """A socket that listens. Raises OSError."""
+    host, _, port = address.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    found = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, kind, protocol, _, where = found[0]
+    sock = socket.socket(family, kind, protocol)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(where)
+        sock.listen(128)
+        sock.setblocking(False)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+def url_of(address: str, port: int) -> str:
+    """Where a browser of this machine finds it."""
+    host = address.rpartition(":")[0]
+    return f"http://{'127.0.0.1' if host == '0.0.0.0' else '[::1]' if host == '[::]' else host}:{port}/"  # noqa: S104

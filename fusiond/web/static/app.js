@@ -1,0 +1,85 @@
+// 1. log in   a link with the token behind `#`, which no server and no log sees
+// 2. live     the server says that something has changed: ask for this page again, and put in what is new
+// 3. load     a part that takes a moment comes after the page
+// 4. age      "3 s ago" goes on
+'use strict'
+
+const login = document.querySelector('form[data-login]')
+if (login && location.hash.length > 1) {
+  login.elements.token.value = decodeURIComponent(location.hash.slice(1))
+  history.replaceState(null, '', location.pathname + location.search)
+  login.requestSubmit()
+}
+
+// Whoever types, chooses or reads an opened part must not lose it.
+const inUse = (part) => part.contains(document.activeElement) && document.activeElement !== document.body && !document.activeElement.matches('a')
+  || part.querySelector('details[open], input:checked') || !getSelection().isCollapsed && part.contains(getSelection().anchorNode)
+
+// A link that has the focus has it afterwards, too: who goes through a table by keyboard stays in its place.
+function replace (part, other) {
+  const link = part.contains(document.activeElement) && document.activeElement.getAttribute('href')
+  part.innerHTML = other.innerHTML
+  if (link) part.querySelector(`a[href="${CSS.escape(link)}"]`)?.focus({ preventScroll: true })
+}
+
+async function refresh () {
+  const answer = await fetch(location.href, { headers: { Accept: 'text/html' }, redirect: 'error' })
+  if (!answer.ok) return
+  const fresh = new DOMParser().parseFromString(await answer.text(), 'text/html')
+  for (const part of document.querySelectorAll('[data-live]')) {
+    const other = fresh.getElementById(part.id)
+    if (other && other.innerHTML !== part.innerHTML && !inUse(part)) replace(part, other)
+  }
+  age()
+}
+
+for (const part of document.querySelectorAll('[data-load]')) {
+  fetch(part.dataset.load, { headers: { Accept: 'text/html' }, redirect: 'error' }).then((answer) => answer.text()).then((text) => {
+    const fresh = new DOMParser().parseFromString(text, 'text/html')
+    part.innerHTML = (fresh.getElementById(part.id) ?? fresh.querySelector('main')).innerHTML
+  }, () => { location.href = part.dataset.load }).finally(() => { part.removeAttribute('data-load') })
+}
+
+if (document.querySelector('[data-live]')) {
+  let stream, busy = false, again = false
+  const changed = async () => {
+    if (busy) { again = true; return }
+    busy = true
+    try { await refresh() } catch { /* the next change tries again */ }
+    setTimeout(() => { busy = false; if (again) { again = false; changed() } }, 1000)
+  }
+  const state = document.getElementById('live')
+  const say = (text) => { if (state && state.textContent !== text) state.textContent = text }
+  const open = () => {
+    stream = new EventSource('/live')
+    stream.addEventListener('change', changed)
+    stream.onopen = () => say('live')
+    stream.onerror = () => say('reconnecting')
+  }
+  // A page that nobody sees asks for nothing.
+  document.addEventListener('visibilitychange', () => {
+    if (document.hidden) { stream?.close(); stream = null } else if (!stream) { open(); changed() }
+  })
+  if (!document.hidden) open()
+}
+
+function span (seconds) {
+  if (seconds < 100) return Math.round(seconds) + ' s'
+  const minutes = seconds / 60, hours = seconds / 3600
+  if (minutes < 100) return Math.round(minutes) + ' min'
+  return hours < 48 ? Math.floor(hours) + ' h ' + Math.floor(minutes % 60) + ' min' : Math.round(hours / 24) + ' d'
+}
+function age () {
+  for (const time of document.querySelectorAll('time')) {
+    const apart = (Date.now() - Date.parse(time.dateTime)) / 1000
+    const text = Math.abs(apart) < 1 ? 'now' : apart > 0 ? span(apart) + ' ago' : 'in ' + span(-apart)
+    if (time.textContent !== text) time.textContent = text
+  }
+}
+setInterval(age, 1000)
+
+document.addEventListener('change', (event) => {
+  if (event.target.matches('input[data-all]')) {
+    for (const box of event.target.form.elements) if (box.type === 'checkbox') box.checked = event.target.checked
+  }
+})

@@ -1,0 +1,83 @@
+"""
+Which queues one dispatcher asks for jobs, when, and what it does with their answers.
+
+A queue is asked when it may have jobs: at a wake-up, when its next job comes due, when a child becomes free that its
+next job needs, and every POLL seconds. queue_order.py decides how many jobs to ask of each; loop.py sends the question.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from fusiond.broker.records import Claim
+from fusiond.config.model import Config, WorkerGroup
+from fusiond.worker.dispatcher.claims.queue_order import Share, queues_of
+from fusiond.worker.dispatcher.timers import Timers
+from fusiond.worker.dispatcher.waiting import Waiting
+from fusiond.worker.pool.attempt import Attempt
+from fusiond.worker.pool.pool import Pool
+
+#: s; a claim of all queues in case a wake-up was lost
+POLL = 5.0
+
+
+class Asking:
+    """The questions and answers of one dispatcher."""
+
+    def __init__(
+        self,
+        config: Config,
+        group: WorkerGroup,
+        pool: Pool,
+        waiting: Waiting,
+        timers: Timers,
+        *,
+        wake: Callable[[], None],
+    ) -> None:
+        """`wake`: called when there is something to ask."""
+        self._pool, self._waiting, self._timers, self._wake = pool, waiting, timers, wake
+        self.set_config(config, group)
+        #: children that could begin a job, as of the last claim
+        self.free = 0
+        self._rand = random.Random()  # noqa: S311 - guards no secret
+
+    def set_config(self, config: Config, group: WorkerGroup) -> None:
+        """Follow a change of the group's queues; each of them may have jobs."""
+        self.queues = queues_of(config, group)
+
+    def claim_from(self, queue: str | None = None) -> None:
+        """Ask the queue, or all: there may be jobs."""
+        self.queues.mark_open(queue)
+        self._wake()
+
+    def claim_when_due(self, queue: str, due_ms: int) -> None:
+        """Ask the queue in so many milliseconds, or earlier if that was planned."""
+        # Answers of two lanes, and wake-ups, may overtake each other.
+        self._timers.advance(f"due {queue}", due_ms / 1000 + 0.001, partial(self.claim_from, queue))
+
+    def claim_full(self) -> None:
+        """Ask again for jobs that need a free child, if there is one."""
+        if self.queues.full and self._waiting.free():
+            self.queues.open_full()
+            self._wake()
+
+    def poll(self) -> None:
+        """Ask all queues, now and again: a wake-up may have been lost, and nobody else may rescue what is in them."""
+        self.queues.poll()
+        self._timers.start("poll", POLL, self.poll)
+
+    def shares(self, beside: list[Share]) -> list[Share]:
+        """What to ask of which queue, while `beside` is being asked."""
+        self.free = free = max(0, self._waiting.free() - sum(share.free for share in beside))
+        room = self._pool.room() - len(self._waiting) - sum(share.want for share in beside)
+        return self.queues.shares(room, free, self._rand, {share.queue for share in beside})
+
+    def note(self, found: Iterable[tuple[Share, Claim, list[Attempt]]]) -> None:
+        """The answers: the jobs wait for a child, and a queue whose next job comes due soon is asked then."""
+        for share, claim, attempts in found:
+            due_ms = None if self.queues.note(share, claim) else claim.next_due_ms
+            if due_ms is not None and due_ms < POLL * 1000:
+                self.claim_when_due(share.queue, due_ms)
+            self._waiting.add(attempts)

@@ -1,0 +1,268 @@
+"""
+One lane of a dispatcher: round trips to Redis, one at a time. What has ended is settled, what there is room for is
+claimed, in one pipeline.
+
+A round trip without a reply may have been done or not. Then the very same is asked again, and nothing else, until there
+is an answer: settle knows its token and claim its nonce, so neither happens twice. Redis keeps the last nonce for each
+name, so a lane claims under a name of its own. Where a node of a Cluster was lost, what it was asked waits for
+`ask_lost`, and the round trips to the other nodes go on meanwhile.
+
+Knows Redis. Which jobs are claimed, and where they go, the dispatcher decides.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any, NamedTuple
+
+from fusiond.broker import chores
+from fusiond.broker.call import Call
+from fusiond.broker.records import Claim, ProgressReport
+from fusiond.broker.redis.connection import AsyncConnection
+from fusiond.broker.verbs import Verbs
+from fusiond.config.model import Config
+from fusiond.errors import BrokerError, BrokerUnavailable
+from fusiond.job import mark_of, new_token
+from fusiond.worker.dispatcher.claims.leases import LEASE_MS, renew, trusted_until
+from fusiond.worker.dispatcher.claims.parkings import Parkings
+from fusiond.worker.dispatcher.claims.queue_order import Share
+from fusiond.worker.dispatcher.ends.outcomes import Ended, Outcomes, Refusals, Settle, marked
+from fusiond.worker.pool.attempt import Attempt
+from fusiond.worker.runtime.wire import boot_ns
+
+#: leases that may expire on one job before it fails
+MAX_RESCUES = 25
+
+
+class Claimed(NamedTuple):
+    """What one queue gave."""
+
+    share: Share
+    claim: Claim
+    attempts: list[Attempt]
+
+
+class _Asked(NamedTuple):
+    """What is asked of one queue, the same at each repeat."""
+
+    share: Share
+    nonce: str
+    #: the token of a job that a wake-up may bring; empty: none may
+    parking: str
+
+
+class _Request(NamedTuple):
+    """One round trip."""
+
+    settles: list[Settle]
+    claims: list[_Asked]
+    #: what the jobs to be settled have said last of how far they are
+    reports: list[Call[Any]]
+    #: the settles, the claims, then what leaves queues
+    calls: list[Call[Any]]
+
+
+class Exchange:
+    """Round trips of one lane."""
+
+    def __init__(
+        self,
+        name: str,
+        broker: Verbs,
+        connection: AsyncConnection,
+        outcomes: Outcomes,
+        refusals: Refusals,
+        *,
+        parkings: Parkings | None = None,
+    ) -> None:
+        """
+        Nothing is asked yet.
+
+        Args:
+            name: of the dispatcher, `host.pid`; of a lane beside its first one `<lane>/host.pid`.
+            broker: gives the verbs.
+            connection: for nothing else.
+            outcomes: of all lanes.
+            refusals: likewise.
+            parkings: where wake-ups may bring jobs; None: this lane leaves none.
+        """
+        self._name, self._broker, self._connection = name, broker, connection
+        self._outcomes, self._refusals, self._parkings = outcomes, refusals, parkings
+        self._mark = mark_of(name.rpartition("/")[2])
+        #: monotonic ns of the last request; the same in boot ns
+        self.sent = self.sent_boot = 0
+        #: Redis answered, and refused: outcomes are kept; what it will do later is to be asked again
+        self.refused = False
+        #: round trips in a row without an answer
+        self.failures = 0
+        #: a round trip is under way, and claims this
+        self.is_under_way = False
+        self.asked: list[Share] = []
+        self._unanswered: _Request | None = None
+        #: claims to which a node of a Cluster gave no reply
+        self._lost: list[_Asked] = []
+        self._asks_lost = False
+
+    async def permit(self, attempts: Iterable[Attempt]) -> None:
+        """
+        Have Redis store that these attempts may begin, and no other one of their jobs; each is marked with the answer.
+
+        It may be asked again: the permit is the attempt's token. Raises BrokerUnavailable: there was no reply.
+        """
+        _, failed = await renew(self._broker, self._connection, attempts, "permit")
+        if failed:
+            self._refusals.log(f"jobs that may begin once only wait for their permit: {failed}")
+            self.refused = True
+
+    async def renew_late(self, attempts: Iterable[Attempt], sent_boot: int) -> bool:
+        """
+        Renew leases before anything is claimed, where the last round trip is so long ago that they may have expired.
+
+        Otherwise the claim would rescue our own jobs, which nobody else may have taken yet.
+
+        Args:
+            attempts: what the dispatcher holds.
+            sent_boot: boot ns of the last request of any lane; 0: there was none.
+
+        Returns:
+            whether any lease is lost, or any job canceled.
+
+        Raises:
+            BrokerUnavailable: there was no reply.
+        """
+        if not sent_boot or trusted_until(sent_boot) >= boot_ns():
+            return False
+        changed, _ = await renew(self._broker, self._connection, attempts)
+        return changed
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every round trip was answered."""
+        return self._unanswered is None
+
+    @property
+    def has_lost(self) -> bool:
+        """Whether a node of a Cluster owes the answer to a claim."""
+        return bool(self._lost)
+
+    def unsettled(self) -> Iterator[Attempt]:
+        """The attempts that it settles, and of which Redis has not confirmed that they are settled."""
+        return marked(batch for _, batch in self._unanswered.settles) if self._unanswered else iter(())
+
+    def ask_lost(self) -> None:
+        """Ask a lost node again with the next round trip. By each of them, all others would wait for that node."""
+        self._asks_lost = True
+
+    async def settle_and_claim(self, shares: Iterable[Share], once: Collection[bytes] = ()) -> list[Claimed]:
+        """
+        One round trip, or none where there is nothing to say.
+
+        Args:
+            shares: what to ask of which queue.
+            once: the tasks whose jobs may begin once only.
+
+        Raises:
+            BrokerUnavailable: there was no reply.
+        """
+        request = self._unanswered or self._request(shares, once)
+        if not request.calls:
+            return []
+        self._unanswered, self.refused = request, False
+        replies = await self._send(request)
+        self._unanswered = None
+        for (queue, batch), reply in zip(request.settles, replies, strict=False):
+            self._settled(queue, batch, reply)
+        answers = zip(request.claims, replies[len(request.settles) :], strict=False)
+        claimed = [
+            self._claimed(claim.share, claim.nonce, reply) for claim, reply in answers if self._is_claim(claim, reply)
+        ]
+        if not (self._lost or self._outcomes.has_kept or any(isinstance(reply, BrokerError) for reply in replies)):
+            self._refusals.end()
+        return claimed
+
+    async def log_chores(self, config: Config, claimed: Iterable[Claimed]) -> None:
+        """Log each other job that these claims rescued, ended or put aside."""
+        found = [(each.share.queue, each.claim.chores) for each in claimed if each.claim.chores]
+        if found:
+            await chores.tell(self._broker, self._connection, config, found)
+
+    def _request(self, shares: Iterable[Share], once: Collection[bytes]) -> _Request:
+        lost, claims = {asked.share.queue for asked in self._lost}, []
+        if self._asks_lost:
+            self._outcomes.offer_kept()
+            claims, self._lost, self._asks_lost = self._lost, [], False
+        settles = self._outcomes.take()
+        claims += [self._ask(share) for share in shares if share.queue not in lost]
+        calls: list[Call[Any]] = [self._settle(queue, batch) for queue, batch in settles]
+        calls += [self._claim(asked, once) for asked in claims]
+        if self._parkings:
+            calls += self._parkings.unpark(self._broker)
+        return _Request(settles, claims, self._reports(settles), calls)
+
+    def _ask(self, share: Share) -> _Asked:
+        parking = self._parkings.park(share.queue) if self._parkings and share.want else ""
+        return _Asked(share, new_token(self._mark), parking)
+
+    async def _send(self, request: _Request) -> list[Any]:
+        """The replies. Raises BrokerUnavailable."""
+        self.is_under_way, self.asked = True, [asked.share for asked in request.claims]
+        self.sent, self.sent_boot = time.monotonic_ns(), boot_ns()
+        try:
+            replies: list[Any] = await self._connection.run_many(request.reports + request.calls)
+            return replies[len(request.reports) :]
+        finally:
+            self.is_under_way, self.asked = False, []
+
+    def _reports(self, settles: list[Settle]) -> list[Call[Any]]:
+        """They go before the outcomes: only the attempt that holds the job may report."""
+        calls: list[Call[Any]] = []
+        for queue, batch in settles:
+            reports = [
+                ProgressReport(attempt.id, attempt.token, attempt.report.share, attempt.report.message)
+                for attempt, _ in batch
+                if attempt.report
+            ]
+            if reports:
+                calls.append(self._broker.report(queue, reports))
+        return calls
+
+    def _settle(self, queue: str, batch: list[Ended]) -> Call[list[int]]:
+        outcomes, measured = [outcome for _, outcome in batch], self._outcomes.measured(batch)
+        return self._broker.settle(queue, outcomes, measured, self._outcomes.events)
+
+    def _claim(self, asked: _Asked, once: Collection[bytes]) -> Call[Claim]:
+        share, nonce, parking = asked
+        return self._broker.claim(
+            share.queue, share.want, dispatcher=self._name, nonce=nonce, lease_ms=LEASE_MS, max_rescues=MAX_RESCUES,
+            parking=parking, few=(share.free, once if share.want > share.free else ()),
+        )  # fmt: skip
+
+    def _settled(self, queue: str, batch: list[Ended], reply: list[int] | BrokerError) -> None:
+        if isinstance(reply, BrokerError):
+            self._refusals.log(f"queue '{queue}': outcomes are kept and tried again: {reply}")
+            self._outcomes.keep(queue, batch, unanswered=isinstance(reply, BrokerUnavailable))
+            self.refused = True
+        else:
+            self._outcomes.note_settled(queue, batch, reply)
+
+    def _is_claim(self, claim: _Asked, reply: Claim | BrokerError) -> bool:
+        if not isinstance(reply, BrokerError):
+            return True
+        self._refusals.log(f"queue '{claim.share.queue}': no jobs can be claimed: {reply}")
+        if isinstance(reply, BrokerUnavailable):
+            self._lost.append(claim)
+            self.refused = True
+        return False
+
+    def _claimed(self, share: Share, nonce: str, claim: Claim) -> Claimed:
+        """The claim with an attempt for each job."""
+        boot, now = self.sent_boot, time.monotonic_ns()
+        lease = trusted_until(boot)
+        attempts = [
+            Attempt(share.queue, id_, nonce, task, args, header, number, crashes, rescues, lease, now, 0, waited)
+            for id_, task, args, number, crashes, rescues, header, waited in claim.jobs
+        ]
+        for n, ms in claim.expiring.items():
+            attempts[n].expires = boot + ms * 1_000_000
+        return Claimed(share, claim, attempts)

@@ -1,0 +1,105 @@
+"""
+A dispatcher's two lanes, each of which makes one round trip to Redis at a time. While one lane waits for an answer, the
+dispatcher hands out the jobs that the other one has claimed, so its children always have work.
+
+1. first   makes all round trips while it is free: permits, settles, claims. An idle or slow group uses no other lane
+2. second  begins while the first one waits, if so many jobs have ended that another round trip pays. It connects when
+           it is first needed
+3. fail    a lane without an answer repeats its own request until there is one; the other lane goes on
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator
+from itertools import chain
+
+from fusiond.broker.records import Outcome
+from fusiond.broker.redis.connection import AsyncConnection
+from fusiond.broker.verbs import Verbs
+from fusiond.worker.dispatcher.claims.exchange import Exchange
+from fusiond.worker.dispatcher.claims.parkings import Parkings
+from fusiond.worker.dispatcher.claims.queue_order import Share
+from fusiond.worker.dispatcher.ends.outcomes import Outcomes, Refusals
+from fusiond.worker.pool.attempt import Attempt
+
+#: s; between two round trips, while children have work, and jobs wait for them here
+PACE = 0.005
+#: so many outcomes are worth a second round trip at the same time; seconds that the first lane waits for so many while
+#: the second one waits for its answer
+_WORTH, _WAIT = 128, 0.02
+
+
+class Lanes:
+    """The round trips of one dispatcher, up to two side by side."""
+
+    def __init__(
+        self,
+        name: str,
+        broker: Verbs,
+        connections: tuple[AsyncConnection, AsyncConnection],
+        on_ended: Callable[[Attempt, Outcome], None],
+        *,
+        on_outbox: Callable[[str], None],
+        parkings: Parkings | None = None,
+    ) -> None:
+        """`name`: of the dispatcher; `connections`: one for each lane alone; the others as Outcomes has them."""
+        self.outcomes, refusals = Outcomes(on_ended, on_outbox), Refusals()
+        # Redis keeps one nonce for each name.
+        self.first = Exchange(name, broker, connections[0], self.outcomes, refusals, parkings=parkings)
+        self.second = Exchange(f"2/{name}", broker, connections[1], self.outcomes, refusals)
+        self._both = (self.first, self.second)
+
+    def unsettled(self) -> Iterator[Attempt]:
+        """The attempts that have ended, and of which Redis has not confirmed that they are settled."""
+        return chain(self.outcomes.unsettled(), self.first.unsettled(), self.second.unsettled())
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every outcome is settled, and every round trip answered."""
+        return self.outcomes.is_done and self.first.is_done and self.second.is_done
+
+    @property
+    def failures(self) -> int:
+        """Round trips without an answer, counted for each lane since its last answer."""
+        return self.first.failures + self.second.failures
+
+    @property
+    def refused(self) -> bool:
+        """Whether Redis has refused something of what a lane asked last."""
+        return self.first.refused or self.second.refused
+
+    @property
+    def sent_boot(self) -> int:
+        """Boot ns of the last request; 0: there was none."""
+        return max(self.first.sent_boot, self.second.sent_boot)
+
+    def ask_lost(self) -> None:
+        """Ask lost nodes again."""
+        for lane in self._both:
+            lane.ask_lost()
+
+    def beside(self, lane: Exchange) -> list[Share]:
+        """What the other lane claims just now."""
+        return (self.second if lane is self.first else self.first).asked
+
+    def is_second_due(self, deep: Collection[str]) -> bool:
+        """Whether the second lane is to begin; `deep`: the queues that are known to have more jobs."""
+        return (
+            self.first.is_under_way
+            and not (self.second.is_under_way or self.failures)
+            and bool(deep)
+            and len(self.outcomes) >= _WORTH
+        )
+
+    def rest(self, *, jobs_wait: bool) -> float:
+        """
+        Seconds until a round trip of the first lane is worth its price.
+
+        Args:
+            jobs_wait: jobs wait here for children, so these have work meanwhile.
+        """
+        pace = PACE if jobs_wait else 0.0
+        if self.second.is_under_way and not self.second.failures and len(self.outcomes) < _WORTH:
+            pace = _WAIT
+        return pace - (time.monotonic_ns() - max(self.first.sent, self.second.sent)) / 1e9 if pace else 0.0

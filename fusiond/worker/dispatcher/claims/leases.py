@@ -1,0 +1,137 @@
+"""
+Renew the leases of the jobs that a dispatcher holds, on a connection and in a task of their own: nothing delays them.
+
+A lease is trusted for its time less a margin, counted from the moment before it was asked for. A job whose lease could
+not be renewed by then is given up here before Redis gives it to another dispatcher. CLOCK_BOOTTIME measures it, which
+goes on while this host is suspended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import Literal
+
+from fusiond.broker.records import Renewal
+from fusiond.broker.redis.connection import AsyncConnection
+from fusiond.broker.redis.outage import Outage
+from fusiond.broker.verbs import Verbs
+from fusiond.errors import BrokerError
+from fusiond.program import wait_until_set
+from fusiond.worker.pool.attempt import Attempt
+from fusiond.worker.runtime.wire import boot_ns
+
+log = logging.getLogger(__name__)
+
+#: s
+LEASE, RENEW, MARGIN = 15.0, 5.0, 2.0
+LEASE_MS = int(LEASE * 1000)
+#: attempts in one call
+_BATCH = 500
+#: longest pause between two attempts while leases are held, in seconds
+SHORT_PAUSE = 1.0
+_LOST, _CANCEL = 0, 2
+
+
+def trusted_until(sent_ns: int) -> int:
+    """Boot ns until when a lease is trusted that was asked for at `sent_ns`."""
+    return sent_ns + int((LEASE - MARGIN) * 1e9)
+
+
+class Leases:
+    """Renews what `held` gives, each RENEW seconds, or at once when asked."""
+
+    def __init__(
+        self,
+        broker: Verbs,
+        connection: AsyncConnection,
+        outage: Outage,
+        held: Callable[[], Iterable[Attempt]],
+        on_change: Callable[[], None],
+    ) -> None:
+        """`on_change`: called when an attempt turned out lost or canceled, which is marked on it."""
+        self._broker, self._connection, self._outage = broker, connection, outage
+        self._held, self._on_change = held, on_change
+        self._at_once = asyncio.Event()
+
+    def renew_soon(self) -> None:
+        """Ask Redis now: something was canceled."""
+        self._at_once.set()
+
+    async def keep(self) -> None:
+        """Renew, again and again, until cancelled."""
+        failures = 0
+        while True:
+            if failures:
+                await self._outage.wait(failures, longest=SHORT_PAUSE)
+            else:
+                await wait_until_set(self._at_once, RENEW)
+            self._at_once.clear()
+            try:
+                await self.renew_once()
+                failures = 0
+            except BrokerError as error:
+                failures += 1
+                log.debug("leases are not renewed: %s", error)
+
+    async def renew_once(self) -> None:
+        """Renew all that is held. Raises BrokerError."""
+        changed, failed = await renew(self._broker, self._connection, self._held())
+        if changed:
+            self._on_change()
+        if failed:
+            raise failed
+
+
+async def renew(
+    broker: Verbs, connection: AsyncConnection, attempts: Iterable[Attempt], note: Literal["", "permit"] = ""
+) -> tuple[bool, BrokerError | None]:
+    """
+    Renew the leases of these attempts, and mark on each what Redis says of it.
+
+    Args:
+        broker: gives the verb.
+        connection: on which nothing else is under way.
+        attempts: those that are lost already are left out.
+        note: what Redis is to store of each beside its lease; "": that it has begun, of each that has.
+
+    Returns:
+        whether any turned out lost or canceled, and what one of the queues has refused.
+
+    Raises:
+        BrokerUnavailable: there was no reply.
+    """
+    by_queue: dict[str, list[Attempt]] = {}
+    for attempt in attempts:
+        if not attempt.lost:
+            by_queue.setdefault(attempt.queue, []).append(attempt)
+    parts = [(queue, some[at : at + _BATCH]) for queue, some in by_queue.items() for at in range(0, len(some), _BATCH)]
+    if not parts:
+        return False, None
+    until = trusted_until(boot_ns())
+    calls = [
+        broker.renew(queue, [Renewal(a.id, a.token, note or ("begun" if a.begun else "")) for a in part], LEASE_MS)
+        for queue, part in parts
+    ]
+    changed, failed = False, None
+    for (_, part), flags in zip(parts, await connection.run_many(calls), strict=True):
+        # One queue that is corrupt must not cost the others their leases.
+        if isinstance(flags, BrokerError):
+            failed = flags
+            continue
+        for attempt, flag in zip(part, flags, strict=True):
+            changed |= mark(attempt, flag, until)
+            attempt.permitted |= note == "permit" and not attempt.lost
+    return changed, failed
+
+
+def mark(attempt: Attempt, flag: int, until: int) -> bool:
+    """Mark on the attempt what Redis said of it; whether something must be done about it."""
+    if flag == _LOST:
+        attempt.lost = True
+        return True
+    attempt.lease = until
+    newly = flag == _CANCEL and not attempt.canceled
+    attempt.canceled |= newly
+    return newly

@@ -1,0 +1,81 @@
+"""
+Jobs that a wake-up brings. A claim that gets fewer jobs than it asked for leaves a token in Redis, its parking. The
+enqueue that finds it there begins its job under that token, and the message that wakes the dispatchers has the job.
+
+1. park   in as many queues as children are free, at most
+2. take   a job under a token of ours. Redis must confirm it before a child begins it: another dispatcher may have it
+3. leave  a queue that is not served any more: the token is taken back
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Collection
+
+from fusiond.broker.call import Call
+from fusiond.broker.records import CarriedJob
+from fusiond.broker.verbs import Verbs
+from fusiond.job import new_token
+from fusiond.worker.pool.attempt import UNCONFIRMED, Attempt
+
+#: ms; how long Redis keeps a job for the dispatcher to which a wake-up brings it, as enqueue.lua has it
+CARRIED = 200
+#: s; from when such a job has come until the next token is left, unless the job has ended by then. On a busy machine
+#: its child cannot begin while this process has something to do
+PARK_AGAIN = 0.001
+#: tokens of a queue that are remembered: a job may come by one that a later claim is just replacing
+_TOKENS = 4
+
+
+class Parkings:
+    """The parkings of one dispatcher."""
+
+    def __init__(self, mark: str, free: Callable[[], int]) -> None:
+        """`mark`: the first letters of its tokens; `free`: how many children could begin a job."""
+        self._mark, self._free = mark, free
+        #: queue → its last tokens
+        self._tokens: dict[str, deque[str]] = {}
+        #: queues that may have one of them
+        self._parked: set[str] = set()
+        #: queues to be left, with tokens that may be there
+        self._leaving: dict[str, list[str]] = {}
+
+    def park(self, queue: str) -> str:
+        """A token to be left in the queue; empty: none, there are as many as free children."""
+        self._parked.discard(queue)
+        if len(self._parked) >= self._free():
+            return ""
+        self._parked.add(queue)
+        token = new_token(self._mark)
+        self._tokens.setdefault(queue, deque(maxlen=_TOKENS)).append(token)
+        return token
+
+    def leave(self, queues: Collection[str]) -> None:
+        """Have no wake-up bring jobs of these queues any more."""
+        self._leaving |= {queue: list(tokens) for queue, tokens in self._tokens.items() if queue in queues and tokens}
+        self._parked.difference_update(queues)
+
+    def leave_all(self) -> None:
+        """The same for all."""
+        self.leave(tuple(self._tokens))
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether Redis has yet to be told of a queue that is left."""
+        return bool(self._leaving)
+
+    def unpark(self, broker: Verbs) -> list[Call[int]]:
+        """What takes back the tokens of the queues that are left."""
+        leaving, self._leaving = self._leaving, {}
+        return [broker.unpark(queue, tokens) for queue, tokens in leaving.items()]
+
+    def take(self, queue: str, job: CarriedJob) -> Attempt | None:
+        """The attempt, which Redis must confirm before it may begin; None: it is another dispatcher's."""
+        tokens = self._tokens.get(queue)
+        if tokens is None or job.token not in tokens:
+            return None
+        tokens.remove(job.token)
+        self._parked.discard(queue)
+        now = time.monotonic_ns()
+        return Attempt(queue, job.id, job.token, job.task, job.args, job.header, 1, 0, 0, UNCONFIRMED, now)

@@ -1,0 +1,163 @@
+"""
+Settle attempts, each by the policy of its task, with a line in the log.
+
+1. policy   that of the file as it is now: a reload applies to jobs that run
+2. verdict  how the attempt ended, by what its child said or how its child died (verdicts.py)
+3. log      a line for each that ended or was interrupted
+4. settle   with the next round trip (outcomes.py)
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import socket
+import time
+from collections.abc import Callable
+
+from fusiond.broker.records import Outcome
+from fusiond.config.model import RETRY_POLICIES, Config, RetryPolicy, Task
+from fusiond.worker.dispatcher.ends import verdicts
+from fusiond.worker.dispatcher.ends.job_log import JobLog
+from fusiond.worker.dispatcher.ends.outcomes import Outcomes
+from fusiond.worker.pool.attempt import Attempt, KillReason
+from fusiond.worker.pool.call_options import NO_CALL_OPTIONS, CallOptions, call_options
+from fusiond.worker.pool.pool_reports import Problems
+from fusiond.worker.runtime.wire import STOPPED, UNLOADED, OutcomeMessage, boot_ns
+
+log = logging.getLogger(__name__)
+
+#: s; for so long a job goes back whose task this file does not have: another host's newer one may, during a roll-out
+UNKNOWN_DELAY = 5.0
+#: s; for so long a job goes back at first whose task does not load; later for longer, as settle.lua has it
+UNLOADED_DELAY = 5.0
+
+
+class Endings:
+    """The attempts of one group that end."""
+
+    def __init__(
+        self, config: Config, outcomes: Outcomes, job_log: JobLog, on_not_loaded: Callable[[str, str, str], None]
+    ) -> None:
+        """`on_not_loaded`: called with a task that does not load, a code and a sentence."""
+        self._outcomes, self._job_log, self._on_not_loaded = outcomes, job_log, on_not_loaded
+        self._rand, self._host = random.Random(), socket.gethostname()  # noqa: S311 - jitter
+        self.set_config(config)
+
+    def set_config(self, config: Config) -> None:
+        """Follow tasks and their retry policies."""
+        self._policies = {
+            name.encode(): (task, config.retry_policies[task.retry]) for name, task in config.tasks.items()
+        }
+        self._named = config.retry_policies
+        self._outcomes.count_by(self._policies if config.counts_jobs else None)
+        self._tells = config.events is not None
+        #: for a task that a reload took out of the file while its job ran
+        self._default = Task("", ""), config.retry_policies["standard"]
+
+    def on_outcome(self, attempt: Attempt, message: OutcomeMessage) -> None:
+        """It ran to its end, or its function could not be loaded."""
+        if attempt.lost:
+            return
+        if message.kind == UNLOADED:
+            payload = verdicts.error_of(message.payload)
+            error = json.loads(payload)
+            self._on_not_loaded(attempt.task.decode(errors="replace"), error["code"], error["message"])
+            self._put_off(attempt, payload)
+            return
+        attempt.ran = message.duration
+        task, policy = self._policy(attempt)
+        if message.kind == STOPPED:
+            self._on_stopped(attempt, task)
+            return
+        outcome = verdicts.ran(attempt, message, task, policy, self._rand)
+        if outcome.kind == "finished":
+            self._job_log.finished(attempt, message.duration)
+            if self._tells:
+                outcome = verdicts.with_words(attempt, outcome, time.monotonic_ns())
+            self._outcomes.add(attempt, outcome)
+        else:
+            self._end(attempt, outcome)
+
+    def _on_stopped(self, attempt: Attempt, task: Task) -> None:
+        """Its child, which runs other jobs too, has ended it as it was asked to."""
+        if attempt.canceled:
+            self._end(attempt, verdicts.canceled(attempt, task))
+        else:
+            log.warning("its lease was lost, it was stopped", extra=self._job_log.fields(attempt))
+
+    def on_killed(self, attempt: Attempt, reason: KillReason | None, status: int) -> None:
+        """Its child died in the middle of it."""
+        task, policy = self._policy(attempt)
+        outcome = verdicts.killed(attempt, reason, status, task, policy, rand=self._rand)
+        if outcome is None:
+            log.warning("its lease was lost, its child was killed", extra=self._job_log.fields(attempt))
+        else:
+            server = "the kill of its fork server, which did not answer"
+            self._end(attempt, outcome, "the shutdown" if reason == KillReason.SHUTDOWN else server)
+
+    def on_unheard(self, attempt: Attempt) -> None:
+        """It ran, and its outcome died with its child."""
+        why = "its child died with another job"
+        outcome = verdicts.interrupted(attempt, *self._policy(attempt), why, f"{why} before its outcome was known")
+        self._end(attempt, outcome, "the death of its child with another job")
+
+    def release(self, attempt: Attempt, why: str) -> None:
+        """It has not begun, and goes back to the queue."""
+        self._settle(attempt, verdicts.released(attempt, why))
+
+    def refuse(self, attempt: Attempt, problems: Problems, *, draining: bool) -> bool:
+        """
+        Settle a job that must not begin here; whether it is so.
+
+        Args:
+            attempt: it has not begun.
+            problems: the tasks that do not load.
+            draining: nothing may begin here any more.
+        """
+        boot = boot_ns()
+        if attempt.canceled:
+            self._end(attempt, verdicts.canceled(attempt, self._policy(attempt)[0]))
+        elif attempt.expires <= boot:
+            self._end(attempt, verdicts.expired(attempt, self._policy(attempt)[0]))
+        elif draining or attempt.lease <= boot:
+            self.release(attempt, "not begun")
+        elif attempt.task not in self._policies:
+            self._settle(attempt, verdicts.unknown(attempt, UNKNOWN_DELAY))
+        elif problem := problems.get(attempt.task.decode(errors="replace")):
+            self._put_off(attempt, verdicts.failure(*problem))
+        else:
+            return False
+        return True
+
+    def _put_off(self, attempt: Attempt, error: bytes) -> None:
+        """Its task does not load here just now; another host may load it."""
+        self._settle(attempt, verdicts.unloaded(attempt, UNLOADED_DELAY, error))
+
+    def _end(self, attempt: Attempt, outcome: Outcome, interrupted_by: str = "") -> None:
+        if outcome.kind == "released":
+            log.warning("interrupted by %s, it runs again", interrupted_by, extra=self._job_log.fields(attempt))
+        else:
+            self._job_log.ended(attempt, outcome)
+        self._settle(attempt, outcome)
+
+    def _settle(self, attempt: Attempt, outcome: Outcome) -> None:
+        """Settle an attempt that has not finished, with what the job's history will say of it."""
+        now = time.monotonic_ns()
+        outcome = verdicts.told(attempt, outcome, now, self._host)
+        self._outcomes.add(attempt, verdicts.with_words(attempt, outcome, now) if self._tells else outcome)
+
+    def _by_call(self, attempt: Attempt, task: Task, policy: RetryPolicy, own: CallOptions) -> tuple[Task, RetryPolicy]:
+        """The same with the options of the job's call."""
+        if own.retry is not None and own.retry not in self._named:
+            message = "its call names retry policy %r, which this file does not have; that of its task holds"
+            log.warning(message, own.retry, extra=self._job_log.fields(attempt))
+        return own.applied(task, policy, self._named)
+
+    def _policy(self, attempt: Attempt) -> tuple[Task, RetryPolicy]:
+        task, policy = self._policies.get(attempt.task, self._default)
+        own = call_options(attempt.header)
+        if own is not NO_CALL_OPTIONS:
+            task, policy = self._by_call(attempt, task, policy, own)
+        return task, RETRY_POLICIES["none"] if attempt.once else policy

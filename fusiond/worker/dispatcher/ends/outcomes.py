@@ -1,0 +1,162 @@
+"""
+The outcomes of attempts that Redis has not confirmed yet. All lanes of a dispatcher settle from here. Knows no Redis.
+
+1. add    an outcome. The next round trip of either lane sends it
+2. keep   an outcome that Redis refused: the next round trip sends it again. Without an answer it waits for `offer_kept`
+3. count  the outcomes that Redis has confirmed; and measure, if the file says so, what Redis is to count of each
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import chain
+
+from fusiond.broker.counters import OTHERS, Measured
+from fusiond.broker.jobs import OUTBOX
+from fusiond.broker.records import EventsOf, Kind, Outcome
+from fusiond.config.model import Config
+from fusiond.worker.pool.attempt import Attempt
+
+#: an attempt, and how it ended
+Ended = tuple[Attempt, Outcome]
+#: a queue, and what a call settles in it
+Settle = tuple[str, list[Ended]]
+
+log = logging.getLogger(__name__)
+
+#: outcomes in one call
+_SETTLE = 512
+#: outcomes of attempts that ran
+_RAN = frozenset({"finished", "failed", "retry", "snoozed"})
+#: what becomes of a job that was to go on, as settle.lua answers
+_INSTEAD: dict[int, Kind] = {3: "failed", 4: "canceled"}
+#: s; from when a refusal was logged until it is logged again
+_LOG_AGAIN = 60.0
+
+
+class Outcomes:
+    """The outcomes of one dispatcher."""
+
+    def __init__(self, on_ended: Callable[[Attempt, Outcome], None], on_outbox: Callable[[str], None]) -> None:
+        """
+        Nothing has ended yet.
+
+        `on_ended`: called with an attempt after which its job was to go on, and which failed or was canceled;
+        `on_outbox`: with a queue whose outbox has something.
+        """
+        self._on_ended, self._on_outbox = on_ended, on_outbox
+        #: what is told of them; None: nobody wants events
+        self.events: EventsOf | None = None
+        #: outcomes that Redis has taken, by kind
+        self.counts = {"finished": 0, "failed": 0, "retry": 0, "snoozed": 0, "released": 0, "canceled": 0}
+        #: queue → outcomes that the next round trip sends; outcomes without an answer
+        self._ended: dict[str, list[Ended]] = {}
+        self._kept: dict[str, list[Ended]] = {}
+        #: the tasks by which Redis counts; None: it counts nothing
+        self._tasks: Collection[bytes] | None = None
+
+    def count_by(self, tasks: Collection[bytes] | None) -> None:
+        """Have Redis count by these tasks, and those of all other names together. None: have it count nothing."""
+        self._tasks = tasks
+
+    def set_config(self, config: Config, group: str) -> None:
+        """Follow whether somebody wants events of the group."""
+        by = f"{socket.gethostname()} {group}"
+        self.events = EventsOf(config.events.wanted(), by) if config.events else None
+
+    def add(self, attempt: Attempt, outcome: Outcome) -> None:
+        """Settle the attempt with the next round trip."""
+        if self._tasks is not None:
+            here = (time.monotonic_ns() - attempt.claimed) / 1e9
+            attempt.waited = max(0.0, attempt.waited_ms / 1000 + here - (attempt.ran or 0.0))
+        self._ended.setdefault(attempt.queue, []).append((attempt, outcome))
+
+    def __len__(self) -> int:
+        """How many the next round trip settles."""
+        return sum(map(len, self._ended.values()))
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing waits here."""
+        return not (self._ended or self._kept)
+
+    @property
+    def has_kept(self) -> bool:
+        """Whether there are outcomes without an answer, which wait for `offer_kept`."""
+        return bool(self._kept)
+
+    def unsettled(self) -> Iterator[Attempt]:
+        """The attempts whose outcomes wait here."""
+        return marked(chain(self._ended.values(), self._kept.values()))
+
+    def take(self) -> list[Settle]:
+        """What a round trip is to settle, one call for each item. The lane that takes it is responsible for it."""
+        ended, self._ended = self._ended, {}
+        return [
+            (queue, batch[at : at + _SETTLE]) for queue, batch in ended.items() for at in range(0, len(batch), _SETTLE)
+        ]
+
+    def measured(self, batch: list[Ended]) -> list[Measured]:
+        """What Redis is to count of each of these; empty: nothing."""
+        if self._tasks is None:
+            return []
+        return [
+            Measured(attempt.task if attempt.task in self._tasks else OTHERS, attempt.ran, attempt.waited)
+            for attempt, _ in batch
+        ]
+
+    def keep(self, queue: str, batch: list[Ended], *, unanswered: bool) -> None:
+        """Redis has refused these; or they are `unanswered`, and Redis may have stored them or not."""
+        (self._kept if unanswered else self._ended).setdefault(queue, [])[:0] = batch
+
+    def offer_kept(self) -> None:
+        """Send the outcomes without an answer with the next round trip."""
+        for queue, batch in self._kept.items():
+            self._ended.setdefault(queue, [])[:0] = batch
+        self._kept = {}
+
+    def note_settled(self, queue: str, batch: list[Ended], flags: list[int]) -> None:
+        """Redis has answered, as settle.lua has it."""
+        if max(flags) >= OUTBOX:
+            self._on_outbox(queue)
+            flags = [flag & ~OUTBOX for flag in flags]
+        for (attempt, outcome), flag in zip(batch, flags, strict=True):
+            if not flag:
+                fields = {"job": attempt.name, "queue": queue}
+                log.warning("an outcome came too late: the lease was lost", extra=fields)
+                continue
+            kind = _INSTEAD.get(flag, outcome.kind)
+            self.counts["released" if kind in ("unknown", "unloaded") else kind] += 1
+            if flag in _INSTEAD:
+                self._on_ended(attempt, outcome._replace(kind=kind))
+
+
+def marked(batches: Iterable[list[Ended]]) -> Iterator[Attempt]:
+    """Their attempts, each marked with whether it has begun."""
+    for attempt, outcome in chain.from_iterable(batches):
+        attempt.begun |= outcome.kind in _RAN
+        yield attempt
+
+
+class Refusals:
+    """Logs what Redis refuses: the same sentence once in _LOG_AGAIN seconds."""
+
+    def __init__(self) -> None:
+        #: sentence → when it was logged last, monotonic s
+        self._logged: dict[str, float] = {}
+
+    def log(self, sentence: str) -> None:
+        """Redis refuses something."""
+        now = time.monotonic()
+        if now - self._logged.get(sentence, -_LOG_AGAIN) >= _LOG_AGAIN:
+            self._logged[sentence] = now
+            log.error("%s", sentence)
+
+    def end(self) -> None:
+        """A lane had an answer to everything that it asked, and no refusal."""
+        if self._logged:
+            self._logged.clear()
+            log.info("Redis takes commands again")

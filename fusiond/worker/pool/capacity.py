@@ -1,0 +1,178 @@
+"""
+How many children a group has, and how many jobs may be claimed for them.
+
+1. size     as many children as the file says, or as its load needs; those that stand ready, or run one job alone, come
+            on top. Of a range, `max` bounds all children but those for jobs that run alone: also those that stand
+            ready, those that end, and those of the group's former generation
+2. count    what is free, what is in use, and what may be claimed ahead of a free child
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+
+from fusiond.config.model import WorkerGroup
+from fusiond.worker.pool.children import Children
+from fusiond.worker.pool.run_times import BATCH
+from fusiond.worker.pool.slots import ChildHandle
+
+#: quick jobs that wait for the next child of isolation `fork`, for each process: with one of each the dispatcher claims
+#: 1.6 at a time, and half of what Redis does for a job is the call around it
+WAITING = 3
+#: s; a child that runs many jobs at once gets no more while one that it was handed so long ago has not begun
+LAG = 0.02
+#: children beyond the group's processes, at most: of isolation `fork` that stand ready, or for jobs that run alone
+AHEAD = 4
+
+
+class Capacity:
+    """What one group's children can take."""
+
+    def __init__(self, group: WorkerGroup, children: Children) -> None:
+        """Nothing is claimed before `begin`; `set_group` comes first."""
+        self._group, self._children = group, children
+        #: each child runs one job
+        self._one_job = group.isolation == "fork"
+        #: how many jobs each child runs at once
+        self.concurrency = group.concurrency
+        #: how many slots the group's former generation still uses
+        self._left = 0
+        #: how many children there should be; of a range only one, before `begin`
+        self.processes, self._begun = 1, False
+        #: children beyond these, for jobs that run alone
+        self._extra = 0
+
+    def set_group(self, group: WorkerGroup) -> None:
+        """Follow the number of processes, or the range."""
+        self._group = group
+        least = group.scaling.min if group.scaling and self._begun else 1
+        self.processes = min(max(self.processes, least), group.processes) if group.scaling else group.processes
+        self.resize()
+
+    def set_extra(self, extra: int) -> bool:
+        """So many jobs run alone, or wait for a child to do so; whether that is news, for `resize` to follow."""
+        former, self._extra = self._extra, min(AHEAD, extra)
+        return self._extra != former
+
+    def resize(self) -> None:
+        """Have as many children as there should be."""
+        wanted = self._most + (min(self._most, AHEAD) if self._one_job else self._extra)
+        # A job that runs alone would wait for ever for a child that is idle, if the others always have jobs.
+        limit = self._limit + (0 if self._one_job else self._extra)
+        self._children.resize(min(wanted, limit), limit)
+
+    @property
+    def _most(self) -> int:
+        """How many children may run jobs."""
+        return min(self.processes, self._limit)
+
+    @property
+    def _limit(self) -> int:
+        """How many children there may be: of a range, as many as the group's former generation leaves; 1 on trial."""
+        if self._group.scaling is None:
+            return sys.maxsize
+        return max(0, self._group.processes - math.ceil(self._left / self.concurrency)) if self._begun else 1
+
+    @property
+    def has_started(self) -> bool:
+        """Whether as many children serve as there should be."""
+        return sum(child.serves for child in self._children.living.values()) >= self._most
+
+    @property
+    def running(self) -> int:
+        """Jobs that run, at most so many of each child as it runs at once."""
+        children = self._children.living.values()
+        return sum(min(self.concurrency, len(child.outstanding)) for child in children if child.outstanding)
+
+    def unused(self) -> int:
+        """How many more jobs the group may run."""
+        return min(self.processes * self.concurrency, self._group.slots - self._left) - self.running
+
+    def takers(self) -> list[ChildHandle]:
+        """Children that may take a job, those with the fewest jobs first; none of them has a long one."""
+        if self._children.silent:
+            return []
+        living = self._children.living.values()
+        if self._one_job:
+            return [child for child in living if not child.handed and child.serves]
+        now = time.monotonic_ns()
+        if self.concurrency > 1:
+            takers = (child for child in living if child.serves and not (child.is_alone or child.lags(now, LAG)))
+        else:
+            takers = (
+                child
+                for child in living
+                if child.serves and (child.ran(now) < BATCH if child.outstanding else not child.owes)
+            )
+        return sorted(takers, key=lambda child: len(child.outstanding))
+
+    def free(self) -> int:
+        """How many jobs children could begin now."""
+        return self._free(self.takers())
+
+    def _free(self, takers: list[ChildHandle]) -> int:
+        most = self.concurrency
+        places = sum(most - len(child.outstanding) for child in takers if len(child.outstanding) < most)
+        return max(0, min(places, self.unused()))
+
+    def room(self) -> int:
+        """How many jobs may be claimed: as many as begin at once, and more if children are soon free again."""
+        now = time.monotonic()
+        takers, ahead = self.takers(), self._children.ahead.most(now)
+        begin = self._free(takers)
+        if self._one_job:
+            quick = ahead and self._children.times.quick
+            return begin + (min(ahead, WAITING * self._soon_free()) if quick else 0)
+        beyond = self.beyond(ahead)
+        if not beyond:
+            return begin + (0 if self._children.silent else self._children.ahead.soon(now))
+        idle = sum(1 for child in takers if not child.outstanding)
+        most = self.concurrency + beyond
+        busy = sum(min(beyond, max(0, most - len(child.outstanding))) for child in takers if child.outstanding)
+        return begin + min(min(idle, begin) * beyond + busy, ahead)
+
+    def beyond(self, ahead: int) -> int:
+        """
+        How many jobs one child may have beyond those that it runs at once.
+
+        It may be handed as many at once as fit into BATCH seconds, and may have twice as many.
+        """
+        places = max(1, min(self.processes, self._group.processes - self._left // self.concurrency))
+        depth = max(1, min(self._children.times.depth(self.concurrency), math.ceil(ahead / (2 * places))))
+        return 0 if depth == 1 else 2 * depth - 1
+
+    def _soon_free(self) -> int:
+        """Children of isolation `fork` whose job has not turned out to be long."""
+        now = time.monotonic_ns()
+        soon = sum(1 for child in self._children.living.values() if child.serves and child.ran(now) < BATCH)
+        return min(self.processes, self._group.processes - self._left, soon)
+
+    def used(self) -> int:
+        """Slots that a next generation must leave to this one."""
+        if self._group.scaling is None:
+            return self.running
+        # Also those of a child that is idle or ends: together there are never more children than the group may have.
+        return self.concurrency * len(self._children.living)
+
+    def begin(self) -> None:
+        """Jobs are claimed from now on: a group that follows its load has one child until then."""
+        self._begun = True
+        if self._group.scaling:
+            self.processes = max(self.processes, self._group.scaling.min)
+            if self._most:
+                self.resize()
+
+    def leave(self, slots: int) -> None:
+        """Leave so many slots unused, since the group's former generation still uses them."""
+        fewer, self._left = slots < self._left, slots
+        if self._group.scaling and fewer:
+            # What it used is needed here, too.
+            self.processes = min(max(self.processes, math.ceil(slots / self.concurrency)), self._group.processes)
+            self.resize()
+
+    def scale(self, processes: int) -> None:
+        """Have so many children; those that are too many end after their jobs."""
+        self.processes = processes
+        self.resize()

@@ -1,0 +1,338 @@
+"""Jobs that wait for others: when they run, when they fail, and who tells them."""
+
+import json
+import time
+
+import pytest
+import redis as client
+
+from fusiond.broker.records import NewJob, Outcome
+from fusiond.callbacks import follow_text
+from fusiond.enqueue_options import Options, stored, waiting_for
+from fusiond.errors import BrokerError, EnqueueError
+from fusiond.job import JobStatus, new_token
+from tests.support.queue_state import broken, findings
+
+HOUR = 3_600_000
+
+
+@pytest.fixture
+def story(run, broker):
+    return Story(run, broker)
+
+
+class Story:
+    """Parents in the queue `p`, and jobs in `q` that wait for them."""
+
+    def __init__(self, run, broker):
+        self.run, self.broker = run, broker
+
+    def parents(self, *ids):
+        self.run(self.broker.enqueue("p", [NewJob(id_, "t", b"[[],{}]") for id_ in ids]))
+
+    def wait(self, id_="c", *parents, join="all", rule="fail", queue="q", **options):
+        after = waiting_for(Options(after=parents, join=join, on_parent_failure=rule))
+        job = NewJob(id_, "t", b"[[1],{}]", after=after, **options)
+        stored = self.run(self.broker.enqueue(queue, [job]))
+        self.deliver(queue)
+        return stored
+
+    def deliver(self, *queues):
+        for queue in queues or ("p", "q"):
+            self.run(self.broker.deliver(queue))
+
+    def begin(self, *ids, queue="p"):
+        token = new_token()
+        asked = {"dispatcher": token, "nonce": token, "lease_ms": HOUR, "max_rescues": 2}
+        claimed = {job.id.decode() for job in self.run(self.broker.claim(queue, 9, **asked)).jobs}
+        assert claimed >= set(ids)
+        return token
+
+    def end(self, token, queue="p", **kinds):
+        outcomes = [Outcome(id_, token, kind, HOUR, 0, b'{"code":"X"}') for id_, kind in kinds.items()]
+        self.run(self.broker.settle(queue, outcomes))
+        self.deliver()
+
+    def status(self, id_="c", queue="q"):
+        return self.run(self.broker.status(queue, id_))
+
+    def code(self, id_="c", queue="q"):
+        error = self.run(self.broker.job(queue, id_)).error
+        return error and json.loads(error)["code"]
+
+
+def test_a_job_waits_until_all_its_parents_have_finished(story):
+    """It is deferred until then, and gets its place in the row only then."""
+    story.parents("a", "b")
+    story.wait("c", "p/a", "p/b")
+    assert story.status() is JobStatus.DEFERRED
+    token = story.begin("a", "b")
+    story.end(token, a="finished")
+    assert story.status() is JobStatus.DEFERRED
+    story.end(token, b="finished")
+    assert story.status() is JobStatus.QUEUED
+    story.begin("c", queue="q")
+
+
+CASES = [
+    # join, on_parent_failure, how the parents end → the job's status after each end
+    ("all", "fail", ["finished", "failed"], ["deferred", "failed"]),
+    ("all", "fail", ["canceled", "finished"], ["failed", "failed"]),
+    ("all", "run", ["failed", "canceled"], ["deferred", "queued"]),
+    ("any", "fail", ["failed", "finished"], ["deferred", "queued"]),
+    ("any", "fail", ["failed", "failed"], ["deferred", "failed"]),
+    ("any", "run", ["failed", "finished"], ["queued", "queued"]),
+    (2, "fail", ["finished", "failed", "finished"], ["deferred", "deferred", "queued"]),
+    (2, "fail", ["failed", "failed", "finished"], ["deferred", "failed", "failed"]),
+]
+
+
+@pytest.mark.parametrize(("join", "rule", "kinds", "statuses"), CASES)
+def test_join_and_on_parent_failure(story, join, rule, kinds, statuses):
+    """The job runs once enough parents have ended well, and fails once they no longer can."""
+    ids = "abc"[: len(kinds)]
+    story.parents(*ids)
+    story.wait("c", *(f"p/{id_}" for id_ in ids), join=join, rule=rule)
+    token = story.begin(*ids)
+    for id_, kind, status in zip(ids, kinds, statuses, strict=True):
+        story.end(token, **{id_: kind})
+        assert story.status() == status
+    assert story.code() == ("PARENT_FAILED" if statuses[-1] == "failed" else None)
+
+
+def test_parents_that_have_ended_or_are_gone(story):
+    """One that has finished counts at once, one that nobody knows counts as failed."""
+    story.parents("a")
+    story.end(story.begin("a"), a="finished")
+    story.wait("c", "p/a")
+    assert story.status() is JobStatus.QUEUED
+    story.wait("d", "p/a", "p/never")
+    assert (story.status("d"), story.code("d")) == (JobStatus.FAILED, "PARENT_MISSING")
+    story.wait("e", "p/never", rule="run")
+    assert story.status("e") is JobStatus.QUEUED
+
+
+def test_a_chain_fails_to_its_end(story):
+    """Each job that fails for its parent is a parent itself, and its own callbacks are called."""
+    story.parents("a")
+    follow = follow_text({"on_failure": {"queue": "told", "task": "page", "priority": 1}})
+    story.wait("c", "p/a", follow=follow)
+    story.wait("d", "q/c")
+    story.wait("e", "q/d", "p/a", rule="run")
+    story.end(story.begin("a"), a="failed")
+    assert [story.code(id_) for id_ in "cd"] == ["PARENT_FAILED", "PARENT_FAILED"]
+    assert story.status("e") is JobStatus.QUEUED
+    assert len(story.run(story.broker.jobs("told", JobStatus.QUEUED))) == 1
+
+
+def test_a_retry_is_no_end(story):
+    """The job waits until its parent has ended for good."""
+    story.parents("a")
+    story.wait("c", "p/a")
+    story.end(story.begin("a"), a="retry")
+    assert story.status() is JobStatus.DEFERRED
+
+
+def test_a_job_that_waits_is_canceled(story, redis):
+    """What its parents say later changes nothing; a requeue runs it, whatever they do."""
+    story.parents("a")
+    story.wait("c", "p/a")
+    assert story.run(story.broker.cancel("q", "c")) == "canceled"
+    assert not redis("EXISTS", "test:{q}:parents:c")
+    story.end(story.begin("a"), a="finished")
+    assert story.status() is JobStatus.CANCELED
+    assert story.run(story.broker.requeue("q", ["c"])) == [1]
+    assert story.status() is JobStatus.QUEUED
+
+
+def test_a_job_that_waits_expires_at_a_sweep(story):
+    """It has not begun in time, whatever it waited for."""
+    story.parents("a")
+    story.wait("c", "p/a", expires_ms=0)
+    story.run(story.broker.sweep("q"))
+    assert story.code() == "EXPIRED"
+
+
+def test_a_delay_begins_at_the_enqueue(story):
+    """A parent that ends before it is over leaves the job scheduled."""
+    story.parents("a")
+    story.wait("c", "p/a", delay_ms=HOUR)
+    story.end(story.begin("a"), a="finished")
+    job = story.run(story.broker.job("q", "c"))
+    assert job.status is JobStatus.SCHEDULED
+    assert job.due_at < time.time() * 1000 + HOUR
+
+
+def test_a_repeated_enqueue_stores_and_asks_once(story, redis):
+    """The producer did not hear the first reply."""
+    story.parents("a")
+    assert story.wait("c", "p/a") == ["stored"]
+    assert story.wait("c", "p/a") == ["same"]
+    assert redis("LLEN", "test:{p}:children:a") == 1
+
+
+def test_a_producer_that_dies_before_it_asks_strands_nobody(story):
+    """The outbox has what is to be asked, and any sweep delivers it."""
+    story.parents("a")
+    after = waiting_for(Options(after=["p/a"]))
+    story.run(story.broker.enqueue("q", [NewJob("c", "t", b"[[],{}]", after=after)]))
+    story.end(story.begin("a"), a="finished")
+    assert story.status() is JobStatus.QUEUED
+
+
+def test_a_key_of_another_type_stops_a_delivery_before_it_begins(story, redis):
+    """Nothing is half done: the end of the parent stays in the outbox, and is told once the key is put aside."""
+    story.parents("a")
+    story.wait("c", "p/a")
+    redis("SET", "test:{q}:failed", "no set")
+    token = story.begin("a")
+    story.run(story.broker.settle("p", [Outcome("a", token, "failed", HOUR, 0, b'{"code":"X"}')]))
+    with pytest.raises(BrokerError, match="fusiond fsck --repair"):
+        story.deliver("p")
+    assert redis("HEXISTS", "test:{q}:parents:c", "p p/a") == redis("LLEN", "test:{p}:outbox:q") == 1
+    assert not story.run(broken(story.broker, "q"))
+    redis("DEL", "test:{q}:failed")
+    story.deliver("p")
+    assert (story.status(), story.code()) == (JobStatus.FAILED, "PARENT_FAILED")
+
+
+def test_an_entry_that_cannot_be_carried_out_changes_nothing(story, redis):
+    """What the job waits for cannot be read: the entry is kept under `broken`, and the job waits as before."""
+    story.parents("a")
+    story.wait("c", "p/a")
+    redis("HSET", "test:{q}:parents:c", "left", "x")
+    before = redis("HGETALL", "test:{q}:parents:c")
+    story.end(story.begin("a"), a="finished")
+    assert redis("HGETALL", "test:{q}:parents:c") == before
+    [entry] = story.run(broken(story.broker, "q"))
+    assert "what job c waits for cannot be read" in str(entry)
+
+
+def test_a_job_that_waits_for_others_does_not_count_towards_the_maximum(story):
+    """Neither when it comes nor while it waits; nor is one that a unique job replaces."""
+    story.run(story.broker.configure("q", tasks={}, max_length=1))
+    story.parents("a")
+    assert [story.wait(id_, "p/a") for id_ in ("b", "c")] == [["stored"]] * 2
+    ready = [NewJob(id_, "t", b"[[],{}]") for id_ in ("d", "e")]
+    assert story.run(story.broker.enqueue("q", ready[:1])) == ["stored"]
+    assert story.wait("f", "p/a") == ["stored"]
+    assert story.wait("g", "p/a", unique="ended,replace,0,") == ["stored"]
+    assert story.wait("h", "p/a", unique="ended,replace,0,") == ["stored"]
+    assert story.run(story.broker.enqueue("q", ready[1:])) == ["full"]
+
+
+def test_who_delivers_a_part_tells_the_dispatchers_of_the_rest(story, redis, redis_server):
+    """A producer need not wait until all is delivered, and nothing waits for a sweep."""
+    story.parents("a")
+    after = waiting_for(Options(after=["p/a"]))
+    story.run(story.broker.enqueue("q", [NewJob(f"c{n}", "t", b"[[],{}]", after=after) for n in range(500)]))
+    with client.Redis(unix_socket_path=str(redis_server.path)) as link, link.pubsub() as channel:
+        channel.subscribe("test:{q}:wake")
+        channel.get_message(timeout=5)
+        assert story.run(story.broker.deliver("q", pages=1)) == 200
+        assert channel.get_message(timeout=5)["data"] == b"outbox"
+    story.deliver("q")
+    assert redis("LLEN", "test:{p}:children:a") == 500
+
+
+def test_a_parent_that_moves_takes_its_children_along(story):
+    """They know it by its old name, and are told by its new queue."""
+    story.parents("a")
+    story.wait("c", "p/a")
+    story.run(story.broker.move("p", "r"))
+    story.deliver("p")
+    token = story.begin("a", queue="r")
+    story.end(token, "r", a="finished")
+    story.deliver("r")
+    assert story.status() is JobStatus.QUEUED
+
+
+def test_fsck_finds_nothing_wrong_with_jobs_that_wait(story):
+    """`deferred` is where they belong."""
+    story.parents("a")
+    story.wait("c", "p/a")
+    assert story.run(story.broker.inspect("q", "keys", [b"c"], repair=False)) == []
+    assert story.run(story.broker.sweep("q")).mended == 0
+
+
+def test_a_fan_in_and_a_fan_out_take_linear_time(story, redis):
+    """Ten times as many jobs make Redis do ten times as much."""
+    assert spread(story, redis, 500, "large") < 11 * spread(story, redis, 50, "small")
+
+
+def spread(story, redis, count, name):
+    """The commands that Redis carries out for so many children of one parent, and one child of these."""
+    redis("CONFIG", "RESETSTAT")
+    children = [f"{name}{number}" for number in range(count)]
+    story.parents(name)
+    after = waiting_for(Options(after=[f"p/{name}"]))
+    story.run(story.broker.enqueue("q", [NewJob(id_, "t", b"[[],{}]", after=after) for id_ in children]))
+    story.deliver("q")
+    story.wait("join-" + name, *(f"q/{id_}" for id_ in children))
+    story.end(story.begin(name), **{name: "finished"})
+    token = new_token()
+    asked = {"dispatcher": token, "nonce": token, "lease_ms": HOUR, "max_rescues": 2}
+    assert len(story.run(story.broker.claim("q", count + 1, **asked)).jobs) == count
+    story.end(token, "q", **dict.fromkeys(children, "finished"))
+    assert story.status("join-" + name) is JobStatus.QUEUED
+    story.run(story.broker.cancel("q", "join-" + name))
+    return sum(int(line.split(b"=")[1].split(b",")[0]) for line in redis("INFO", "commandstats").splitlines()[1:])
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"after": ["nothing"]}, "queue/id"),
+        ({"after": 5}, "no list"),
+        ({"after": ["p/a"], "join": 2}, "from 1 to 1"),
+        ({"after": ["p/a"], "join": "most"}, "neither 'all' nor 'any'"),
+        ({"after": ["p/a"], "on_parent_failure": "no"}, "neither 'fail' nor 'run'"),
+        ({"join": "any"}, "`after` only"),
+    ],
+)
+def test_what_cannot_be_waited_for_is_refused(options, sentence):
+    """At the call, with what is wrong."""
+    with pytest.raises(EnqueueError, match=sentence):
+        stored(Options(**options))
+
+
+def test_it_is_known_for_whom_a_job_waits(story):
+    """How many must still end well, and which have not ended."""
+    story.parents("a", "b", "d")
+    story.wait("c", "p/a", "p/b", "p/d", join=2)
+    story.end(story.begin("a", "b", "d"), a="finished")
+    assert story.run(story.broker.parents("q", "c")) == (1, ["p/b", "p/d"])
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_a_unique_job_that_replaces_another_one_still_waits_for_its_parents(story, together):
+    """Neither `max_wait` lets it begin before them, nor do they let one run that was replaced."""
+    story.parents("a")
+    after = waiting_for(Options(after=["p/a"]))
+    unique = "ended,replace,1,x"
+    one, two = (NewJob(id_, "t", b"[[],{}]", after=after, unique=unique) for id_ in ("one", "two"))
+    one = one if together else one._replace(after=None, delay_ms=HOUR)
+    for jobs in [[one, two]] if together else [[one], [two]]:
+        story.run(story.broker.enqueue("q", jobs))
+    story.deliver("q")
+    assert (story.status("one"), story.status("two")) == (JobStatus.CANCELED, JobStatus.DEFERRED)
+    assert story.begin(queue="q")
+    story.end(story.begin("a"), a="finished")
+    assert (story.status("one"), story.status("two")) == (JobStatus.CANCELED, JobStatus.QUEUED)
+
+
+def test_a_unique_job_that_waits_for_others_is_replaced(story, redis):
+    """It is canceled, and a place in the row is not left by that: it had none."""
+    story.parents("a")
+    story.wait("one", "p/a", unique="ended,replace,0,x", expires_ms=HOUR)
+    story.run(story.broker.configure("q", tasks={}, max_length=1))
+    story.run(story.broker.enqueue("q", [NewJob("other", "t", b"[[],{}]")]))
+    two = NewJob("two", "t", b"[[],{}]", unique="ended,replace,0,x")
+    assert story.run(story.broker.enqueue("q", [two])) == ["full"]
+    assert story.run(story.broker.cancel("q", "other")) == "canceled"
+    assert story.run(story.broker.enqueue("q", [two])) == ["stored"]
+    assert (story.status("one"), story.status("two")) == (JobStatus.CANCELED, JobStatus.QUEUED)
+    assert not redis("EXISTS", "test:{q}:parents:one", "test:{q}:expiring", "test:{q}:deferred")
+    story.end(story.begin("a"), a="finished")
+    assert story.status("one") is JobStatus.CANCELED
+    assert story.run(findings(story.broker, "q")) == []

@@ -1,0 +1,335 @@
+"""Counters of what becomes of jobs: each outcome that was settled is counted once, and no other."""
+
+import random
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fusiond.broker.call import as_is, plain
+from fusiond.broker.counters import HOUR, LIMITS, MINUTE, Histogram, Measured, Tally, series
+from fusiond.broker.records import EventsOf, NewJob, Outcome, TaskLimit
+from fusiond.errors import BrokerError
+from fusiond.job import JobStatus
+from tests.support.queue_state import findings
+
+ERROR = b'{"code":"EXCEPTION","type":"E","message":"m","traceback":""}'
+KEY = "test:{q}:metrics"
+
+
+class Counted:
+    """A queue whose outcomes are counted."""
+
+    def __init__(self, run, connection, broker, redis):
+        self.run, self.connection, self.broker, self.redis = run, connection, broker, redis
+        self.numbers = iter(range(10**6))
+
+    def add(self, count=1, task="t", **options):
+        for _ in range(count):
+            name = f"{next(self.numbers):06}"
+            self.run(self.broker.enqueue("q", [NewJob(name, task, b"[[],{}]", **options)]))
+
+    def claim(self, want=1, nonce="n", lease_ms=HOUR * 1000, **options):
+        options = {"dispatcher": "d", "max_rescues": 1} | options
+        return self.run(self.broker.claim("q", want, nonce=nonce, lease_ms=lease_ms, **options))
+
+    def settle(self, *outcomes, ran=0.02, waited=2.0, task="t"):
+        return self.run(self.broker.settle("q", outcomes, [Measured(task, ran, waited)] * len(outcomes)))
+
+    def run_one(self, kind="finished", nonce="n", task="t", ran=0.02, **options):
+        """One job, to its outcome."""
+        self.add(task=task)
+        (job,) = self.claim(nonce=nonce).jobs
+        outcome = Outcome(job.id, nonce, kind, 10**6, payload=ERROR, **options)
+        assert self.settle(outcome, task=task, ran=ran) == [1]
+        return outcome
+
+    def read(self, **wanted):
+        reading = self.broker.counters(["q"], **wanted)
+        return reading.read(self.connection.run_many(reading.calls))["q"]
+
+    @property
+    def tally(self):
+        return self.read().totals["t"]
+
+    def turn_back(self, minutes=1):
+        """What was counted so far was counted before."""
+        at = int(self.redis("HGET", KEY, "at"))
+        self.redis("HSET", KEY, "at", at - minutes)
+        return (at - minutes) * MINUTE
+
+    def expire_leases(self):
+        for id_ in self.redis("ZRANGE", "test:{q}:started", 0, -1):
+            self.redis("ZADD", "test:{q}:started", 1, id_)
+
+
+@pytest.fixture
+def counted(run, connection, broker, redis):
+    return Counted(run, connection, broker, redis)
+
+
+def test_outcomes_are_counted_by_task_with_their_times(counted):
+    counted.run_one(ran=0.004)
+    counted.run_one("failed", "m", ran=0.02)
+    counted.run_one("canceled", "o", "other", ran=None)
+    tally = counted.tally
+    assert (tally.finished, tally.failed, tally.canceled, tally.ended) == (1, 1, 0, 2)
+    assert tally.run == Histogram((1, 0, 1) + (0,) * 14, 0.024)
+    assert (tally.wait.count, tally.wait.seconds) == (2, 4.0)
+    assert counted.read().totals["other"] == Tally(canceled=1)
+
+
+@pytest.mark.parametrize("kind", ["finished", "failed", "canceled", "retry", "snoozed", "released", "unknown"])
+def test_a_repeated_settle_counts_nothing(counted, kind):
+    """Its reply was lost, so it is sent again; or it comes too late, from another attempt."""
+    extra = f"{10**6} 1" if kind == "snoozed" else 0
+    outcome = counted.run_one(kind, extra=extra)
+    before = counted.tally
+    assert counted.settle(outcome) == [2]
+    assert counted.settle(outcome._replace(token="other")) == [0]
+    assert counted.tally == before
+    assert getattr(before, "released" if kind == "unknown" else kind) == 1
+
+
+def test_what_a_cancel_made_of_an_outcome_is_counted(counted):
+    """The attempt was to be tried again, but a cancel had been asked."""
+    counted.add()
+    (job,) = counted.claim().jobs
+    counted.run(counted.broker.cancel("q", job.id.decode()))
+    outcome = Outcome(job.id, "n", "retry", payload=ERROR, extra=1)
+    assert [counted.settle(outcome), counted.settle(outcome)] == [[4], [4]]
+    assert (counted.tally.canceled, counted.tally.retry, counted.tally.crashes) == (1, 0, 1)
+
+
+def test_a_batch_of_which_a_part_was_settled_before(counted):
+    """Only the rest is counted."""
+    counted.add(3)
+    jobs = counted.claim(3).jobs
+    outcomes = [Outcome(job.id, "n", "finished", payload=b"1") for job in jobs]
+    assert counted.settle(outcomes[1]) == [1]
+    assert counted.settle(*outcomes) == [1, 2, 1]
+    assert counted.tally.finished == counted.tally.run.count == 3
+
+
+def test_outcomes_that_leave_events_are_counted_too(counted):
+    counted.add()
+    (job,) = counted.claim().jobs
+    told = EventsOf("1000 0", "box main")
+    outcome = Outcome(job.id, "n", "finished", payload=b"1")
+    for reply in (1, 2):
+        call = counted.broker.settle("q", [outcome], [Measured("t", 0.02, 2.0)], told)
+        assert counted.run(call) == [reply]
+    assert (counted.tally.finished, counted.tally.run.count) == (1, 1)
+    assert counted.redis("XLEN", "test:{q}:events") == 1
+
+
+def test_claims_count_what_they_rescue_end_and_hold(counted):
+    limit = {"t": TaskLimit(max_running=1)}
+    counted.run(counted.broker.configure("q", tasks={"t": (1, None), "u": (1, None)}, limits=limit, metrics=True))
+    counted.add(2, "u")
+    counted.add(1, "t", expires_ms=0)
+    counted.add(2)
+    assert len(counted.claim(9).jobs) == 3
+    assert (counted.tally.failed, counted.tally.held) == (1, 1)
+    for rescues_allowed in (1, 1):
+        counted.claim(9, nonce=f"m{next(counted.numbers)}")
+        counted.expire_leases()
+        rescue = {"want": 0, "nonce": f"r{next(counted.numbers)}", "max_rescues": rescues_allowed}
+        counted.claim(**rescue)
+        # its reply was lost
+        counted.claim(**rescue)
+    other = counted.read().totals["u"]
+    assert (other.rescued, other.failed) == (2, 2)
+
+
+def test_jobs_that_end_while_they_wait_are_counted(counted):
+    """Canceled, replaced by another one, canceled since a parent of theirs has failed; each once."""
+    run, broker = counted.run, counted.broker
+    run(broker.configure("q", tasks={"t": (1, None)}, metrics=True))
+    counted.add(2, unique="ended,replace,0,1")
+    counted.add(delay_ms=10**6)
+    counted.add()
+    replaced, waiting, scheduled, parent = (f"{number:06}" for number in range(4))
+    for _ in range(2):
+        assert run(broker.cancel("q", scheduled)) in ("canceled", "ended")
+    counted.add(after=f"0 0 q/{parent}")
+    counted.add(after=f"0 0 q/{parent}", expires_ms=0)
+    for _ in range(2):
+        run(broker.sweep("q"))
+    run(broker.deliver("q"))
+    run(broker.cancel("q", parent))
+    run(broker.deliver("q"))
+    assert (counted.tally.canceled, counted.tally.failed) == (3, 2)
+    assert {job.id for job in run(broker.jobs("q", JobStatus.CANCELED, count=9))} == {replaced, scheduled, parent}
+    assert run(broker.status("q", waiting)) == "queued"
+
+
+def test_without_the_key_nothing_is_counted(counted):
+    """By a claim, since `configure` has not said so, nor by a settle that has nothing measured."""
+    counted.add(2, expires_ms=0)
+    counted.add(2)
+    (*_, job) = counted.claim(9).jobs
+    counted.add()
+    assert counted.run(counted.broker.cancel("q", "000004")) == "canceled"
+    counted.run(counted.broker.settle("q", [Outcome(job.id, "n", "finished", payload=b"1")]))
+    assert counted.redis("KEYS", f"{KEY}*") == []
+
+
+def test_minutes_and_hours(counted):
+    """A minute that is over is an entry of the stream, and part of its hour; totals and graphs lose nothing."""
+    counted.run_one(nonce="a")
+    before = counted.turn_back(minutes=61)
+    counted.run_one("failed", nonce="b")
+    found = counted.read(minutes=120, hours=720)
+    assert found.minutes[0].start == before
+    assert [(period.total().finished, period.total().failed) for period in found.minutes] == [(1, 0), (0, 1)]
+    assert (found.hours[0].start, found.hours[0].task("t").ended) == (before // HOUR * HOUR, 1)
+    assert [period.total().ended for period in found.hours] == [1, 1]
+    assert found.totals["t"].ended == 2
+    drawn = series([found, found], now=time.time(), count=63)
+    assert [tally.ended for _, tally in drawn if tally.ended] == [2, 2]
+    assert [start for start, _ in drawn] == list(range(drawn[0][0], drawn[-1][0] + 1, MINUTE))
+
+
+def test_an_hour_holds_its_minutes(counted):
+    """In the stream once it is over, and before."""
+    # One minute of the hour before, and two of this hour, if so many have passed.
+    past = int(time.time()) // MINUTE % 60
+    agos = [past + 1, *(ago for ago in (2, 1) if ago <= past)]
+    for ago in agos:
+        counted.run_one(nonce=f"n{ago}")
+        counted.turn_back(ago)
+    counted.run_one()
+    found = counted.read(minutes=9, hours=9)
+    assert found.totals["t"].ended == len(agos) + 1
+    for periods in (found.minutes, found.hours):
+        assert sum(period.total().ended for period in periods) == len(agos) + 1
+
+
+def test_old_entries_go_and_an_idle_queue_is_forgotten(counted):
+    """All three keys have a TTL, and streams hold no entry that is too old."""
+    counted.run_one(nonce="a")
+    old = counted.turn_back(minutes=60 * 24 * 31)
+    counted.run_one(nonce="b")
+    counted.turn_back(minutes=61)
+    counted.run_one(nonce="c")
+    for stream in ("minutes", "hours"):
+        assert old not in [period.start for period in getattr(counted.read(minutes=9, hours=9), stream)]
+    ttl = {key.decode(): counted.redis("PTTL", key) for key in counted.redis("KEYS", f"{KEY}*")}
+    assert {key.removeprefix(KEY): round(ms / 3_600_000) for key, ms in ttl.items()} == {
+        "": 720, ":minutes": 2, ":hours": 720,
+    }  # fmt: skip
+
+
+def test_tasks_without_end_are_counted_together(counted):
+    """Anybody may push jobs of any name."""
+    counted.redis("HSET", KEY, "at", 1, *(word for n in range(1500) for word in (f"t x{n}", "f=1")))
+    counted.run_one(task="new", nonce="a")
+    counted.run_one(task="newer", nonce="b")
+    totals = counted.read().totals
+    assert "new" not in totals
+    assert totals["(other)"].finished == 2
+    assert counted.redis("HLEN", KEY) < 1510
+
+
+@pytest.mark.parametrize("suffix", ["", ":minutes", ":hours"])
+def test_a_key_of_another_type_stops_nothing(counted, suffix):
+    """Whatever another program has written: the job is settled, and fsck finds the key."""
+    counted.run_one(nonce="a")
+    counted.turn_back(minutes=61)
+    counted.redis("DEL", KEY + suffix)
+    counted.redis("SET", KEY + suffix, "x")
+    reading = counted.broker.counters(["q"], minutes=1, hours=1)
+    assert reading.read(counted.connection.run_many(reading.calls)) == {}
+    found = [(finding.key, finding.remedy) for finding in counted.run(findings(counted.broker, "q"))]
+    remedy = f"set aside as metrics{suffix}:broken:<ms>; what it had counted is lost, and counting begins anew"
+    assert found == [("metrics" + suffix, remedy)]
+    counted.run_one(nonce="b")
+
+
+def test_a_clock_that_was_set_back_stops_no_counting(counted):
+    """A stream's last entry is then later than the next; it goes, and the totals lose nothing."""
+    counted.run_one(nonce="a")
+    counted.turn_back(minutes=-300)
+    counted.run_one(nonce="b")
+    assert counted.turn_back(minutes=1) < time.time()
+    counted.redis("XADD", f"{KEY}:minutes", "99999999999999-0", "t", "f=1")
+    counted.run_one(nonce="c")
+    found = counted.read(minutes=9)
+    assert found.totals["t"].finished == 3
+    assert [period.total().finished for period in found.minutes] == [2, 1]
+
+
+def test_garbage_counts_as_nothing(counted):
+    """Of a hash and of streams that another program has written."""
+    counted.redis("HSET", KEY, "at", "soon", "m t", "f=x k=3 \xff =", "t \xff", "f=2", "what", "f=9", "h t", "f=-1")
+    counted.redis("XADD", f"{KEY}:minutes", "7-7", "t", "f=99999999999999999999999")
+    found = counted.read(minutes=9)
+    assert found.totals["t"] == Tally(crashes=3)
+    counted.run_one()
+    assert counted.tally == Tally(finished=1, crashes=3, run=counted.tally.run, wait=counted.tally.wait)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_storm_of_repeats_counts_each_outcome_once(counted, seed):
+    """Jobs of several tasks, batches that are sent again, and minutes that turn: nothing is lost or doubled."""
+    rand, expected, sent = random.Random(seed), {}, []
+    for round_ in range(25):
+        tasks = rand.choices("abc", k=rand.randint(1, 8))
+        for task in tasks:
+            counted.add(task=task)
+        jobs = counted.claim(9, nonce=f"n{round_}").jobs
+        batch = []
+        for job in jobs:
+            kind = rand.choice(["finished", "failed", "released"])
+            batch.append((Outcome(job.id, f"n{round_}", kind, 10**6, payload=ERROR), Measured(job.task, 0.1, 1)))
+            key = (job.task.decode(), kind)
+            expected[key] = expected.get(key, 0) + 1
+        sent.append(batch)
+        for again in [batch, *rand.choices(sent, k=2)]:
+            rand.shuffle(again)
+            counted.run(counted.broker.settle("q", *map(list, zip(*again, strict=True))))
+        if not rand.randrange(4):
+            counted.turn_back(rand.randint(1, 40))
+    found = counted.read(minutes=120)
+    flat = {
+        (task, kind): number
+        for task, tally in found.totals.items()
+        for kind in ("finished", "failed", "released")
+        if (number := getattr(tally, kind))
+    }
+    assert flat == expected
+
+
+@given(st.lists(st.floats(0, 8000), min_size=1), st.floats(0, 1))
+def test_a_quantile_is_in_the_bucket_of_the_true_one(times, share):
+    buckets = [0] * (len(LIMITS) + 1)
+    for each in times:
+        buckets[sum(limit < each for limit in LIMITS)] += 1
+    found = Histogram(tuple(buckets), sum(times)).quantile(share)
+    ranked = sorted(times)
+    true = ranked[max(0, min(len(ranked) - 1, -int(-share * len(ranked) // 1) - 1))]
+    number = sum(limit < true for limit in LIMITS)
+    low = LIMITS[number - 1] if number > 0 else 0
+    assert low <= found <= (LIMITS[number] if number < len(LIMITS) else LIMITS[-1]) or not share
+
+
+def test_no_times_have_no_quantile():
+    assert Histogram().quantile(0.5) is None
+
+
+def test_a_queue_that_cannot_be_read_leaves_the_others(connection, broker, redis):
+    redis("SET", "test:{q}:metrics", "x")
+    reading = broker.counters(["q", "r"])
+    replies = connection.run_many(reading.calls)
+    assert isinstance(replies[0], BrokerError)
+    assert list(reading.read(replies)) == ["r"]
+
+
+def test_a_plain_read_per_queue_and_stream(connection, broker, redis):
+    """A page with graphs of many queues stays cheap."""
+    reading = broker.counters(["q", "r"], minutes=999, hours=5)
+    assert [call.words[0] for call in reading.calls] == ["HGETALL", "XREVRANGE", "XREVRANGE"] * 2
+    assert {call.words[-1] for call in reading.calls if call.words[0] == "XREVRANGE"} == {120, 5}
+    connection.run(plain(as_is, "PING"))

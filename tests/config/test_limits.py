@@ -1,0 +1,143 @@
+"""`max_running` and `rate_limit`: how they are written, and what of them cannot be meant."""
+
+import pytest
+
+from fusiond.config.accepted import explain
+from fusiond.config.accepted.plan import compare
+from fusiond.config.load import load
+from fusiond.config.model import Config
+from fusiond.config.model.limits import Limit, RateLimit
+
+
+def loaded(text):
+    return load("fusion.yaml", environ={}, data=f"version: 1\n{text}\n".encode(), elsewhere=True)
+
+
+@pytest.mark.parametrize(
+    ("said", "burst", "every_ms"),
+    [
+        ("100/s", 10, 10.0),
+        ("5/s", 1, 200.0),
+        ("1000/1m", 1, 60.0),
+        ("1/10s", 1, 10_000.0),
+        ("{rate: 1000/1m, burst: 50}", 50, 60.0),
+        ("{rate: 2500/s}", 250, 0.4),
+        ("{rate: 86400/d, burst: null}", 1, 1000.0),
+    ],
+)
+def test_a_rate(said, burst, every_ms):
+    """The burst is what 100 ms bring, at least one job; snapshots keep it."""
+    config = loaded(f"queues: {{q: {{rate_limit: {said}}}}}").config
+    limit = config.queues["q"].rate_limit
+    assert (limit.burst, limit.every_ms) == (burst, every_ms)
+    assert Config.from_json(config.to_json()) == config
+
+
+def test_no_limit():
+    """The default, and null."""
+    queue = loaded("queues: {q: {rate_limit: null, max_running: null}}").config.queues["q"]
+    assert (queue.rate_limit, queue.max_running) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("said", "sentence"),
+    [
+        ("max_running: 0", "queues.q.max_running: 0 is below 1; write 1 or more"),
+        ("rate_limit: 100", "write a rate such as 100/s or 1000/1m, or a map such as {rate: 1000/1m, burst: 50}"),
+        ("rate_limit: 0/s", "write a rate such as 100/s"),
+        ("rate_limit: 10/week", "write a rate such as 100/s"),
+        ("rate_limit: 10/0s", "the rate 10/0s is over no time; write a time, such as 10/s"),
+        ("rate_limit: 9999999/1ms", "the rate 9999999/1ms is above 1,000,000 jobs a second"),
+        ("rate_limit: {burst: 5}", "rate"),
+        ("rate_limit: {rate: 1/s, burst: 0}", "queues.q.rate_limit.burst: 0 is below 1; write 1 or more"),
+        ("rate_limit: {rate: 1/s, per: 3}", "unknown key 'per'"),
+    ],
+)
+def test_what_cannot_be_meant(said, sentence):
+    """An error with the remedy."""
+    [problem] = [each for each in loaded(f"queues: {{q: {{{said}}}}}").problems if each.is_error]
+    assert sentence in problem.sentence
+
+
+def test_equal_values_are_equal():
+    """A reload that writes the default burst out changes nothing."""
+    one, other = (
+        loaded(f"queues: {{q: {{rate_limit: {said}}}}}").config for said in ("100/s", "{rate: 100/s, burst: 10}")
+    )
+    assert one == other
+    assert one.queues["q"].rate_limit == RateLimit("100/s", 10)
+
+
+@pytest.mark.parametrize(
+    ("limit", "cron", "sentence"),
+    [
+        ("{}", "", "this limit limits nothing; add max_running or rate_limit, or remove it"),
+        ("{by: [kwargs.x]}", "", "this limit limits nothing"),
+        ("{max_running: 0}", "", "0 is below 1"),
+        ("{by: [account], max_running: 1}", "", "write an argument of the call: kwargs.user_id, or args.0"),
+        ("{by: [kwargs.x, kwargs.x], max_running: 1}", "", "'kwargs.x' is in the list twice; remove one"),
+        ("{rate_limit: 1/0s}", "", "the rate 1/0s is over no time"),
+        ("{by: [kwargs.x], max_running: 1}", "args: [1]", "of which kwargs.x is missing; add it to args or kwargs"),
+        ("{by: [kwargs.x], max_running: 1}", "kwargs: {x: [1]}", "kwargs.x is neither a text, nor a boolean"),
+        ("{by: [args.1], max_running: 1}", "args: [1]", "args.1 is missing"),
+    ],
+)
+def test_a_task_s_limit_that_cannot_be_meant(limit, cron, sentence):
+    """An error with the remedy."""
+    entry = f"\ncron: {{c: {{task: t, every: 5s, {cron}}}}}" if cron else ""
+    problems = loaded(f"tasks: {{t: {{run: a.b, limit: {limit}}}}}{entry}").problems
+    [problem] = [each for each in problems if each.is_error]
+    assert sentence in problem.sentence
+
+
+def test_a_task_s_limit():
+    """As it is in the Config, and in a snapshot."""
+    text = "{by: [kwargs.account, args.0], max_running: 2, rate_limit: 10/s}"
+    config = loaded(f"tasks: {{t: {{run: a.b, limit: {text}}}, u: {{run: a.b, limit: null}}}}").config
+    assert config.tasks["t"].limit == Limit(("kwargs.account", "args.0"), 2, RateLimit("10/s", 1))
+    assert config.tasks["u"].limit is None
+    assert Config.from_json(config.to_json()) == config
+
+
+def test_a_limit_is_explained_key_by_key():
+    """Where each part is written."""
+    found = loaded("tasks: {t: {run: a.b, limit: {by: [args.0], rate_limit: 10/s}}}")
+    values = {each.key: each for each in explain.task(found.tree.root, found.config, "t")}
+    assert values["limit.by"].shown == "args.0"
+    assert values["limit.max_running"].shown == "none"
+    assert values["limit.rate_limit.burst"].said_by == "tasks.t.limit.rate_limit"
+
+
+@pytest.mark.parametrize(
+    ("said", "sentence"),
+    [
+        ("[tenant]", "write an argument of the call: kwargs.user_id, or args.0"),
+        ("[kwargs.x, kwargs.x]", "'kwargs.x' is in the list twice; remove one"),
+        ("kwargs.x", "queues.q.fair_by"),
+        ("true", "queues.q.fair_by"),
+        ("{by: [kwargs.x]}", "queues.q.fair_by"),
+    ],
+)
+def test_a_fair_by_that_cannot_be_meant(said, sentence):
+    """An error with the remedy."""
+    problems = loaded(f"queues: {{q: {{fair_by: {said}}}}}").problems
+    assert any(sentence in problem.sentence for problem in problems if problem.is_error)
+
+
+def test_fair_by():
+    """As it is in the Config, in a snapshot and explained; none is the default, and an empty list."""
+    found = loaded("queues: {q: {fair_by: [kwargs.tenant, args.0]}, r: {fair_by: []}, s: {}}")
+    queues = found.config.queues
+    assert [queues[name].fair_by for name in "qrs"] == [("kwargs.tenant", "args.0"), (), ()]
+    assert Config.from_json(found.config.to_json()) == found.config
+    values = {each.key: each for each in explain.queue(found.tree.root, found.config, "q")}
+    assert values["fair_by"].shown == "kwargs.tenant, args.0"
+
+
+def test_another_fair_by_is_taken_in_place():
+    """The plan says so, and keeps the groups."""
+    one, other = (
+        loaded(f"queues: {{q: {{fair_by: {said}}}}}\nworkers: {{m: {{queues: [q]}}}}").config
+        for said in ("[]", "[args.0]")
+    )
+    assert str(compare(one, other)) == "1 group kept; queues: q.fair_by changed"

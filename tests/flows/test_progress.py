@@ -1,0 +1,206 @@
+"""What follows from the ends of steps: pure, so each graph and each order of ends can be tried."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fusiond.flows import progress
+from fusiond.flows.progress import Ends, RunState
+from fusiond.flows.shapes import FlowShape, StepShape
+
+
+@st.composite
+def graphs(draw) -> FlowShape:
+    """A flow of up to seven steps, each after some of those before it."""
+    names = [f"s{n}" for n in range(draw(st.integers(1, 7)))]
+    steps = {}
+    for n, name in enumerate(names):
+        after = tuple(draw(st.lists(st.sampled_from(names[:n]), unique=True))) if n else ()
+        need = draw(st.integers(1, len(after))) if after else 0
+        when = draw(st.sampled_from(["finished", "finished", "failed", "always"]))
+        steps[name] = StepShape(task="t", after=after, need=need, when=when)
+    return FlowShape(steps, "q")
+
+
+class Walk:
+    """A run whose jobs end as they are told."""
+
+    def __init__(self, flow: FlowShape) -> None:
+        self.flow, self.state = flow, progress.new_run(flow)
+        self.ends: dict[str, list[int]] = {name: [0, 0, 0] for name in flow.steps}
+        #: (step, round) → how often it began, and the steps that had ended by then
+        self.began: list[tuple[str, dict[str, str]]] = []
+
+    def settle(self) -> None:
+        # what is stored is what counts
+        self.state = RunState.from_json(self.state.to_json())
+        while ready := progress.settle(self.flow, self.state, self.counted()):
+            for name in ready:
+                self.began.append((name, {each: step.status for each, step in self.state.steps.items()}))
+                progress.begin(self.state, name, 1)
+                self.state.steps[name].begun = 1
+
+    def counted(self) -> dict[str, Ends]:
+        return {name: Ends(*each) for name, each in self.ends.items()}
+
+    def running(self) -> list[str]:
+        return [name for name, step in self.state.steps.items() if step.status == "running"]
+
+    def end(self, name: str, how: int) -> None:
+        self.ends[name][how] += 1
+        self.settle()
+
+    def to_the_end(self, draw, hows: list[int]) -> None:
+        self.settle()
+        while running := self.running():
+            self.end(draw(st.sampled_from(running)), draw(st.sampled_from(hows)))
+
+
+def may_begin(step: StepShape, stood: dict[str, str]) -> bool:
+    """The rule of the docs, written another way."""
+    before = [stood[name] for name in step.after]
+    ended = [word for word in before if word not in ("waiting", "running")]
+    if step.when == "finished":
+        return ended.count("finished") >= step.need
+    return len(ended) >= step.need
+
+
+@settings(max_examples=300, deadline=None)
+@given(graphs(), st.data())
+def test_each_run_ends_with_each_step_run_as_the_graph_says(flow, data):
+    """Whatever ends in whatever order: the run ends, no step begins twice, none begins before it may."""
+    walk = Walk(flow)
+    walk.to_the_end(data.draw, [0, 0, 1, 2])
+    assert walk.state.has_ended
+    assert all(step.has_ended for step in walk.state.steps.values())
+    names = [name for name, _ in walk.began]
+    assert len(names) == len(set(names))
+    for name, stood in walk.began:
+        assert may_begin(flow.steps[name], stood)
+    for name, step in walk.state.steps.items():
+        assert (step.status == "skipped") == (name not in names)
+    failed = any(sum(each[1:]) for each in walk.ends.values())
+    assert walk.state.status == ("failed" if failed else "finished")
+
+
+@settings(max_examples=200, deadline=None)
+@given(graphs(), st.data())
+def test_a_retry_runs_what_did_not_finish_and_nothing_else(flow, data):
+    """What finished stays; with steps that all finish now, a second round finishes the run."""
+    walk = Walk(flow)
+    walk.to_the_end(data.draw, [0, 1])
+    finished = {name for name, step in walk.state.steps.items() if step.status == "finished"}
+    if walk.state.status != "failed":
+        return
+    for name in progress.retry(walk.state, walk.counted()):
+        walk.ends[name][1:] = [0, 0]
+    walk.began.clear()
+    walk.to_the_end(data.draw, [0])
+    assert walk.state.status == "finished"
+    again = [name for name, _ in walk.began]
+    assert not finished & set(again)
+    assert len(again) == len(set(again))
+
+
+@settings(max_examples=200, deadline=None)
+@given(graphs(), st.integers(0, 6), st.data())
+def test_a_cancel_ends_the_run_and_nothing_begins_after_it(flow, after, data):
+    """What has begun ends in its way; what waits is canceled."""
+    walk = Walk(flow)
+    walk.settle()
+    for _ in range(after):
+        if running := walk.running():
+            walk.end(data.draw(st.sampled_from(running)), 0)
+    if walk.state.has_ended:
+        return
+    walk.state.canceling = True
+    walk.began.clear()
+    walk.to_the_end(data.draw, [2])
+    assert walk.began == []
+    assert walk.state.status == "canceled"
+
+
+@settings(max_examples=100, deadline=None)
+@given(graphs(), st.data())
+def test_nothing_begins_while_a_run_is_paused(flow, data):
+    """What runs ends, and the rest follows when it goes on."""
+    walk = Walk(flow)
+    walk.state.paused = True
+    walk.to_the_end(data.draw, [0])
+    assert walk.began == []
+    walk.state.paused = False
+    walk.to_the_end(data.draw, [0])
+    assert walk.state.status == "finished"
+
+
+def run_of(**steps: StepShape) -> Walk:
+    return Walk(FlowShape(steps, "q"))
+
+
+def test_a_clean_up_runs_whatever_is_skipped_before_it():
+    """`when: failed` counts a step that was skipped since another failed; without a failure it is skipped itself."""
+    steps = {
+        "work": StepShape(task="t"),
+        "more": StepShape(task="t", after=("work",), need=1),
+        "mend": StepShape(task="t", after=("more",), need=1, when="failed"),
+        "tidy": StepShape(task="t", after=("mend",), need=1, when="always"),
+    }
+    bad = run_of(**steps)
+    bad.settle()
+    bad.end("work", 1)
+    assert bad.state.steps["more"].reason == "work did not finish"
+    assert bad.running() == ["mend"]
+    good = run_of(**steps)
+    good.settle()
+    good.end("work", 0)
+    good.end("more", 0)
+    assert good.state.steps["mend"].status == "skipped"
+    assert good.running() == ["tidy"]
+    good.end("tidy", 0)
+    assert good.state.status == "finished"
+
+
+def test_a_step_of_many_jobs_ends_with_the_last_of_them():
+    """Also where they begin in pages; an empty list is finished at once."""
+    walk = run_of(many=StepShape(task="t", for_each="input.list"), last=StepShape(task="t", after=("many",), need=1))
+    assert progress.settle(walk.flow, walk.state, {}) == ["many"]
+    progress.begin(walk.state, "many", 3)
+    walk.state.steps["many"].begun = 2
+    walk.ends["many"] = [2, 0, 0]
+    assert progress.settle(walk.flow, walk.state, walk.counted()) == []
+    walk.state.steps["many"].begun = 3
+    assert progress.settle(walk.flow, walk.state, walk.counted()) == []
+    walk.ends["many"] = [2, 1, 0]
+    assert progress.settle(walk.flow, walk.state, walk.counted()) == []
+    assert walk.state.steps["many"].status == "failed"
+    assert walk.state.status == "failed"
+    empty = run_of(many=StepShape(task="t", for_each="input.list"), last=StepShape(task="t", after=("many",), need=1))
+    progress.settle(empty.flow, empty.state, {})
+    progress.begin(empty.state, "many", 0)
+    assert progress.settle(empty.flow, empty.state, {}) == ["last"]
+
+
+def test_a_step_that_cannot_go_on_fails_when_its_jobs_have_ended():
+    """An argument that cannot be stored is found when a page is made, and what runs is waited for."""
+    walk = run_of(many=StepShape(task="t", for_each="input.list"))
+    progress.settle(walk.flow, walk.state, {})
+    progress.begin(walk.state, "many", 5)
+    walk.state.steps["many"].begun = 2
+    progress.refuse(walk.state, "many", "too large")
+    progress.settle(walk.flow, walk.state, {})
+    assert walk.running() == ["many"]
+    walk.ends["many"] = [2, 0, 0]
+    progress.settle(walk.flow, walk.state, walk.counted())
+    assert walk.state.steps["many"].status == "failed"
+
+
+def test_a_step_that_is_canceled_before_all_of_its_jobs_have_begun_has_not_finished():
+    """Its result would lack those that never ran; a retry runs them."""
+    walk = Walk(FlowShape({"many": StepShape(task="t", for_each="input.list")}, "q"))
+    walk.settle()
+    walk.state.steps["many"].total = 3
+    walk.state.canceling = True
+    walk.end("many", 0)
+    assert walk.state.steps["many"].status == "canceled"
+    assert walk.state.status == "canceled"

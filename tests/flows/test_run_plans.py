@@ -1,0 +1,500 @@
+"""Runs of flows over a real Redis: the jobs are claimed and settled by the test, in the order that it wants."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from fusiond.broker.call import plain
+from fusiond.broker.flow_records import RunWrite
+from fusiond.broker.records import Outcome
+from fusiond.broker.script import script
+from fusiond.errors import BadArguments, BrokerUnavailable, JobCanceled, JobFailed, JobNotFound
+from fusiond.flows.run_control import RunControl, RunRef, carry
+from fusiond.flows.run_fsck import RunFsck
+from fusiond.flows.runs import opened, retried_fields
+from fusiond.flows.shapes import FlowShape, Shape, StepShape
+from fusiond.job import JobStatus, new_token
+from tests.support.queue_state import findings
+
+HOUR = 3_600_000
+REF = RunRef("q", "run")
+
+
+def step(task: str, *after: str, queue: str = "jobs", **more) -> StepShape:
+    return StepShape(task=task, queue=queue, after=after, need=more.pop("need", len(after)), **more)
+
+
+def flow_step(flow: str, *after: str, **more) -> StepShape:
+    return StepShape(flow=flow, after=after, need=len(after), **more)
+
+
+class Stage:
+    """A queue of runs, a queue of jobs, and what the jobs return."""
+
+    def __init__(self, run, broker, redis) -> None:
+        self.run, self.broker, self.redis = run, broker, redis
+        self.control = RunControl(broker)
+        #: (task, kwargs) of each job that ran, in order
+        self.ran: list[tuple[str, dict]] = []
+
+    def start(self, *, others=None, ref=REF, inputs=None, callbacks=None, **steps) -> None:
+        flows = {
+            "main": FlowShape(steps, "q", callbacks=callbacks or {}),
+            **{name: FlowShape(each, "q") for name, each in (others or {}).items()},
+        }
+        self.run(self.broker.declare(["q", "jobs"]))
+        self.run(self.control.start(ref, Shape("main", flows), inputs or {}))
+
+    def claim(self, want: int = 9999, queue: str = "jobs"):
+        nonce = new_token()
+        asked = self.broker.claim(queue, want, dispatcher="d", nonce=nonce, lease_ms=HOUR, max_rescues=2)
+        return nonce, self.run(asked).jobs
+
+    def end(self, nonce: str, job, value, queue: str = "jobs") -> None:
+        """A value is returned, an exception raised."""
+        task, kwargs = job.task.decode(), json.loads(job.args)[1]
+        self.ran.append((task, kwargs))
+        kind, said = "finished", value
+        if isinstance(value, Exception):
+            kind, said = "failed", {"code": "EXCEPTION", "type": "", "message": str(value)}
+        payload = json.dumps(said)
+        self.run(self.broker.settle(queue, [Outcome(job.id, nonce, kind, HOUR, 0, payload.encode())]))
+
+    def work(self, returns=None, *, want: int = 9999, queue: str = "jobs") -> list[str]:
+        """Claim, run and settle what waits, once; the ids."""
+        nonce, jobs = self.claim(want, queue)
+        for job in jobs:
+            found = (returns or {}).get(job.task.decode())
+            self.end(nonce, job, found(**json.loads(job.args)[1]) if callable(found) else found, queue)
+        self.run(carry(self.broker, queue))
+        return [job.id.decode() for job in jobs]
+
+    def work_all(self, returns=None) -> None:
+        while self.work(returns):
+            pass
+
+    def view(self, ref=REF):
+        return self.run(self.control.view(ref))
+
+    def statuses(self, ref=REF) -> dict[str, str]:
+        return {name: each.status for name, each in self.view(ref).run.state.steps.items()}
+
+
+@pytest.fixture
+def stage(run, broker, redis):
+    return Stage(run, broker, redis)
+
+
+def test_a_flow_runs_as_its_graph_says(stage, broker, run):
+    """Inputs and results come to the steps; the result is that of the last ones."""
+    stage.start(
+        inputs={"day": "2026-11-23"},
+        extract=step("extract", inputs={"day": "input.day"}),
+        load=step("load", "extract", for_each="extract.files", item="file", kwargs={"n": 1}),
+        check=step("check", "extract", inputs={"rows": "extract.rows"}),
+        report=step("report", "load", "check", inputs={"loaded": "load"}),
+    )
+    assert stage.work({"extract": {"files": ["a", "b"], "rows": 7}}) == ["run.extract"]
+    assert stage.work({"load": lambda file, n: file * 2 * n, "check": 1}) == ["run.load.0", "run.load.1", "run.check"]
+    assert stage.work({"report": [{}, [], 12345678901234567890]}) == ["run.report"]
+    assert stage.ran == [
+        ("extract", {"day": "2026-11-23"}),
+        ("load", {"n": 1, "file": "a"}),
+        ("load", {"n": 1, "file": "b"}),
+        ("check", {"rows": 7}),
+        ("report", {"loaded": ["aa", "bb"]}),
+    ]
+    assert stage.view().status == "finished"
+    assert run(stage.control.result(REF, 0)) == {"report": [{}, [], 12345678901234567890]}
+    assert [*run(findings(broker, "q")), *run(findings(broker, "jobs"))] == []
+
+
+def test_a_repeated_start_and_a_repeated_advance_begin_nothing_twice(stage, run, broker, redis):
+    """The ids of jobs follow from the run; a run that is there is not started again."""
+    for _ in range(2):
+        stage.start(one=step("one"), two=step("two", "one"))
+    redis("ZADD", "test:{q}:advance", 0, "run")
+    run(carry(broker, "q", advance=True))
+    assert stage.work() == ["run.one"]
+    redis("ZADD", "test:{q}:advance", 0, "run")
+    run(carry(broker, "q", advance=True))
+    assert stage.work() == ["run.two"]
+    assert stage.work() == []
+    assert stage.view().status == "finished"
+
+
+def test_a_failed_step_fails_the_run_and_a_retry_runs_it_again(stage, run):
+    """Of a step with many jobs only those that failed run again."""
+    stage.start(
+        one=step("one"),
+        many=step("many", "one", for_each="one", item="n"),
+        last=step("last", "many", inputs={"all": "many"}),
+        tidy=step("tidy", "last", when="always"),
+    )
+
+    def many(n):
+        return ValueError("odd") if n % 2 else n
+
+    stage.work_all({"one": [1, 2, 3], "many": many})
+    assert stage.statuses() == {"one": "finished", "many": "failed", "last": "skipped", "tidy": "finished"}
+    with pytest.raises(JobFailed, match=r"step many: EXCEPTION: odd"):
+        run(stage.control.result(REF, 0))
+    assert run(stage.control.retry(REF))
+    assert not run(stage.control.retry(REF))
+    stage.ran.clear()
+    assert stage.work({"many": lambda n: -n}) == ["run.many.0.r2", "run.many.2.r2"]
+    stage.work_all()
+    assert stage.ran[2] == ("last", {"all": [-1, 2, -3]})
+    assert stage.view().status == "finished"
+
+
+def test_a_cancel_cancels_what_waits_and_begins_nothing_more(stage, run, broker):
+    """The run ends when what it had begun has ended."""
+    stage.start(one=step("one"), two=step("two"), three=step("three", "one", "two"))
+    nonce, [job] = stage.claim(1)
+    assert run(stage.control.cancel(REF))
+    run(carry(broker, "jobs"))
+    assert stage.view().status == "canceling"
+    assert stage.statuses() == {"one": "running", "two": "canceled", "three": "canceled"}
+    run(broker.settle("jobs", [Outcome(job.id, nonce, "canceled", HOUR, 0, b'{"code":"CANCELED"}')]))
+    run(carry(broker, "jobs"))
+    assert stage.view().status == "canceled"
+    assert not run(stage.control.cancel(REF))
+    with pytest.raises(JobCanceled):
+        run(stage.control.result(REF, 0))
+
+
+def test_a_paused_run_begins_nothing_until_it_is_resumed(stage, run):
+    """What runs ends meanwhile; a run that is a step is paused with it."""
+    others = {"sub": {"a": step("a"), "b": step("b", "a")}}
+    stage.start(others=others, one=step("one"), two=step("two", "one"), sub=flow_step("sub"))
+    run(stage.control.pause(REF, on=True))
+    assert sorted(stage.work()) == ["run.one", "run.sub.a"]
+    assert stage.work() == []
+    assert stage.view().status == "paused"
+    run(stage.control.pause(REF, on=False))
+    assert sorted(stage.work()) == ["run.sub.b", "run.two"]
+    assert stage.view().status == "finished"
+
+
+def test_a_step_can_be_a_flow_for_each_item_too(stage, run):
+    """Its inputs are the step's arguments, its result that of its last steps; a retry goes into it."""
+    sub = {"a": step("a", inputs={"x": "input.x"}), "b": step("b", "a", inputs={"y": "a"})}
+    stage.start(
+        others={"sub": sub},
+        inputs={"list": [1, 2]},
+        each=flow_step("sub", for_each="input.list", item="x"),
+        last=step("last", "each", inputs={"all": "each"}),
+    )
+    stage.work_all({"a": lambda x: x * 10, "b": lambda y: ValueError("no") if y == 20 else y + 1})
+    assert stage.statuses() == {"each": "failed", "last": "skipped"}
+    assert stage.statuses(RunRef("q", "run.each.1")) == {"a": "finished", "b": "failed"}
+    with pytest.raises(JobFailed, match="step each: b: EXCEPTION: no"):
+        run(stage.control.result(REF, 0))
+    with pytest.raises(JobNotFound, match=r"is a step of q/run"):
+        run(stage.control.retry(RunRef("q", "run.each.1")))
+    run(stage.control.retry(REF))
+    stage.ran.clear()
+    stage.work_all({"b": lambda y: y + 1, "last": "done"})
+    assert stage.ran == [("b", {"y": 20}), ("last", {"all": [{"b": 11}, {"b": 21}]})]
+    assert stage.view().status == "finished"
+
+
+def test_what_cannot_begin_fails_with_its_reason(stage, run):
+    """A list that is none, a field that is missing, arguments that are too large."""
+    stage.start(
+        one=step("one"),
+        list=step("t", "one", for_each="one.name"),
+        field=step("t", "one", inputs={"x": "one.nmae"}),
+        large=step("t", "one", inputs={"x": "one.big", "y": "one.big"}),
+    )
+    stage.work_all({"one": {"name": "n", "big": "x" * 600_000}})
+    assert stage.view().reasons == {
+        "list": "for_each: one.name is no list",
+        "field": "one.nmae: there is no 'nmae' in the object",
+        "large": stage.view().reasons["large"],
+    }
+    assert "at most 1048576 are allowed" in stage.view().reasons["large"]
+
+
+def test_a_step_whose_job_is_another_ones_twin_fails(stage, run, redis):
+    """`unique` holds for steps too: it is not stored, and the step says why."""
+    unique = "ended,skip,0,"
+    stage.start(one=step("t", unique=unique), two=step("t", unique=unique))
+    assert stage.work() == ["run.one"]
+    assert "job run.one is the same by `unique`" in stage.view().reasons["two"]
+
+
+def test_an_end_that_is_told_late_or_twice_changes_nothing(stage, run, broker, redis):
+    """A job that an operator requeues after its run has gone on is none of its steps any more."""
+    stage.start(one=step("one"), two=step("two", "one"))
+    stage.work_all({"one": ValueError("no")})
+    assert stage.view().status == "failed"
+    assert run(broker.requeue("jobs", ["run.one"])) == [1]
+    stage.work({"one": 1})
+    assert stage.view().status == "failed"
+    run(stage.control.retry(REF))
+    assert stage.work({"one": 2}) == ["run.one.r2"]
+    assert stage.work() == ["run.two.r2"]
+    assert stage.view().status == "finished"
+
+
+def test_many_items_take_linear_time(stage, run, broker, redis):
+    """No end of a job reads or writes the others."""
+
+    def commands(count: int) -> int:
+        ref = RunRef("q", f"run{count}")
+        stage.start(ref=ref, inputs={"list": [*range(count)]}, many=step("t", for_each="input.list", keep=False))
+        nonce, jobs = stage.claim(count)
+        run(broker.settle("jobs", [Outcome(job.id, nonce, "finished", HOUR, 0, b"1") for job in jobs]))
+        redis("CONFIG", "RESETSTAT")
+        run(carry(broker, "jobs"))
+        stats = redis("INFO", "commandstats").decode()
+        assert stage.view(ref).status == "finished"
+        return sum(
+            int(line.partition("calls=")[2].partition(",")[0]) for line in stats.splitlines() if "calls=" in line
+        )
+
+    few, many = commands(200), commands(600)
+    assert many - few < 400 * 6
+
+
+def test_a_missing_run_is_told(stage, run):
+    """Not found, whatever is asked."""
+    with pytest.raises(JobNotFound):
+        run(stage.control.view(REF))
+    assert run(carry(stage.broker, "q", advance=True)) == 0
+
+
+def test_inputs_must_be_json(stage):
+    """As arguments of a job."""
+    with pytest.raises(BadArguments):
+        stage.start(inputs={"day": object()}, one=step("t", inputs={"day": "input.day"}))
+
+
+def test_a_run_that_ended_is_dropped_after_its_time(stage, run, broker, redis):
+    """Both of its keys expire, and it leaves the list."""
+    stage.start(one=step("one"))
+    stage.work()
+    assert 86_000_000 < redis("PTTL", "test:{q}:flow:run") <= 86_400_000
+    assert redis("PTTL", "test:{q}:flow:run/ends") > 0
+    assert [view.ref.id for view in run(stage.control.runs("q", 9))] == ["run"]
+    assert run(broker.status("jobs", "run.one")) == JobStatus.FINISHED
+
+
+def test_fsck_finds_a_run_that_can_never_end(stage, run, broker, redis):
+    """A job that is gone, an end that was not told, a record that is none; nothing is wrong with what is on its way."""
+    many = {name: step("t", queue="jobs") for name in ("gone", "untold", "runs")}
+
+    def found(*, repair=False):
+        told = []
+        run(RunFsck(broker, told.append, repair=repair).queue("q"))
+        return [str(each) for each in told]
+
+    stage.start(**many)
+    assert found() == []
+    nonce, _ = stage.claim()
+    run(broker.settle("jobs", [Outcome("run.untold", nonce, "finished", HOUR, 0, b"1")]))
+    assert found() == []
+    redis("DEL", "test:{jobs}:outbox:q")
+    redis("DEL", "test:{jobs}:job:run.gone")
+    redis("ZREM", "test:{jobs}:started", "run.gone")
+    redis("ZADD", "test:{q}:flows", "inf", "none")
+    expected = [
+        "key flow:none of queue q is in the list of runs, and has no record",
+        "key flow:run of queue q waits for job jobs/run.gone, which is gone",
+        "key flow:run of queue q waits for job jobs/run.untold, which is finished, which the run was not told",
+    ]
+    assert sorted(found()) == expected
+    assert sorted(found(repair=True)) == expected
+    assert found() == []
+    assert stage.statuses() == {"gone": "failed", "untold": "failed", "runs": "running"}
+    run(broker.settle("jobs", [Outcome("run.runs", nonce, "finished", HOUR, 0, b"1")]))
+    run(carry(broker, "jobs"))
+    run(stage.control.retry(REF))
+    assert sorted(stage.work()) == ["run.gone.r2", "run.untold.r2"]
+    assert stage.view().status == "finished"
+
+
+def test_each_end_calls_back_once(stage, run, redis):
+    """The task gets what the run was and what became of it; a retry makes a new end, a cancel calls nothing."""
+    called = {"queue": "jobs", "task": "note", "priority": 1}
+    callbacks = {"on_failure": called, "on_success": called | {"url": "https://h/x"}}
+    stage.start(inputs={"list": [[]]}, callbacks=callbacks, one=step("one", for_each="input.list"))
+    stage.work({"one": ValueError("no")})
+    assert len(stage.work()) == 1
+    for _ in range(2):
+        redis("ZADD", "test:{q}:advance", 0, "run")
+        run(carry(stage.broker, "q", advance=True))
+        assert stage.work() == []
+    event = stage.ran[-1][1]["event"]
+    assert event["created_at"] > 1e9
+    assert {name: event[name] for name in event if name != "created_at"} == {
+        "id": "run", "queue": "q", "flow": "main", "status": "failed", "steps": {"one": "failed"},
+        "inputs": {"list": [[]]}, "result": None, "truncated": False,
+        "error": {"code": "FLOW_FAILED", "type": "", "message": "step one: EXCEPTION: no", "traceback": ""},
+    }  # fmt: skip
+    run(stage.control.retry(REF))
+    stage.work({"one": "x" * 70_000})
+    assert len(stage.work()) == 1
+    task, kwargs = stage.ran[-1]
+    assert (task, kwargs["url"], kwargs["allow_private"]) == ("note", "https://h/x", True)
+    event = kwargs["body"]["event"]
+    assert (event["status"], event["result"], event["error"], event["truncated"]) == ("finished", None, None, True)
+
+
+def test_the_jobs_of_steps_call_what_their_tasks_say(stage):
+    """As any job does."""
+    follow = 's{"on_success":{"queue":"jobs","task":"note","priority":1}}'
+    stage.start(one=step("one", follow=follow))
+    stage.work({"one": 7})
+    [id_] = stage.work()
+    assert id_.startswith("cb-")
+    assert stage.ran[-1][1]["event"]["result"] == 7
+    assert stage.view().status == "finished"
+
+
+def test_a_record_that_cannot_be_read_stops_no_other_run(stage, run, broker, redis):
+    """It is left out, named by fsck, and dropped by a repair; so is one of another type."""
+    stage.start(one=step("one"))
+    for id_ in ("bad", "worse"):
+        redis("ZADD", "test:{q}:flows", "inf", id_)
+        redis("ZADD", "test:{q}:advance", 0, id_)
+    redis("HSET", "test:{q}:flow:bad", "version", 1, "created_at", 1, "shape", "{", "inputs", "{}", "state", "[]")
+    redis("HSET", "test:{q}:flow:worse", "version", "x")
+    assert stage.work() == ["run.one"]
+    assert [view.ref.id for view in run(stage.control.runs("q", 9))] == ["run"]
+    told = []
+    run(RunFsck(broker, told.append, repair=True).queue("q"))
+    assert [each.key for each in told] == ["flow:worse", "flow:bad"]
+    assert redis("ZRANGE", "test:{q}:flows", 0, -1) == [b"run"]
+
+
+def test_a_retry_begins_a_flow_anew_whose_run_is_not_kept_any_more(stage, redis):
+    """The jobs of that run may still be there; the new one has jobs of its own."""
+    stage.start(others={"sub": {"a": step("a")}}, sub=flow_step("sub"))
+    assert stage.work({"a": ValueError("no")}) == ["run.sub.a"]
+    assert redis("DEL", "test:{q}:flow:run.sub", "test:{q}:flow:run.sub/ends") == 2
+    assert stage.run(stage.control.retry(REF))
+    assert stage.work() == ["run.sub.a.r2"]
+    assert stage.view().status == "finished"
+
+
+def test_a_step_takes_over_the_end_of_a_job_that_was_there(stage, redis):
+    """A run that is started again under its id, after its record has gone, does not wait for jobs that have ended."""
+    stage.start(one=step("one"), two=step("two"))
+    assert stage.work({"two": ValueError("no")}) == ["run.one", "run.two"]
+    assert redis("DEL", "test:{q}:flow:run", "test:{q}:flow:run/ends") == 2
+    stage.start(one=step("one"), two=step("two"))
+    assert stage.work() == []
+    assert stage.statuses() == {"one": "finished", "two": "failed"}
+
+
+def test_items_with_large_arguments_are_begun_in_pages_of_bytes(stage, broker, monkeypatch):
+    """Each of them gets the same 900 kB; a thousand of these in one call would hold up Redis for seconds."""
+    sizes = []
+    write_run = broker.write_run
+
+    def measured(queue, id_, version, write):
+        sizes.append(sum(len(job.args) for _, job in write.jobs))
+        return write_run(queue, id_, version, write)
+
+    monkeypatch.setattr(broker, "write_run", measured)
+    inputs = {"list": [*range(12)], "text": "x" * 900_000}
+    stage.start(inputs=inputs, many=step("t", for_each="input.list", inputs={"text": "input.text"}, keep=False))
+    stage.work_all()
+    assert max(sizes) < 6_000_000
+    assert sorted(kwargs["item"] for _, kwargs in stage.ran) == [*range(12)]
+    assert stage.view().status == "finished"
+
+
+def test_a_refused_step_whose_last_job_ends_meanwhile_does_not_wait_for_ever(stage, run, broker, redis, monkeypatch):
+    """Its job ends between the moment when the run is read, and the one when it is written that no more follow."""
+    monkeypatch.setattr("fusiond.flows.run_plans.PAGE", 1)
+    write_run = broker.write_run
+
+    def late(queue, id_, version, write):
+        if write.fields.get("t many") == 1:
+            run(broker.deliver("q"))
+            nonce, (job,) = stage.claim()
+            stage.end(nonce, job, None)
+            run(broker.deliver("jobs"))
+        return write_run(queue, id_, version, write)
+
+    monkeypatch.setattr(broker, "write_run", late)
+    half = "x" * 600_000
+    stage.start(inputs={"list": [1, half]}, many=step("t", for_each="input.list", kwargs={"half": half}))
+    monkeypatch.undo()
+    assert redis("ZSCORE", "test:{q}:advance", "run")
+    redis("ZADD", "test:{q}:advance", 0, "run")
+    run(carry(broker, "q", advance=True))
+    assert stage.view().status == "failed"
+
+
+def test_a_start_leaves_other_runs_to_the_daemons(stage, redis):
+    """However many of them can go on: a producer waits for its own run, and for a bounded number of others."""
+    redis("ZADD", "test:{q}:advance", *(word for n in range(45) for word in (0, f"other-{n}")))
+    stage.start(one=step("one"))
+    assert redis("ZCARD", "test:{q}:advance") >= 25
+    assert stage.work() == ["run.one"]
+
+
+def test_a_start_is_confirmed_as_the_caller_wants(stage, run, broker):
+    """A repeat, of which nobody knows whether the first call was confirmed, writes once more before it waits."""
+    shape = Shape("main", {"main": FlowShape({"one": step("one")}, "q")})
+
+    def confirm(reply):
+        return plain(lambda _: reply, "PING")
+
+    with pytest.raises(BrokerUnavailable, match="not confirmed"):
+        run(stage.control.start(REF, shape, {}, confirm(0)))
+    before = run(broker.run_record("q", "run")).version
+    assert run(stage.control.start(REF, shape, {}, confirm(1))) == REF
+    assert run(broker.run_record("q", "run")).version > before + 1
+    assert stage.work() == ["run.one"]
+
+
+@pytest.mark.parametrize(("end", "status"), [("canceled", "canceled"), ("finished", "failed")])
+def test_a_retried_step_that_is_cut_short_waits_for_what_it_has_begun(
+    stage, run, broker, redis, monkeypatch, end, status
+):
+    """By a cancel, or since its items are gone: jobs behind that finished in an earlier round count for none of it."""
+    monkeypatch.setattr("fusiond.flows.run_plans.PAGE", 2)
+    stage.start(inputs={"list": [*range(6)]}, many=step("many", for_each="input.list", item="n"))
+    stage.work_all({"many": lambda n: n if n > 3 else ValueError("no")})
+    before = run(broker.run_record("q", "run"))
+    again = RunWrite(retried_fields(opened(before)), again_ms=0)
+    assert run(broker.write_run("q", "run", before.version, again))
+    begin_one_page(run, stage.control.advancer.advance("q", "run"))
+    run(carry(broker, "q"))
+    nonce, jobs = stage.claim()
+    assert [job.id for job in jobs] == [b"run.many.0.r2", b"run.many.1.r2"]
+    if end == "canceled":
+        run(stage.control.cancel(REF))
+    else:
+        redis("HSET", "test:{q}:flow:run", "inputs", '{"list":1}')
+        redis("ZADD", "test:{q}:advance", 0, "run")
+    for job in jobs:
+        run(carry(broker, "q", advance=True))
+        assert stage.view().status in ("running", "canceling")
+        run(broker.settle("jobs", [Outcome(job.id, nonce, end, HOUR, 0, b'{"code":"X"}')]))
+        run(carry(broker, "jobs"))
+    redis("ZADD", "test:{q}:advance", 0, "run")
+    run(carry(broker, "q", advance=True))
+    assert stage.view().status == status
+
+
+def begin_one_page(run, plan):
+    """Drive a plan up to its first write, and end it there."""
+
+    def one(asked):
+        return (yield asked)
+
+    asked = next(plan)
+    while True:
+        reply = run(one(asked))
+        if getattr(asked, "words", ())[:2] == (b"EVALSHA", script("flow_write").sha):
+            return
+        asked = plan.send(reply)

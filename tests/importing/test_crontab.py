@@ -1,0 +1,97 @@
+import pytest
+
+from fusiond.tasks.programs import command
+from tests.support.imported_file import DATA, import_files, import_text
+
+
+def commands(found):
+    """Entry → what its shell runs."""
+    return {name: entry.args[0][2] for name, entry in found.config.cron.items()}
+
+
+@pytest.mark.parametrize("path", sorted(DATA.glob("*.crontab")), ids=lambda path: path.name)
+def test_each_crontab_becomes_a_file_that_loads(path):
+    """Those after public projects; each line is an entry, or a comment with the reason."""
+    found = import_files("crontab", path)
+    lines = [line for line in path.read_text().splitlines() if line[:1] in tuple("0123456789*@")]
+    assert len(found.config.cron) + found.comments.count("no schedule for the start") == len(lines)
+    # A day's timeout is longer than a shutdown waits, which a person is to decide on.
+    assert set(found.warnings) <= {"short-drain"}
+
+
+def test_a_users_crontab_keeps_schedules_and_variables():
+    """Each command runs by its shell, in a group that has the variables."""
+    found = import_files("crontab", DATA / "user.crontab")
+    assert found.config.cron["update-catalogue.pl"].schedule == "10 3 * * *"
+    assert found.config.cron["update-catalogue.pl"].overlap == "allow"
+    assert commands(found)["worker"] == "cd; env QUIET=1 $RUN $LIBRARY/scripts/worker Covers::Scale"
+    assert found.config.workers["cron"].environment["LIBRARY"] == "/home/books/library"
+    assert "$RUN $LIBRARY/scripts/start-server': there is no schedule for the start of the machine" in found.comments
+
+
+@pytest.mark.parametrize(
+    ("name", "user"), [("cron.d", "root"), ("mirror", "source-mirror"), ("system", "root"), ("bash", None)]
+)
+def test_a_system_crontab_names_users(name, user):
+    """The user column is found, by the heading or by accounts that are known, and is not part of the command."""
+    found = import_files("crontab", DATA / f"{name}.crontab")
+    assert {group.user for group in found.config.workers.values()} == {user}
+    assert not any(text.startswith(f"cd; {user} ") for text in commands(found).values())
+
+
+def test_a_dollar_stays_one():
+    """`${ENTRY}` is a reference in fusion.yaml; the command gets it as it was."""
+    found = import_files("crontab", DATA / "cron.d.crontab")
+    assert commands(found)["remind"] == "cd; /usr/bin/php ${ENTRY} /_cron/orders/remind"
+
+
+def test_the_imported_command_does_what_cron_would(tmp_path):
+    """It starts in the home directory with the variables, and reads what follows the %."""
+    text = "A=1\n* * * * * pwd; echo $A \\%d; cat %one%two\n"
+    found = import_text("crontab", tmp_path, text)
+    (entry,) = found.config.cron.values()
+    environment = {**found.config.workers["cron"].environment, "HOME": str(tmp_path)}
+    done = command(*entry.args, **entry.kwargs, env=environment)
+    assert done["stdout"] == f"{tmp_path}\n1 %d\none\ntwo\n"
+
+
+def test_assignments_hold_for_the_lines_below(tmp_path):
+    """Another value makes another group; cron's own variables become keys or comments."""
+    text = (
+        "CRON_TZ=Europe/Berlin\nRANDOM_DELAY=3\nMAILTO=ops@example.com\nA=1\n1 2 * * * first\n"
+        "A=2\nAPI_TOKEN=xyz\n@daily second\nSHELL=/usr/bin/python3\n@every_minute print(1)\n"
+    )
+    found = import_text("crontab", tmp_path, text)
+    first, second, third = found.config.cron.values()
+    assert (first.timezone, first.jitter, second.schedule, third.every) == ("Europe/Berlin", 180, "@daily", 60)
+    assert [group.environment["A"] for group in found.config.workers.values()] == ["1", "2"]
+    assert list(third.args) == [["/usr/bin/python3", "-c", "print(1)"]]
+    assert "MAILTO=ops@example.com: no mail is sent" in found.comments
+    assert "API_TOKEN: it seems to be a secret" in found.comments
+    assert "xyz" not in found.text
+
+
+def test_what_cannot_be_carried_over_is_a_comment(tmp_path):
+    """With the loader's own reason where it is the loader that refuses."""
+    text = "61 * * * * never\n@fortnightly nor\nnonsense\n0~30 9 * * * random\n0 4 */2 * 1 both\n5 5 * * * fine\n"
+    found = import_text("crontab", tmp_path, text)
+    assert set(found.config.cron) == {"fine", "both"}
+    assert "'61 * * * *' is not a cron text" in found.comments
+    assert "'@fortnightly' is not a form of schedule" in found.comments
+    assert "'nonsense': neither a schedule with a command nor an assignment" in found.comments
+    assert "cron runs this when both day fields match" in found.comments
+
+
+def test_options_say_what_the_file_does_not(tmp_path):
+    """The zone of its machine, and that its lines name a user."""
+    found = import_text("crontab", tmp_path, "1 2 * * * ada sync\n", timezone="Asia/Tokyo", has_users=True)
+    assert found.config.cron["sync"].timezone == "Asia/Tokyo"
+    assert found.config.workers["cron_ada"].user == "ada"
+
+
+def test_several_files_become_one():
+    """Equal entries are one, groups are shared, and names that collide get a number."""
+    paths = [DATA / "user.crontab", DATA / "bash.crontab", DATA / "user.crontab"]
+    found = import_files("crontab", *paths)
+    assert len(found.config.cron) == 8
+    assert list(found.config.workers) == ["cron", "cron_2"]

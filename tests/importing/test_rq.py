@@ -1,0 +1,62 @@
+import pytest
+
+from tests.support.imported_file import DATA, import_files, import_text
+
+
+@pytest.mark.parametrize("path", sorted(DATA.glob("*.rq.txt")), ids=lambda path: path.name)
+def test_each_file_becomes_one_that_loads(path):
+    """Those after public projects."""
+    found = import_files("rq", path)
+    assert found.config.workers
+    assert set(found.warnings) <= {"unused-queue", "runs-as-root", "short-drain"}
+
+
+def test_schedules_of_rq_cron():
+    """Functions by where they were imported from; what another module defines is a comment."""
+    found = import_files("rq", DATA / "cron.rq.txt")
+    cron, tasks = found.config.cron, found.config.tasks
+    assert (tasks["fill_cache"].run, tasks["fill_cache"].queue, tasks["fill_cache"].failure_ttl) == (
+        "atlas.logic.score.fill_cache", "score-cache", 86400,
+    )  # fmt: skip
+    assert (cron["fill_cache"].schedule, cron["ping"].every, list(cron["ping"].args)) == ("0 12 * * *", 30, ["all"])
+    assert (tasks["ping"].result_ttl, tasks["enqueue_all"].timeout.soft, tasks["ping"].retry) == (600, 3600, "none")
+    assert "job_timeout atlas.constants.JOB_TIMEOUT: it is known only when Python runs" in found.comments
+    assert "cron.register(local, 'upkeep', interval=60): name the function's module" in found.comments
+
+
+def test_settings_of_a_worker():
+    """Queues in their order; an address of the environment."""
+    found = import_files("rq", DATA / "worker.rq.txt", environ={"REDIS_URL": "redis://db:1/2"})
+    group = found.config.workers["main"]
+    assert (list(group.queues), group.order, found.config.broker.url) == (
+        ["urgent", "pages"],
+        "strict",
+        "redis://db:1/2",
+    )
+    assert "prefix" in found.comments or "QUEUE_PREFIX" in found.comments
+    assert "secret@example" not in found.text
+
+
+def test_rq_scheduler_and_django_rq():
+    """Calls of a function are found, too; a time to begin is a comment."""
+    found = import_files("rq", DATA / "scheduler.rq.txt")
+    cron = found.config.cron
+    assert (cron["digest"].schedule, list(cron["digest"].args), cron["refresh"].every) == ("0 7 * * 1-5", ["week"], 900)
+    assert found.config.tasks["digest"].run == "shop.mail.digest"
+    assert found.config.broker.url == "redis://redis.example.org:6379/2"
+    assert "scheduled_time: ticks are at multiples of the interval" in found.comments
+
+
+def test_settings_and_schedules_become_one_file(tmp_path):
+    """The queues of both are served."""
+    found = import_files("rq", DATA / "worker.rq.txt", DATA / "cron.rq.txt")
+    assert set(found.config.workers["main"].queues) == {"urgent", "pages", "score-cache", "upkeep"}
+
+
+def test_an_address_with_a_password_is_not_printed(tmp_path):
+    """Neither one that is written down nor a default."""
+    found = import_text("rq", tmp_path, "REDIS_URL = 'redis://u:hunter2@db/1'\nQUEUES = ['a']\n")
+    assert found.config.broker.url == "redis://u@db/1"
+    assert "hunter2" not in found.text
+    text = "import os\nREDIS_URL = os.getenv('REDIS_URL', 'redis://:hunter2@db/1')\nQUEUES = ['a']\n"
+    assert "hunter2" not in import_text("rq", tmp_path, text).text

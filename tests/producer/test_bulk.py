@@ -1,0 +1,498 @@
+"""`enqueue_many`: jobs are sent while Redis stores the ones before, and whatever stops it says what was stored."""
+
+import asyncio
+import contextlib
+import json
+import signal
+import sys
+import threading
+import tracemalloc
+
+import pytest
+from redis.asyncio.connection import UnixDomainSocketConnection as LoopConnection
+from redis.connection import UnixDomainSocketConnection as ThreadConnection
+
+from fusiond import AsyncClient, BadArguments, BrokerError, BrokerUnavailable, Client, QueueFull, UnknownTask
+from fusiond.broker.call import as_is, plain
+from fusiond.broker.records import NewJob
+from fusiond.broker.redis import protocol
+from fusiond.broker.redis.connection import connect
+from fusiond.config.model import Broker
+from fusiond.enqueue_options import NO_OPTIONS
+from fusiond.producer.bulk import CHUNK, Bulk
+from tests.support.replicas import RedisCluster, Servers
+from tests.support.running import until
+
+TASKS = {
+    name: {"queue": queue, "priority": 1, "expires": None, "run": f"shop.{name}"}
+    for name, queue in (("send", "sms"), ("report", "reports"), ("other", "others"))
+}
+KINDS = pytest.mark.parametrize("kind", ["threads", "asyncio"])
+#: more than may be unanswered at once
+MANY = CHUNK * (protocol.AHEAD + 4) + 7
+
+
+def declare(run, broker):
+    run(broker.publish_catalogue("daemon", "h", TASKS, priorities={}, queues=["sms", "reports", "others"]))
+
+
+@pytest.fixture
+def client(redis_server, run, broker, namespace):
+    declare(run, broker)
+    with Client(redis_server.url, namespace=namespace) as client:
+        yield client
+
+
+@pytest.fixture
+def enqueue_many(client, redis_server, namespace):
+    """Enqueues with threads or with asyncio, `enqueue_many(kind, jobs)`; then one more, over the same connection."""
+
+    def enqueue_many(kind, jobs, **options):
+        async def story():
+            async with AsyncClient(redis_server.url, namespace=namespace, **options) as own:
+                try:
+                    return await own.enqueue_many(jobs)
+                finally:
+                    with contextlib.suppress(BrokerUnavailable):
+                        await own.enqueue("other")
+
+        if kind == "asyncio":
+            return asyncio.run(story())
+        with Client(redis_server.url, namespace=namespace, **options) as own:
+            try:
+                return own.enqueue_many(jobs)
+            finally:
+                with contextlib.suppress(BrokerUnavailable):
+                    own.enqueue("other")
+
+    return enqueue_many
+
+
+@pytest.fixture
+def held(run, broker):
+    """The full names of a queue's jobs, in the order in which they are to run."""
+
+    def held(queue="sms"):
+        # by a claim, which is what runs them
+        names = []
+        while claim := run(
+            broker.claim(queue, 500, dispatcher="d", nonce=f"n{len(names)}", lease_ms=60_000, max_rescues=1)
+        ).jobs:
+            names += [f"{queue}/{job.id.decode()}" for job in claim]
+        return names
+
+    return held
+
+
+def jobs_with(what, at, count=MANY):
+    """Jobs, and something that happens before the one of that number is given."""
+    for n in range(count):
+        if n == at:
+            what()
+        yield ("send", [n])
+
+
+def raising(error):
+    def what():
+        raise error
+
+    return what
+
+
+@KINDS
+def test_more_than_redis_may_have_unanswered_are_stored_in_order(enqueue_many, held, kind):
+    """Of two queues, in chunks that are full at different times."""
+    jobs = [("send" if n % 3 else "report", [n]) for n in range(MANY)]
+    handles = enqueue_many(kind, iter(jobs))
+    assert [handle.queue for handle in handles] == ["sms" if n % 3 else "reports" for n in range(MANY)]
+    for queue in "sms", "reports":
+        assert held(queue) == [handle.name for handle in handles if handle.queue == queue]
+
+
+@KINDS
+def test_what_is_forgotten_meanwhile_is_sent_again_in_order(enqueue_many, held, redis, kind):
+    """Redis forgets its scripts in the middle, as at a failover."""
+    handles = enqueue_many(kind, jobs_with(lambda: redis("SCRIPT", "FLUSH"), MANY // 2))
+    assert held() == [handle.name for handle in handles]
+
+
+@KINDS
+@pytest.mark.parametrize("at", [2, 9])
+def test_a_connection_lost_in_the_middle_makes_each_job_once(enqueue_many, held, monkeypatch, kind, at):
+    """Replies are lost, and with them the connection: their chunks are sent again, with the same ids."""
+    connection = ThreadConnection if kind == "threads" else LoopConnection
+    read, replies = connection.read_response, []
+
+    def note(reply):
+        replies.append(reply)
+        # by digits: what stores jobs is answered so
+        if sum(isinstance(each, bytes) and len(each) == CHUNK for each in replies) == at:
+            replies.append(b"0" * CHUNK)
+            raise ConnectionResetError
+        return reply
+
+    async def read_later(self, **more):
+        return note(await read(self, **more))
+
+    monkeypatch.setattr(
+        connection, "read_response", read_later if kind == "asyncio" else lambda self, **more: note(read(self, **more))
+    )
+    handles = enqueue_many(kind, jobs_with(int, 0))
+    assert len(replies) > at
+    assert held() == [handle.name for handle in handles]
+
+
+@KINDS
+def test_a_server_that_stays_away_leaves_some_unknown(enqueue_many, redis_server, held, kind):
+    """What was answered is stored; what was sent before the server died may be."""
+    with pytest.raises(BrokerUnavailable, match=r"jobs were stored before, .* more may be stored") as raised:
+        enqueue_many(kind, jobs_with(redis_server.kill, CHUNK * 11))
+    stored, unknown = raised.value.enqueued
+    assert [*stored, *sorted(unknown)] == list(range(len(stored) + len(unknown)))
+    assert len(stored) + len(unknown) >= 11 * CHUNK
+
+
+@KINDS
+def test_a_full_queue_in_the_middle(enqueue_many, run, broker, held, kind):
+    """The chunks that fitted are stored, those of other queues too; which, the error says."""
+    run(broker.configure("sms", max_length=2 * CHUNK + 2, tasks={}))
+    jobs = [("send" if n % 2 else "report", [n]) for n in range(MANY)]
+    with pytest.raises(QueueFull, match=r"'sms' is at its max_length; \d+ jobs were stored before$") as raised:
+        enqueue_many(kind, jobs)
+    stored = raised.value.enqueued.stored
+    assert [name for name in stored.values() if name.startswith("sms/")] == held()
+    assert [name for name in stored.values() if name.startswith("reports/")] == held("reports")
+    assert all(name.startswith("sms/" if n % 2 else "reports/") for n, name in stored.items())
+    assert len([n for n in stored if n % 2]) == 2 * CHUNK
+    assert raised.value.enqueued.unknown == {}
+
+
+@KINDS
+@pytest.mark.parametrize(
+    ("bad", "error"), [(("send", [{1}]), BadArguments), (("nope",), UnknownTask)], ids=["arguments", "task"]
+)
+def test_a_refused_job_in_the_middle(enqueue_many, held, kind, bad, error):
+    """What was sent before is stored; what was not, is not."""
+    jobs = [("send", [n]) for n in range(MANY)]
+    jobs[3 * CHUNK + 5] = bad
+    with pytest.raises(error, match=f"; {3 * CHUNK} jobs were stored before") as raised:
+        enqueue_many(kind, jobs)
+    assert held() == list(raised.value.enqueued.stored.values())
+    assert list(raised.value.enqueued.stored) == list(range(3 * CHUNK))
+
+
+def test_the_first_job_is_refused(client, held):
+    """Nothing is stored, and that is said."""
+    with pytest.raises(UnknownTask, match="; no job was stored before"):
+        client.enqueue_many([("nope",), ("send",)])
+    assert held() == []
+
+
+@KINDS
+def test_an_iterator_that_raises_in_the_middle(enqueue_many, held, kind):
+    """Its own exception, with a note; and with what is stored."""
+    with pytest.raises(ZeroDivisionError) as raised:
+        enqueue_many(kind, jobs_with(raising(ZeroDivisionError("mine")), 10 * CHUNK + 5))
+    assert str(raised.value) == "mine"
+    assert raised.value.__notes__ == [f"enqueue_many: {10 * CHUNK} jobs were stored before"]
+    assert list(raised.value.enqueued.stored) == list(range(10 * CHUNK))
+    assert held() == list(raised.value.enqueued.stored.values())
+
+
+def test_a_keyboard_interrupt_in_the_callers_iterator(enqueue_many, held):
+    """It waits for nothing: what is unanswered may be stored. The connection serves on."""
+    with pytest.raises(KeyboardInterrupt) as raised:
+        enqueue_many("threads", jobs_with(raising(KeyboardInterrupt()), 10 * CHUNK + 5))
+    stored, unknown = raised.value.enqueued
+    assert len(stored) == (10 - protocol.AHEAD) * CHUNK
+    assert held() == [*stored.values(), *unknown.values()]
+    assert len(held("others")) == 1
+
+
+@pytest.mark.parametrize("when", ["sending", "reading"])
+def test_a_keyboard_interrupt_on_the_way(enqueue_many, held, monkeypatch, when):
+    """In the midst of a reply, or of a chunk: the connection is given up, and the next call makes a new one."""
+    name = "send_packed_command" if when == "sending" else "read_response"
+    do, calls = getattr(ThreadConnection, name), []
+
+    def interrupted(self, *words, **more):
+        calls.append(name)
+        if len(calls) == 12:
+            raise KeyboardInterrupt
+        return do(self, *words, **more)
+
+    monkeypatch.setattr(ThreadConnection, name, interrupted)
+    with pytest.raises(KeyboardInterrupt) as raised:
+        enqueue_many("threads", jobs_with(int, 0))
+    stored, unknown = raised.value.enqueued
+    there = held()
+    assert set(stored.values()) <= set(there) <= {*stored.values(), *unknown.values()}
+    assert unknown
+    assert len(held("others")) == 1
+
+
+def test_a_cancellation_in_the_middle(enqueue_many, held):
+    """As of any task; the connection is made anew."""
+
+    def cancel():
+        asyncio.current_task().cancel()
+
+    with pytest.raises(asyncio.CancelledError) as raised:
+        enqueue_many("asyncio", jobs_with(cancel, 10 * CHUNK + 5))
+    stored, unknown = raised.value.enqueued
+    there = held()
+    assert set(stored.values()) <= set(there) <= {*stored.values(), *unknown.values()}
+    assert stored
+    assert unknown
+    assert len(held("others")) == 1
+
+
+def test_an_endless_iterator_takes_no_more_memory(client, held):
+    """Only the names of jobs are kept: 40 MB of arguments pass through a few."""
+    body = "x" * 100_000
+
+    def endless():
+        while True:
+            yield ("send", [body])
+
+    def given(iterator, count):
+        for _ in range(count):
+            yield next(iterator)
+        raise KeyboardInterrupt
+
+    tracemalloc.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            client.enqueue_many(given(endless(), 400))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 15_000_000
+
+
+def test_the_iterator_may_use_the_client(client, held):
+    """No lock is held while the caller's code runs; what is sent ahead is read first."""
+
+    def jobs():
+        for n in range(MANY):
+            if n % 400 == 1:
+                assert client.enqueue("report", n).status() == "queued"
+            yield ("send", [n])
+
+    handles = client.enqueue_many(jobs())
+    assert held() == [handle.name for handle in handles]
+    assert len(held("reports")) == len(range(1, MANY, 400))
+
+
+def test_threads_share_the_connection_meanwhile(client, held):
+    """Each gets the replies to its own."""
+    names, errors = {}, []
+
+    def many(task):
+        try:
+            names[task] = [handle.name for handle in client.enqueue_many((task, [n]) for n in range(MANY))]
+        except BaseException as error:
+            errors.append(error)
+            raise
+
+    threads = [threading.Thread(target=many, args=(task,)) for task in ("send", "report")]
+    for thread in threads:
+        thread.start()
+    single = [client.enqueue("other", n).name for n in range(50)]
+    for thread in threads:
+        thread.join()
+    assert not errors
+    assert (held(), held("reports"), held("others")) == (names["send"], names["report"], single)
+
+
+@KINDS
+def test_an_answer_that_cannot_be_read(enqueue_many, redis, namespace, kind):
+    """Another program has taken a key of the queue: a BrokerError, and what was stored before."""
+    key = f"{namespace}:{{sms}}:queue"
+
+    def spoil():
+        redis("DEL", key)
+        redis("SET", key, "x")
+
+    with pytest.raises(BrokerError, match=r"fsck.* jobs were stored before"):
+        enqueue_many(kind, jobs_with(spoil, 10 * CHUNK))
+
+
+# Several servers, and what confirms
+
+
+@KINDS
+def test_each_chunk_is_confirmed_by_a_replica(broker, namespace, tmp_path, monkeypatch, kind):
+    """Until the replica stops: what it has not confirmed may be stored."""
+    with Servers() as servers:
+        primary = servers.add()
+        replica = servers.add("--replicaof", "127.0.0.1", primary.port)
+        until(lambda: "state=online" in primary.info("replication").get("slave0", ""))
+        url, options = f"redis://{primary.name}", {"namespace": namespace, "durability": "replica"}
+        with connect(Broker(url=url, namespace=namespace), tmp_path) as connection:
+            declare(connection.run, broker)
+
+        async def story(jobs):
+            async with AsyncClient(url, **options) as own:
+                return await own.enqueue_many(jobs)
+
+        def enqueue(jobs):
+            if kind == "asyncio":
+                return asyncio.run(story(jobs))
+            with Client(url, **options) as own:
+                return own.enqueue_many(jobs)
+
+        handles = enqueue(jobs_with(int, 0))
+        assert replica.do("EXISTS", f"{namespace}:{{sms}}:job:{handles[-1].id}") == 1
+        monkeypatch.setattr("fusiond.broker.redis.durability.CONFIRM_MS", 200)
+        stop = lambda: replica.process.send_signal(signal.SIGSTOP)  # noqa: E731
+        with pytest.raises(BrokerUnavailable, match="has not confirmed") as raised:
+            enqueue(jobs_with(stop, 11 * CHUNK))
+        stored, unknown = raised.value.enqueued
+        assert stored
+        assert unknown
+
+
+def test_each_chunk_is_on_disk(enqueue_many, redis, held):
+    """With `appendfsync always`, or WAITAOF where there is one."""
+    redis("CONFIG", "SET", "appendfsync", "always")
+    redis("CONFIG", "SET", "appendonly", "yes")
+    try:
+        handles = enqueue_many("threads", jobs_with(int, 0), durability="fsync")
+    finally:
+        redis("CONFIG", "SET", "appendonly", "no")
+        redis("CONFIG", "SET", "appendfsync", "everysec")
+    assert held() == [handle.name for handle in handles]
+
+
+@KINDS
+def test_another_primary_in_the_middle(broker, namespace, tmp_path, monkeypatch, kind):
+    """The Sentinel names another one: what follows goes there, what was stored by the first is not repeated."""
+    monkeypatch.setattr(protocol, "LOOK", 0.0)
+    with Servers() as servers:
+        one, two = servers.add(), servers.add()
+        sentinel = servers.add(f"sentinel monitor shop 127.0.0.1 {one.port} 1", mode="sentinel")
+        for server in one, two:
+            with connect(Broker(url=f"redis://{server.name}", namespace=namespace), tmp_path) as connection:
+                declare(connection.run, broker)
+
+        def switch():
+            until(lambda: one.do("ZCARD", f"{namespace}:{{sms}}:queue"))
+            sentinel.do("SENTINEL", "REMOVE", "shop")
+            sentinel.do("SENTINEL", "MONITOR", "shop", "127.0.0.1", two.port, 1)
+
+        url, jobs = f"redis+sentinel://{sentinel.name}/shop", jobs_with(switch, 2 * MANY, 3 * MANY)
+
+        async def story():
+            async with AsyncClient(url, namespace=namespace) as own:
+                return await own.enqueue_many(jobs)
+
+        with Client(url, namespace=namespace) as own:
+            handles = asyncio.run(story()) if kind == "asyncio" else own.enqueue_many(jobs)
+        keys = [server.do("ZCARD", f"{namespace}:{{sms}}:queue") for server in (one, two)]
+        assert min(keys) > 0
+        # what one had got and not answered, two has as well
+        assert len(handles) == 3 * MANY <= sum(keys) <= 3 * MANY + (protocol.AHEAD + 1) * CHUNK
+        assert two.do("EXISTS", f"{namespace}:{{sms}}:job:{handles[-1].id}") == 1
+
+
+class _TwoNodes(RedisCluster):
+    """A Cluster without replicas."""
+
+    def __init__(self):
+        Servers.__init__(self)
+        self.nodes = [self.add("--cluster-enabled", "yes") for _ in range(2)]
+        self.nodes[0].do("CLUSTER", "MEET", "127.0.0.1", self.nodes[1].port)
+        for node, bounds in zip(self.nodes, [(0, 8000), (8001, 16383)], strict=True):
+            node.do("CLUSTER", "ADDSLOTSRANGE", *bounds)
+        until(lambda: all(b"cluster_state:ok" in node.do("CLUSTER", "INFO") for node in self.nodes))
+        until(lambda: all(len(node.do("CLUSTER", "SLOTS")) == 2 for node in self.nodes))
+
+
+@KINDS
+def test_a_slot_moves_in_the_middle(broker, namespace, tmp_path, kind):
+    """Chunks of three queues go to their nodes; those of the moved slot follow it, and keep their order."""
+    with _TwoNodes() as cluster:
+        url = cluster.url
+        with connect(Broker(url=url, namespace=namespace), tmp_path) as connection:
+            declare(connection.run, broker)
+
+            def move():
+                key = f"{namespace}:{{sms}}:queue"
+                slot, owner = cluster.owner(key)
+                until(lambda: owner.do("ZCARD", key))
+                assert cluster.migrate(slot, next(node for node in cluster.nodes if node is not owner), batch=100)
+
+            def jobs():
+                for n, _ in enumerate(jobs_with(move, 2 * MANY, 3 * MANY)):
+                    yield (("send", "send", "report", "other")[n % 4], [n])
+
+            async def story():
+                async with AsyncClient(url, namespace=namespace) as own:
+                    return await own.enqueue_many(jobs())
+
+            with Client(url, namespace=namespace) as own:
+                handles = asyncio.run(story()) if kind == "asyncio" else own.enqueue_many(jobs())
+            for queue in "sms", "reports", "others":
+                key = broker.keys.of(queue, "queue")
+                held = connection.run(plain(as_is, "ZRANGE", key, 0, -1))
+                assert [id_.decode() for id_ in held] == [each.id for each in handles if each.queue == queue]
+
+
+def test_lines_of_a_group_that_was_stored_in_part(desk):
+    """`fusiond enqueue -`: the chunks that fitted are not enqueued once more."""
+    desk.run(desk.verbs.configure("default", max_length=3 * CHUNK + 10, tasks={}))
+    lines = [json.dumps({"task": "send", "args": [n]}) for n in range(4 * CHUNK)]
+    done = desk.fusiond("enqueue", "-", given="\n".join(lines))
+    assert done.status == 1
+    assert done.out == f"{3 * CHUNK + 10} jobs enqueued, {CHUNK - 10} lines refused\n"
+    assert desk.run(desk.verbs.counts("default")).queued == 3 * CHUNK + 10
+
+
+@pytest.mark.parametrize("step", range(24))
+def test_an_interrupt_between_any_two_lines(step):
+    """Nothing counts as stored that was not answered, wherever between sending and the answer it comes."""
+    calls = []
+
+    def interrupt(frame, event, _arg):
+        if frame.f_code.co_name in ("_send", "_answered"):
+            calls.append(event)
+            if len(calls) > step:
+                raise KeyboardInterrupt
+        return interrupt
+
+    bulk = Bulk(Ready(), Ready(), NO_OPTIONS, [("t", [], {})])
+    plan, answers = bulk.plan(), iter([[], [["refused"]]])
+    before = sys.gettrace()
+    sys.settrace(interrupt)
+    try:
+        with contextlib.suppress(KeyboardInterrupt, QueueFull, StopIteration):
+            plan.send(None)
+            while True:
+                plan.send(next(answers))
+    finally:
+        sys.settrace(before)
+    assert not bulk.stored()
+
+
+class Ready:
+    """Makes any job, and finds each refused."""
+
+    is_ready = True
+
+    def make(self, _options, call):
+        return "q", NewJob("id", call[0], b"[]"), True
+
+    def calls(self, _queue, _jobs):
+        return []
+
+    def check(self, _queue, _jobs, _replies):
+        raise QueueFull("full")
+
+
+def test_jobs_that_wait_for_others_are_not_all_made_known_in_the_call(client, redis):
+    """The producer waits for a few pages of the outbox; daemons deliver the rest."""
+    parent = client.enqueue("send")
+    jobs = client.options(after=[parent]).enqueue_many([("send",)] * 1500)
+    assert {job.status() for job in jobs[:3]} == {"deferred"}
+    assert 1 <= redis("LLEN", f"test:{{sms}}:children:{parent.id}") <= 800

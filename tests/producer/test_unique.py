@@ -1,0 +1,102 @@
+"""What a producer gets of unique jobs, by the catalogue that a daemon publishes."""
+
+import asyncio
+
+import pytest
+
+from fusiond import AsyncClient, BadArguments, Client, JobConflict, JobStatus
+from fusiond.broker.records import Outcome
+from fusiond.config.model.tasks import Unique
+from fusiond.job import new_token
+
+UNIQUE = {
+    "skip": Unique(by=("kwargs.user",), until="ended"),
+    "refuse": Unique(by=("args.0", "kwargs.user"), for_=600.0, on_conflict="refuse"),
+    "replace": Unique(until="started", on_conflict="replace", max_wait=5.0),
+}
+
+
+@pytest.fixture
+def client(redis_server, run, broker, namespace):
+    said = {"queue": "sms", "priority": 1, "run": "shop.send"}
+    tasks = {name: said | {"unique": unique.to_text()} for name, unique in UNIQUE.items()} | {"plain": said}
+    run(broker.publish_catalogue("daemon", "h", tasks, priorities={}, queues=["sms", "other"]))
+    with Client(redis_server.url, namespace=namespace) as client:
+        yield client
+
+
+def test_skip_returns_the_job_that_is_there(client):
+    """`existing` says so; another user's job is another one, and so is one in another queue."""
+    first, second = client.enqueue("skip", user=1), client.options(priority=9).enqueue("skip", user=1)
+    assert (first.existing, second.existing, second) == (False, True, first)
+    others = [client.enqueue("skip", user=each) for each in ("1", 2, True)]
+    others.append(client.options(queue="other").enqueue("skip", user=1))
+    assert not any(job.existing for job in others)
+    assert len({first, *others}) == 5
+
+
+def test_asyncio_has_the_same(client, redis_server, namespace):
+    """AsyncClient's jobs say it, too."""
+
+    async def twice():
+        async with AsyncClient(redis_server.url, namespace=namespace) as jobs:
+            return [(await jobs.enqueue("skip", user=1)).existing for _ in range(2)]
+
+    assert asyncio.run(twice()) == [False, True]
+
+
+def test_refuse_raises(client):
+    """The message names the job that is there."""
+    first = client.enqueue("refuse", "a", user=1)
+    with pytest.raises(JobConflict, match=f"^job {first.name} exists already, and task 'refuse' is `unique`:"):
+        client.enqueue("refuse", "a", user=1)
+
+
+def test_replace_gives_a_new_job(client):
+    """The one before is canceled."""
+    first, second = (client.enqueue("replace", n) for n in range(2))
+    assert (second.existing, first.status(), second.status()) == (False, JobStatus.CANCELED, JobStatus.QUEUED)
+
+
+def test_of_many_those_that_are_there_come_back(client):
+    """Each in its place, also where the first one is of the same call."""
+    there = client.enqueue("skip", user=1)
+    jobs = client.enqueue_many(
+        [("skip", [], {"user": 1}), ("plain",), ("skip", [], {"user": 2}), ("skip", [], {"user": 2})]
+    )
+    assert [job.existing for job in jobs] == [True, False, False, True]
+    assert (jobs[0], jobs[3]) == (there, jobs[2])
+
+
+def test_of_many_a_refused_one_says_what_was_stored(client):
+    """None of those that were sent together."""
+    client.enqueue("refuse", "a", user=1)
+    with pytest.raises(JobConflict) as caught:
+        client.enqueue_many([("plain",), ("refuse", ["a"], {"user": 1}), ("plain",)])
+    assert (caught.value.enqueued.stored, caught.value.enqueued.unknown) == ({}, {})
+    assert client.counts("sms")["sms"].queued == 1
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "sentence"),
+    [
+        ((), {}, "args.0 is missing"),
+        (("a",), {}, "kwargs.user is missing"),
+        (("a",), {"user": 1.0}, "kwargs.user is neither a text, nor a boolean, nor an integer below 2"),
+    ],
+)
+def test_a_call_without_its_argument_is_refused(client, args, kwargs, sentence):
+    """The error names it."""
+    with pytest.raises(BadArguments, match=f"^task 'refuse': the call cannot be unique: {sentence}"):
+        client.enqueue("refuse", *args, **kwargs)
+
+
+def test_a_requeue_against_anothers_lock_raises(client, run, broker):
+    """And the job stays failed."""
+    job, token = client.enqueue("skip", user=1), new_token()
+    run(broker.claim("sms", 1, dispatcher="d", nonce=token, lease_ms=1000, max_rescues=1))
+    run(broker.settle("sms", [Outcome(job.id, token, "failed", 60_000, payload=b"{}")]))
+    client.enqueue("skip", user=1)
+    with pytest.raises(JobConflict, match="is not requeued"):
+        job.requeue()
+    assert job.status() is JobStatus.FAILED

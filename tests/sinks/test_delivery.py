@@ -1,0 +1,261 @@
+"""A sink's loop on a real Redis: at least once, in order, each gap told; one daemon at a time."""
+
+import asyncio
+import json
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from fusiond.broker.event_records import DAEMONS
+from fusiond.broker.records import NewJob
+from fusiond.config.model import Broker, Config, Task
+from fusiond.config.model.event_log import Events, Sink
+from fusiond.program import Link
+from fusiond.sinks import delivery as module
+from fusiond.sinks.delivery import Delivery
+from fusiond.sinks.outlets import DeliveryError
+from fusiond.tasks.webhooks import CALLBACK_HOSTS
+from tests.support.receiver import Receiver
+from tests.support.running import until
+
+
+class Outlet:
+    """Takes documents, after as many failures as it is told."""
+
+    def __init__(self, most=3):
+        self.most, self.taken, self.failures = most, [], []
+        self.enough, self.goal = threading.Event(), 0
+
+    def deliver(self, documents):
+        if self.failures:
+            raise self.failures.pop(0)
+        self.taken += documents
+        if len(self.taken) >= self.goal:
+            self.enough.set()
+
+    def close(self):
+        pass
+
+    @property
+    def jobs(self):
+        return [document.get("job_id") for document in self.taken]
+
+
+class Station:
+    """A namespace with a queue that keeps events, and daemons with a sink `s` each."""
+
+    def __init__(self, run, broker, server, directory, monkeypatch):
+        self.run, self.broker, self.server, self.directory = run, broker, server, directory
+        self.outlet = Outlet()
+        monkeypatch.setattr(module, "outlet", lambda _: self.outlet)
+        monkeypatch.setattr(module, "_LONGEST", 0.01)
+        run(broker.declare(["q"]))
+        run(broker.keep_events("q", "1000 0"))
+        run(broker.keep_events(DAEMONS, "1000 0"))
+
+    def enqueue(self, *ids):
+        self.run(self.broker.enqueue("q", [NewJob(id_, "t", b"[[],{}]") for id_ in ids]))
+
+    def snapshot(self, daemon, only):
+        events = Events(1000, sinks={"s": Sink("file", "/none", only=only)})
+        settings = Broker(url=f"unix://{self.server.path}", namespace="test")
+        config = Config(broker=settings, tasks={"t": Task("t", "a.b", log_tag="bill")}, events=events)
+        (self.directory / daemon).mkdir(exist_ok=True)
+        return SimpleNamespace(config=config, path=self.directory / daemon / "snapshot.json")
+
+    def deliver(self, goal, daemon="one", only=(), during=lambda: None):
+        """Run a sink until it has delivered so many in all; then it ends as it is told to."""
+
+        async def serve():
+            delivery = Delivery(self.snapshot(daemon, only), "s", Link(), Path("/"))
+            serving = asyncio.create_task(delivery.serve())
+            during()
+            await asyncio.to_thread(self.outlet.enough.wait, 60)
+            delivery.end()
+            await serving
+
+        self.outlet.goal = goal
+        self.outlet.enough.clear()
+        asyncio.run(serve())
+        return self.outlet.jobs
+
+
+@pytest.fixture
+def station(run, broker, redis, redis_server, tmp_path, monkeypatch):
+    station = Station(run, broker, redis_server, tmp_path, monkeypatch)
+    station.redis = redis
+    return station
+
+
+def test_it_goes_on_where_it_was(station):
+    """Each event once, in its order, over an end; the tag of the task with each."""
+    station.enqueue("a", "b", "c", "d")
+    assert station.deliver(4) == ["a", "b", "c", "d"]
+    station.enqueue("e")
+    assert station.deliver(5) == ["a", "b", "c", "d", "e"]
+    assert {document["task_type"] for document in station.outlet.taken} == {"bill"}
+    assert len({document["id"] for document in station.outlet.taken}) == 5
+
+
+def test_what_is_down_delays_and_loses_nothing(station):
+    """The same batch again until it is taken; and the daemons' stream says so."""
+    station.outlet.failures = [DeliveryError("it is away", retry_after=0.01) for _ in range(4)]
+    station.enqueue("a", "b")
+    assert station.deliver(4)[:2] == ["a", "b"]
+    told = [(said["event"], said["about"], said.get("message")) for said in station.outlet.taken[2:]]
+    assert told == [("sink.fails", "s", "it is away"), ("sink.delivers", "s", None)]
+
+
+def test_how_far_it_is_behind_is_known(station):
+    """The age of the oldest event that is not delivered, and why; nothing of sinks that no file has."""
+
+    def state():
+        return station.run(station.broker.sinks(["s"], ["q"]))["s"]
+
+    def look():
+        until(lambda: state().failing)
+        seen.append(state())
+        station.outlet.failures.clear()
+
+    seen = []
+    station.enqueue("a")
+    assert state().failing == ""
+    station.outlet.failures = [DeliveryError("it is away", retry_after=0.01) for _ in range(10**6)]
+    looking = threading.Thread(target=look)
+    station.deliver(3, during=looking.start)
+    looking.join()
+    assert (seen[0].failing, seen[0].is_late) == ("it is away", True)
+    assert 0 < seen[0].delay < 3600
+    assert state() == (0, "")
+    station.enqueue("b")
+    assert state().delay >= 0
+    assert station.run(station.broker.sinks([], ["q"])) == {}
+
+
+def test_an_answer_that_never_ends_is_told(station, monkeypatch):
+    """As failures are, though no time limit is reached: a server may send a byte now and then."""
+    monkeypatch.setattr(module, "_HOLD", 0.01)
+    monkeypatch.setattr(module, "_SLOW", 0.02)
+    gate, deliver = threading.Event(), station.outlet.deliver
+
+    def slowly(documents):
+        gate.wait(60)
+        deliver(documents)
+
+    def look():
+        until(lambda: station.run(station.broker.sinks(["s"], ["q"]))["s"].failing == "no whole answer for 0.02 s")
+        gate.set()
+
+    station.outlet.deliver = slowly
+    station.enqueue("a")
+    looking = threading.Thread(target=look)
+    station.deliver(3, during=looking.start)
+    looking.join()
+    assert [said["event"] for said in station.outlet.taken[1:]] == ["sink.fails", "sink.delivers"]
+
+
+def test_whatever_an_outlet_raises_delays_it_only(station):
+    """A library may raise anything on an odd answer."""
+    station.outlet.failures = [ZeroDivisionError("odd"), RuntimeError("odd")]
+    station.enqueue("a", "b")
+    assert station.deliver(2) == ["a", "b"]
+
+
+def test_what_is_refused_again_and_again_is_given_up(station):
+    """So that one event never stops all others."""
+    station.outlet.failures = [DeliveryError("400", refused=True) for _ in range(10)]
+    station.enqueue("a", "b", "c", "d")
+    assert station.deliver(1)[0] == "d"
+
+
+def test_it_delivers_what_it_wants(station):
+    """The others count as delivered."""
+    station.enqueue("a")
+    station.run(station.broker.cancel("q", "a"))
+    station.deliver(1, only=("cancel*",))
+    assert [document["event"] for document in station.outlet.taken] == ["canceled"]
+
+
+def test_a_gap_is_told(station):
+    """With the number of events that it has missed."""
+    station.enqueue("first")
+    station.deliver(1)
+    for page in range(8):
+        station.enqueue(*(f"{page}.{number}" for number in range(400)))
+    kept = len(station.run(station.broker.events_behind("q", 1, 9999)).events)
+    station.deliver(2 + kept)
+    lost = station.outlet.taken[1]
+    assert (lost["event"], lost["message"]) == (
+        "events.lost", f"{3200 - kept} events were dropped before they were read"
+    )  # fmt: skip
+    assert station.outlet.jobs[-1] == "7.399"
+
+
+def test_a_redis_that_came_back_with_less_is_read_again(station):
+    """Its numbers begin anew, and their ids are others."""
+    station.enqueue("a", "b", "c")
+    station.deliver(3)
+    station.redis("DEL", "test:{q}:events")
+    station.redis("HDEL", "test:{q}:conf", "told")
+    station.enqueue("d")
+    assert station.deliver(4)[3:] == ["d"]
+
+
+def test_one_daemon_delivers_at_a_time(station):
+    """A second one stands by; it takes over once the first one has ended, or its lease has expired."""
+    hold = station.broker.hold_sink
+    assert station.run(hold("s", "one", 60_000, {})) == {}
+    assert station.run(hold("s", "one", 60_000, {"q": 5})) == {"q": 5}
+    assert station.run(hold("s", "two", 60_000, {"q": 9})) is None
+    assert station.run(hold("other", "two", 60_000, {})) == {}
+    assert station.run(hold("s", "one", 0, {"q": 6})) == {"q": 6}
+    assert station.run(hold("s", "two", 60_000, {"q": 1})) == {"q": 6}
+    assert station.run(hold("s", "one", 60_000, {})) is None
+
+
+def test_a_file_has_a_line_for_each_and_may_be_rotated(tmp_path):
+    """A half line that a kill has left is ended; a renamed file is opened anew."""
+    from fusiond.sinks.file_outlet import FileOutlet
+
+    path = tmp_path / "events.jsonl"
+    path.write_text('{"half":')
+    outlet = FileOutlet(Sink("file", str(path)))
+    outlet.deliver([{"id": "1", "message": "zwei\nZeilen"}])
+    path.rename(tmp_path / "events.1")
+    outlet.deliver([{"id": "2"}, {"id": "3"}])
+    outlet.close()
+    assert [json.loads(line)["id"] for line in (tmp_path / "events.1").read_text().splitlines()[1:]] == ["1"]
+    assert [json.loads(line)["id"] for line in path.read_text().splitlines()] == ["2", "3"]
+
+
+def test_a_file_that_cannot_be_written_is_said(tmp_path):
+    """In one sentence, with its name."""
+    from fusiond.sinks.file_outlet import FileOutlet
+
+    with pytest.raises(DeliveryError, match=r"gone/events\.jsonl: No such file"):
+        FileOutlet(Sink("file", str(tmp_path / "gone" / "events.jsonl"))).deliver([{}])
+
+
+def test_a_webhook_is_signed_and_names_the_event(tmp_path, monkeypatch):
+    """One request for each; 503 asks for another time, 410 refuses."""
+    from fusiond.sinks.webhook_outlet import WebhookOutlet
+
+    monkeypatch.setenv(CALLBACK_HOSTS, "")  # the outlet sets it
+    (tmp_path / "secret").write_text("a long secret")
+    with Receiver() as receiver:
+        outlet = WebhookOutlet(Sink("webhook", url=receiver.url, secret_file=str(tmp_path / "secret")))
+        outlet.deliver([{"id": "q:1:2", "event": "failed"}])
+        _, _, headers, body = receiver.requests[0]
+        assert (json.loads(body)["event"], headers["webhook-id"]) == ("failed", "q:1:2")
+        assert headers["webhook-signature"].startswith("v1,")
+        receiver.status, receiver.headers = 503, {"Retry-After": "7"}
+        with pytest.raises(DeliveryError) as busy:
+            outlet.deliver([{"id": "q:1:2"}])
+        assert (busy.value.refused, busy.value.retry_after) == (False, 7)
+        receiver.status = 410
+        with pytest.raises(DeliveryError) as refused:
+            outlet.deliver([{"id": "q:1:2"}])
+        assert refused.value.refused
+        receiver.shutdown()

@@ -1,0 +1,110 @@
+"""The sink for Elasticsearch, with the official client, against a server that answers as Elasticsearch does."""
+
+import pytest
+
+from fusiond.config.model.event_log import Sink
+from fusiond.sinks.elastic_outlet import ElasticOutlet
+from fusiond.sinks.outlets import DeliveryError
+from tests.support.bulk_server import BulkServer
+
+
+@pytest.fixture
+def server():
+    with BulkServer() as server:
+        yield server
+        server.shutdown()
+
+
+@pytest.fixture
+def outlet(server, tmp_path):
+    (tmp_path / "key").write_text("c2VjcmV0\n")
+    outlet = ElasticOutlet(Sink("elasticsearch", url=server.url, index="logs", api_key_file=str(tmp_path / "key")))
+    yield outlet
+    outlet.close()
+
+
+def documents(*numbers):
+    return [{"id": f"q:{number}:7", "log_time": "2026-11-23T08:00:00.000Z", "event": "failed"} for number in numbers]
+
+
+def stored(server):
+    return list(server.indices.get("logs", {}))
+
+
+def test_each_event_is_there_once(outlet, server):
+    """Under its id; a repeat is no failure, and changes nothing."""
+    outlet.deliver(documents(1, 2))
+    outlet.deliver(documents(2, 3))
+    assert stored(server) == ["q:1:7", "q:2:7", "q:3:7"]
+    assert server.indices["logs"]["q:1:7"]["@timestamp"] == "2026-11-23T08:00:00.000Z"
+    assert server.requests[0][1]["authorization"] == "ApiKey c2VjcmV0"
+
+
+@pytest.mark.parametrize(("status", "refused"), [(429, False), (503, False), (400, True)])
+def test_what_is_not_stored_of_a_batch_is_left(outlet, server, status, refused):
+    """The others are stored; a busy server is asked again, a document that it does not take counts as refused."""
+    server.refused = {"q:2:7": status}
+    with pytest.raises(DeliveryError, match=f"1 of 3 events not stored, {status}: status {status}") as caught:
+        outlet.deliver(documents(1, 2, 3))
+    assert (caught.value.refused, caught.value.left) == (refused, documents(2))
+    outlet.deliver(caught.value.left)
+    assert stored(server) == ["q:1:7", "q:3:7", "q:2:7"]
+
+
+def test_a_busy_server_says_when_to_come_again(outlet, server):
+    """429 for the whole request."""
+    server.faults = [lambda handler: handler.answer(429, {"error": "busy"}, Retry_After="3")]
+    with pytest.raises(DeliveryError) as caught:
+        outlet.deliver(documents(1))
+    assert (caught.value.refused, caught.value.retry_after, caught.value.left) == (False, 3, None)
+
+
+def test_a_batch_that_is_too_large_is_halved(outlet, server):
+    """Until it fits; one document that does not is refused."""
+    server.faults = [lambda handler: handler.answer(413, {"error": "large"})]
+    outlet.deliver(documents(1, 2, 3))
+    assert stored(server) == ["q:1:7", "q:2:7", "q:3:7"]
+    server.faults = [lambda handler: handler.answer(413, {"error": "large"})]
+    with pytest.raises(DeliveryError) as caught:
+        outlet.deliver(documents(4))
+    assert caught.value.refused
+
+
+LIES = {
+    "no JSON": lambda handler: handler.send(200, b"<html>"),
+    "half an answer": lambda handler: handler.send(200, b'{"items": [', length=5000),
+    "too few items": lambda handler: handler.answer(200, {"errors": False, "items": []}),
+    "items of another form": lambda handler: handler.answer(200, {"errors": False, "items": [{"create": 7}]}),
+    "nested too deep": lambda handler: handler.send(200, b"[" * 100_000),
+    "a status that is no number": lambda handler: handler.send(200, b'{"items": [{"create": {"status": Infinity}}]}'),
+    "no list": lambda handler: handler.answer(200, ["what"]),
+    "an error of its own": lambda handler: handler.answer(500, {"error": {"reason": "broken"}}),
+    "a wrong key": lambda handler: handler.answer(401, {"error": {"reason": "unknown key"}}),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_server_that_lies_delays_only_itself(outlet, server, lie):
+    """The batch is sent again, and then it is there."""
+    server.faults = [LIES[lie]]
+    with pytest.raises(DeliveryError) as caught:
+        outlet.deliver(documents(1))
+    assert not caught.value.refused
+    outlet.deliver(documents(1))
+    assert stored(server) == ["q:1:7"]
+
+
+def test_a_server_that_is_older_than_the_package(outlet, server):
+    """As Elasticsearch 8.15 answers the client of version 9: the remedy is said."""
+    refusal = {"error": {"type": "media_type_header_exception", "reason": "A compatible version is required"}}
+    server.faults = [lambda handler: handler.answer(400, refusal | {"status": 400})]
+    with pytest.raises(DeliveryError, match=r"older than .* pip install 'elasticsearch<\d+'"):
+        outlet.deliver(documents(1))
+
+
+def test_nobody_there(outlet, server):
+    """One sentence, with the address."""
+    server.shutdown()
+    server.server_close()
+    with pytest.raises(DeliveryError, match=server.url):
+        outlet.deliver(documents(1))

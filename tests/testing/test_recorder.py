@@ -1,0 +1,307 @@
+import asyncio
+import subprocess
+import sys
+
+import pytest
+
+from fusiond import AsyncClient, Client, ConfigError, JobFailed, JobStatus, QueueFull, ResultTimeout, UnknownTask
+from fusiond.errors import BadArguments
+from fusiond.testing import NotRecorded, recorded
+
+#: made before anything is recorded, and of a Redis that does not exist
+EARLY = Client("redis://nowhere.invalid")
+
+FILE = """
+version: 1
+retry_policies:
+  thrice: {max_attempts: 3, backoff: fixed, delay: 10s, give_up_on: [KeyError]}
+  later: {snooze_on: [tests.testing.test_recorder.NotYetError], max_snooze: 1h}
+queues: {narrow: {max_length: 2}}
+tasks:
+  add: {run: tests.testing.test_recorder.add}
+  wait: {run: tests.testing.test_recorder.wait}
+  fail: {run: tests.testing.test_recorder.fail, retry: thrice, on_failure: {task: note}}
+  early: {run: tests.testing.test_recorder.early, retry: later}
+  known: {run: tests.testing.test_recorder.known, pass_job: job}
+  chain: {run: tests.testing.test_recorder.chain}
+  note: {run: tests.testing.test_recorder.note}
+  narrow: {run: tests.testing.test_recorder.note, queue: narrow}
+  thing: {run: tests.testing.test_recorder.thing}
+  gone: {run: tests.testing.test_recorder.no_such_function}
+  page: {run: tests.testing.test_recorder.fail, retry: none, on_failure: {webhook: "https://ops.invalid/failed"}}
+flows:
+  etl:
+    steps:
+      first: {task: add, args: [1], inputs: {number: input.number}}
+      second: {task: note, after: [first], inputs: {event: first}}
+workers: {main: {queues: "*"}}
+"""
+NOTED = []
+
+
+class NotYetError(Exception):
+    retry_after = 30
+
+
+def add(first, number=0):
+    return first + number
+
+
+async def wait():
+    await asyncio.sleep(0)
+    return "waited"
+
+
+def fail(error="no stock"):
+    raise {"key": KeyError}.get(error, ValueError)(error)
+
+
+def early():
+    raise NotYetError
+
+
+def known(job):
+    job.progress(0.5, "half")
+    return dict(job)
+
+
+def chain(number):
+    if number:
+        EARLY.enqueue("chain", number - 1)
+
+
+def note(event=None):
+    NOTED.append(event)
+
+
+def thing():
+    return object()
+
+
+@pytest.fixture
+def file(tmp_path):
+    (tmp_path / "fusion.yaml").write_text(FILE)
+    return tmp_path / "fusion.yaml"
+
+
+@pytest.fixture
+def jobs(file):
+    NOTED.clear()
+    with recorded(file) as jobs:
+        yield jobs
+
+
+def test_a_call_is_recorded_and_does_not_run(jobs):
+    """Clients that exist already, those that are made now, and functions in place of names: each call is a job."""
+    EARLY.options(delay="5m", priority="high", meta={"by": "ada"}).enqueue("add", 1, number=2)
+    Client().enqueue(add, (1, 2))
+    first, second = jobs
+    assert (first.task, first.args, first.kwargs, first.queue) == ("add", [1], {"number": 2}, "default")
+    assert first.options == {"delay": "5m", "priority": "high", "meta": {"by": "ada"}}
+    assert (first.priority, first.status, second.status) == (2, JobStatus.SCHEDULED, JobStatus.QUEUED)
+    assert second.args == [[1, 2]]
+    assert jobs.assert_enqueued(add, (1, 2)) is second
+    assert jobs.assert_enqueued("add", 1, number=2) is first
+
+
+def test_what_is_asserted_can_be_wrong(jobs):
+    """Another argument, a second job, any job at all: the message lists what is recorded."""
+    for _ in range(2):
+        EARLY.enqueue("add", 1)
+    for wrong in (
+        lambda: jobs.assert_enqueued("add", 1),
+        lambda: jobs.assert_enqueued("add", 2),
+        jobs.assert_not_enqueued,
+    ):
+        with pytest.raises(AssertionError, match=r"<add\(1\) queued in default>"):
+            wrong()
+    jobs.assert_not_enqueued("add", 2)
+    jobs.clear()
+    jobs.assert_not_enqueued()
+
+
+def test_wrong_calls_raise_as_ever(jobs):
+    """Nothing is recorded of them."""
+    with pytest.raises(UnknownTask, match="did you mean 'add'"):
+        EARLY.enqueue("ad")
+    with pytest.raises(BadArguments, match="at most 1048576"):
+        EARLY.enqueue("add", "x" * 2**20)
+    with pytest.raises(BadArguments, match="needs the input 'number'"):
+        EARLY.run_flow("etl")
+    with pytest.raises(QueueFull) as full:
+        EARLY.enqueue_many([("narrow", [1])] * 3)
+    assert full.value.enqueued.stored == {}
+    jobs.assert_not_enqueued()
+
+
+def test_a_run_goes_on_until_nothing_is_ready(jobs):
+    """What a job enqueues runs, too; what waits for a time does not."""
+    EARLY.enqueue("chain", 3)
+    EARLY.options(delay="1h").enqueue("add", 1)
+    assert [job.args for job in jobs.run()] == [[3], [2], [1], [0]]
+    [late] = jobs.waiting
+    jobs.forward("59m")
+    assert jobs.run() == []
+    jobs.forward(61)
+    assert jobs.run() == [late]
+    assert late.result == 1
+
+
+def test_a_retry_is_decided_by_the_policy(jobs):
+    """It waits for its delay; without attempts left it fails, raises, and calls back."""
+    EARLY.enqueue("fail")
+    [job] = jobs.run()
+    assert (job.status, job.attempts, job.error["message"]) == (JobStatus.SCHEDULED, 1, "no stock")
+    assert 0 < job.due_at - job.created_at - 10 < 60
+    with pytest.raises(ValueError, match="no stock"):
+        jobs.run(scheduled=True)
+    assert (job.status, job.attempts) == (JobStatus.FAILED, 3)
+    jobs.run()
+    assert (NOTED[0]["status"], NOTED[0]["attempts"], NOTED[0]["error"]["type"]) == ("failed", 3, "ValueError")
+
+
+def test_a_policy_gives_up(jobs):
+    """`give_up_on` ends the job at its first attempt."""
+    EARLY.enqueue("fail", "key")
+    with pytest.raises(KeyError):
+        jobs.run()
+    assert (jobs[0].status, jobs[0].attempts) == (JobStatus.FAILED, 1)
+
+
+def test_a_snooze_counts_no_attempt_and_ends(jobs):
+    """`retry_after` says when it comes back, and `max_snooze` when it fails."""
+    EARLY.enqueue("early")
+    [job] = jobs.run()
+    assert (job.status, job.attempts) == (JobStatus.SCHEDULED, 0)
+    with pytest.raises(NotYetError):
+        jobs.run(scheduled=True)
+    assert job.status is JobStatus.FAILED
+
+
+def test_other_failures_have_the_codes_of_a_worker(jobs):
+    """Arguments that do not fit, a result that is not JSON, a function that is not there."""
+    for task, args, code in (
+        ("add", [], "BAD_ARGUMENTS"),
+        ("thing", [], "RESULT_NOT_SERIALIZABLE"),
+        ("gone", [], "TASK_NOT_FOUND"),
+    ):
+        EARLY.enqueue(task, *args)
+        with pytest.raises(JobFailed) as failed:
+            jobs.run()
+        assert failed.value.code == code
+
+
+def test_without_raising_every_job_runs(jobs):
+    """`raises=False`: the errors are to be looked at."""
+    EARLY.enqueue("page")
+    EARLY.enqueue("add", 1)
+    assert [job.status for job in jobs.run(raises=False)] == [JobStatus.FAILED, JobStatus.FINISHED]
+    assert isinstance(jobs[0].exception, ValueError)
+
+
+def test_no_webhook_is_called_unasked(jobs):
+    """Its job is recorded, and stays."""
+    EARLY.enqueue("page")
+    jobs.run(scheduled=True, raises=False)
+    [call] = jobs.waiting
+    assert (call.task, call.queue, call.kwargs["url"]) == ("fusiond.webhook", "callbacks", "https://ops.invalid/failed")
+
+
+def test_one_attempt_by_hand(jobs):
+    """`job.run()` waits for no time, returns the result, and raises whatever becomes of the job."""
+    EARLY.options(delay="1h").enqueue("add", 1)
+    assert jobs[0].run() == 1
+    with pytest.raises(ValueError, match="cannot run now"):
+        jobs[0].run()
+    EARLY.enqueue("fail")
+    with pytest.raises(ValueError, match="no stock"):
+        jobs[1].run()
+    assert jobs[1].status is JobStatus.SCHEDULED
+
+
+def test_what_a_task_is_told(jobs):
+    """`pass_job` has the id, the attempt, key and meta."""
+    EARLY.options(key="k", meta={"by": "ada"}).enqueue("known")
+    jobs.run()
+    told = jobs[0].result
+    assert (told["id"], told["attempt"], told["key"], told["meta"]) == (jobs[0].id, 1, "k", {"by": "ada"})
+
+
+def test_who_waits_for_a_result_gets_it(jobs):
+    """What is ready runs; nobody waits for what can not end."""
+    assert EARLY.enqueue("add", 1, number=1).result(timeout=100) == 2
+    with pytest.raises(JobFailed, match="no stock"):
+        EARLY.enqueue("page").result()
+    with pytest.raises(ResultTimeout, match="nothing that is recorded can run now"):
+        EARLY.options(delay="1h").enqueue("add", 1).result()
+
+
+def test_a_flow_runs_by_its_own_rules(jobs):
+    """Its first step is a job at once; the next one is there when that has finished."""
+    run = EARLY.run_flow("etl", number=2)
+    assert [job.task for job in jobs] == ["add"]
+    assert run.steps() == {"first": "running", "second": "waiting"}
+    jobs.run()
+    assert run.result() == {"second": None}
+    assert NOTED == [3]
+    assert [(each.flow, each.inputs, each.status) for each in jobs.runs] == [("etl", {"number": 2}, "finished")]
+
+
+def test_a_flow_fails_with_a_step(jobs):
+    """As in a daemon: later steps do not run."""
+    run = EARLY.run_flow("etl", number="two")
+    with pytest.raises(TypeError):
+        jobs.run()
+    assert (run.status(), run.steps()) == ("failed", {"first": "failed", "second": "skipped"})
+
+
+def test_asynchronous_code_is_recorded_too(jobs):
+    """An AsyncClient, a task that is a coroutine, and both in one running loop."""
+
+    async def application():
+        client = AsyncClient("redis://nowhere.invalid")
+        job = await client.enqueue("wait")
+        first = await job.status()
+        return first, await job.result(), await client.enqueue_many([("add", [n]) for n in range(300)])
+
+    first, result, many = asyncio.run(application())
+    assert (first, result, len(many), len(jobs)) == (JobStatus.QUEUED, "waited", 300, 301)
+    jobs.run()
+    assert [job.result for job in jobs[1:]] == list(range(300))
+
+
+def test_what_needs_a_redis_says_so(jobs):
+    """It names what to use instead."""
+    with pytest.raises(NotRecorded, match="fusiond_daemon"):
+        EARLY.counts()
+
+
+def test_no_program_reaches_a_queue(jobs, tmp_path):
+    """One that a test starts has a URL that leads nowhere."""
+    program = "from fusiond import Client; Client().enqueue('add')"
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "BrokerUnavailable" in done.stderr
+    assert "jobs-are-recorded-by-fusiond.testing" in done.stderr
+
+
+def test_afterwards_a_client_uses_its_own_redis(file, redis_server):
+    """Also one that was made meanwhile; an inner recorder gives way to the outer one."""
+    with recorded(file) as outer:
+        made = Client(redis_server.url)
+        with recorded(file) as inner:
+            made.enqueue("add", 1)
+        made.enqueue("add", 2)
+        assert ([job.args for job in inner], [job.args for job in outer]) == ([[1]], [[2]])
+    with made, pytest.raises(UnknownTask, match="no daemon has declared any task"):
+        made.enqueue("add", 1)
+    with Client(redis_server.url) as other, pytest.raises(UnknownTask):
+        other.run_flow("etl")
+
+
+def test_a_file_with_mistakes_is_told(tmp_path):
+    """With their places."""
+    (tmp_path / "fusion.yaml").write_text("version: 1\ntasks: {a: {}}\n")
+    with pytest.raises(ConfigError, match=r"fusion.yaml:2"), recorded(tmp_path / "fusion.yaml"):
+        pass
+    with pytest.raises(ConfigError, match="does not exist"), recorded(tmp_path / "other.yaml"):
+        pass

@@ -1,0 +1,39 @@
+"""A dashboard over a broker with a catalogue."""
+
+import pytest
+
+from fusiond.config import model
+from fusiond.config.model import CronEntry, Flow, Queue, Task, WorkerGroup
+from fusiond.config.model.flow_steps import FlowStep
+from fusiond.web import backend
+from tests.support.dashboard import Dashboard
+
+CONFIG = {
+    "queues": {"default": Queue("default"), "reports": Queue("reports")},
+    "tasks": {"send": Task("send", "shop.send", "default"), "report": Task("report", "shop.report", "reports")},
+    "cron": {"nightly": CronEntry("nightly", "report", schedule="0 2 * * *")},
+    "flows": {
+        "etl": Flow("etl", {"extract": FlowStep("send"), "load": FlowStep("report", after=("extract",))}, "reports")
+    },
+    "workers": {"main": WorkerGroup("main", {"default": 1, "reports": 1})},
+}
+
+
+@pytest.fixture
+def open_dashboard(desk, tmp_path, monkeypatch):
+    """A dashboard over the desk's Redis, with these keys of `web`; it sees at once what a test does there."""
+    for name in ("KEPT", "CATALOGUE"):
+        monkeypatch.setattr(backend, name, 0.0)
+
+    def opened(**web):
+        return Dashboard(desk.settings, tmp_path, web=web, **CONFIG)
+
+    assert isinstance(desk.settings, model.Broker)
+    return opened
+
+
+@pytest.fixture
+def dashboard(open_dashboard):
+    """One with every default."""
+    with open_dashboard() as found:
+        yield found

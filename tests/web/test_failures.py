@@ -1,0 +1,66 @@
+"""Failures by task and error."""
+
+import pytest
+
+from fusiond.broker.records import NewJob
+
+
+def fail(desk, queue, task, message, count=1, **error):
+    """So many jobs of the task that fail with the message, in which `#` is the job's number."""
+    for number in range(count):
+        name = f"{task}{len(message)}{number}"
+        desk.run(desk.verbs.enqueue(queue, [NewJob(name, task, b"[[],{}]")]))
+        said = {"code": "EXCEPTION", "type": "ValueError", "message": message.replace("#", str(number))}
+        desk.settle("failed", queue, **said | error, traceback="")
+
+
+@pytest.fixture
+def failures(desk):
+    """Two errors of one task in two queues, and one of another task."""
+    fail(desk, "default", "send", "no such user # in shard 7", 3)
+    fail(desk, "reports", "send", "no such user # in shard 12", 2)
+    fail(desk, "default", "send", 'quota "gold" exceeded', 2)
+    fail(desk, "reports", "report", "no such user # in shard 7", 1, code="TIMEOUT")
+
+
+def groups(dashboard, query=""):
+    found = dashboard.get(f"/api/v1/failures{query}").json
+    return {(group["task"], group["message"]): group for group in found["groups"]}
+
+
+def test_jobs_that_failed_alike_are_one_group(dashboard, failures):
+    """Numbers in the message do not tell them apart; tasks, types and words do. The last one is shown."""
+    found = groups(dashboard)
+    assert {key: (group["count"], group["queues"]) for key, group in found.items()} == {
+        ("send", "no such user 1 in shard 12"): (5, ["default", "reports"]),
+        ("send", 'quota "gold" exceeded'): (2, ["default"]),
+        ("report", "no such user 0 in shard 7"): (1, ["reports"]),
+    }
+    assert all(group["first"] <= group["last"] for group in found.values())
+    assert len(groups(dashboard, "?queue=reports")) == 2
+    assert dashboard.get("/api/v1/failures?queue=none").status == 404
+    page = dashboard.get("/failures").text
+    assert "quota &#34;gold&#34; exceeded" in page
+
+
+def test_a_whole_group_is_requeued_or_dropped(dashboard, desk, failures):
+    """In each queue, and nothing else; a group that is gone is 404."""
+    found = groups(dashboard)
+    many, few = found["send", "no such user 1 in shard 12"]["id"], found["send", 'quota "gold" exceeded']["id"]
+    assert dashboard.post(f"/api/v1/failures/{many}/requeue").json["jobs"] == 5
+    assert [desk.run(desk.verbs.counts(queue)).queued for queue in ("default", "reports")] == [3, 2]
+    dropped = dashboard.post(f"/api/v1/failures/{few}/drop").json
+    assert (dropped["jobs"], "2 of them when a minute has passed" in dropped["sentence"]) == (2, True)
+    assert dashboard.post(f"/api/v1/failures/{many}/requeue").status == 404
+    assert desk.run(desk.verbs.counts("reports")).failed == 1
+
+
+def test_pages_of_failures_are_bounded(desk, failures):
+    """One read has no more jobs than it asks for; errors that are no JSON are a group, too."""
+    looked, first = desk.run(desk.verbs.failures("default", count=2))
+    assert (looked, sum(group.jobs for group in first)) == (2, 2)
+    assert desk.run(desk.verbs.failures("default", start=99)) == (0, [])
+    desk.enqueued("send", "x")
+    desk.settle("failed")
+    _, found = desk.run(desk.verbs.failures("default"))
+    assert ("send", "", "") in {(group.task, group.code, group.message) for group in found}

@@ -1,0 +1,137 @@
+"""Jobs: found, shown, changed, over HTTP."""
+
+import pytest
+
+from fusiond.broker.records import NewJob
+from fusiond.job import JobStatus
+
+
+@pytest.fixture
+def jobs(desk):
+    """Names of jobs: one that failed, one that finished, and some that wait."""
+    failed = desk.enqueued("send", "+49", "code=1234")
+    desk.fail()
+    finished = desk.enqueued("send", "+50")
+    desk.settle("finished", result="sent")
+    desk.run(
+        desk.verbs.enqueue("reports", [NewJob(f"r{n}", "report", b'[[%d],{"password":"x"}]' % n) for n in range(9)])
+    )
+    return {"failed": failed, "finished": finished, "waiting": "reports/r3"}
+
+
+def names(reply):
+    return [job["name"] for job in reply.json["jobs"]]
+
+
+def test_jobs_are_found_by_each_filter(dashboard, desk, jobs):
+    """By state, queue, task, text and time; what is outside the bounds is 400, another queue 404."""
+    ask = lambda query: dashboard.get(f"/api/v1/jobs?{query}")  # noqa: E731
+    assert names(ask("state=failed")) == [jobs["failed"]]
+    assert set(names(ask("state=failed&state=finished"))) == {jobs["failed"], jobs["finished"]}
+    assert len(names(ask("queue=reports"))) == 9
+    assert names(ask("task=report&limit=500&text=[[3]")) == ["reports/r3"]
+    assert names(ask("text=NO+STOCK")) == [jobs["failed"]]
+    assert names(ask("since=1h&state=finished")) == [jobs["finished"]]
+    assert names(ask("until=1h")) == []
+    assert names(ask("tag=campaign")) == []
+    found = ask("queue=reports&limit=2").json
+    assert (len(found["jobs"]), found["among"], found["complete"]) == (2, 9, True)
+    found = ask("queue=reports&text=nothing&depth=4").json
+    assert (found["jobs"], found["looked_at"], found["complete"]) == ([], 4, False)
+    for query, status in (("state=lost", 400), ("limit=0", 400), ("since=later", 400), ("x=1", 400), ("queue=no", 404)):
+        assert ask(query).status == status
+        assert dashboard.get(f"/jobs?{query}").status == status
+
+
+def test_a_page_shows_what_jobs_wrote_as_text(dashboard, desk):
+    """Markup in arguments, names and errors is never markup of the page."""
+    evil = "<script>alert(1)</script><img src=x onerror=alert(1)>"
+    desk.enqueued("send", evil)
+    name = desk.settle("failed", code="EXCEPTION", type=evil, message=evil, traceback=evil)
+    for path in ("/jobs", "/failures", f"/jobs/{name}", "/jobs?text=%3Cscript%3E"):
+        page = dashboard.get(path).text
+        assert "<script>alert" not in page
+        assert "<img src=x" not in page
+        assert "&lt;" in page
+
+
+def test_one_jobs_story(dashboard, jobs):
+    """Arguments, error, traceback, attempts; the result of one that finished; 404 for one that is not there."""
+    story = dashboard.get(f"/api/v1/jobs/{jobs['failed']}").json
+    assert (story["args"], story["kwargs"]) == (["+49"], {"code": "1234"})
+    assert (story["job"]["status"], story["error"]) == ("failed", "ValueError: no stock")
+    assert "shop.py" in story["traceback"]
+    assert "ValueError: no stock" in dashboard.get(f"/jobs/{jobs['failed']}").text
+    assert dashboard.get(f"/api/v1/jobs/{jobs['finished']}").json["result"] == "sent"
+    assert dashboard.get("/api/v1/jobs/default/none").status == 404
+    assert dashboard.get("/jobs/nothing/none").status == 404
+
+
+def test_what_is_hidden_is_not_shown_and_not_found(open_dashboard, jobs):
+    """Neither on a page nor by a search that would tell it letter by letter."""
+    with open_dashboard(hide=("kwargs.code", "args.0")) as dashboard:
+        for path in ("/jobs", f"/jobs/{jobs['failed']}", f"/api/v1/jobs/{jobs['failed']}", "/api/v1/jobs"):
+            text = dashboard.get(path).text
+            assert "1234" not in text
+            assert "+49" not in text
+        assert names(dashboard.get("/api/v1/jobs?text=1234")) == []
+        assert names(dashboard.get("/api/v1/jobs?text=no+stock")) == [jobs["failed"]]
+
+
+def test_jobs_are_changed_one_by_one(dashboard, desk, jobs):
+    """Requeue, cancel, delete; what a state does not allow is 409 and says why."""
+    ask = lambda name, verb: dashboard.post(f"/api/v1/jobs/{name}/{verb}")  # noqa: E731
+    status = lambda name: desk.run(desk.verbs.status(*name.split("/")))  # noqa: E731
+    assert ask(jobs["failed"], "requeue").json["sentence"].endswith("is queued again")
+    assert status(jobs["failed"]) is JobStatus.QUEUED
+    assert ask(jobs["waiting"], "cancel").status == 200
+    assert status(jobs["waiting"]) is JobStatus.CANCELED
+    assert ask(jobs["waiting"], "delete").status == 200
+    assert ask(jobs["waiting"], "cancel").status == 409
+    assert ask("default/none", "cancel").status == 404
+    refused = ask(jobs["finished"], "requeue")
+    assert (refused.status, "finished, neither failed nor canceled" in refused.json["sentence"]) == (409, True)
+
+
+def test_many_jobs_are_changed_by_a_filter(dashboard, desk, jobs):
+    """Only those that fit; as many as are asked for."""
+    reply = dashboard.post("/api/v1/jobs/bulk", {"queue": "reports", "action": "cancel", "limit": 4})
+    assert (reply.json["jobs"], desk.run(desk.verbs.counts("reports")).canceled) == (4, 4)
+    reply = dashboard.post("/api/v1/jobs/bulk", {"queue": "reports", "state": ["canceled"], "action": "requeue"})
+    assert reply.json["jobs"] == 4
+    assert desk.run(desk.verbs.counts("reports")).queued == 9
+    assert desk.run(desk.verbs.counts("default")).failed == 1
+    assert dashboard.post("/api/v1/jobs/bulk", {"queue": "reports"}).status == 400
+
+
+def test_a_job_is_enqueued_from_any_language(dashboard, desk):
+    """With the options that Client has; what is wrong is refused with the same sentences."""
+    said = {"task": "report", "args": [1, None], "kwargs": {"region": "eu"}, "delay": 60, "priority": 7, "log_tag": "x"}
+    reply = dashboard.post("/api/v1/jobs", said)
+    assert reply.status == 200, reply.text
+    job = desk.run(desk.verbs.job(*reply.json["job"].split("/")))
+    assert (job.task, job.args, job.status, job.priority) == ("report", b'[[1,null],{"region":"eu"}]', "scheduled", 7)
+    assert job.log_tag == "x"
+    for wrong, why in (
+        ({"task": "repport"}, "report"),
+        ({}, "task is missing"),
+        ({"task": "report", "args": {}}, "args is an array"),
+        ({"task": "report", "delay": "soon"}, "delay"),
+        ({"task": "report", "colour": "red"}, "colour"),
+    ):
+        reply = dashboard.post("/api/v1/jobs", wrong)
+        assert (reply.status, why in reply.json["error"]) == (400, True), reply.text
+    assert dashboard.ask("POST", "/api/v1/jobs", "{", Authorization=f"Bearer {dashboard.token}").status == 400
+
+
+def test_a_button_leads_back_with_a_notice(dashboard, desk, jobs):
+    """The page that follows says what was done, once; no link can make it say something else."""
+    cookie = dashboard.log_in().headers["Set-Cookie"].partition(";")[0]
+    own = f"http://{dashboard.host}"
+    where = f"{own}/jobs?state=failed&done=old"
+    reply = dashboard.ask("POST", f"/jobs/{jobs['failed']}/requeue", "", Cookie=cookie, Origin=own, Referer=where)
+    assert reply.status == 303
+    assert reply.headers["Location"].startswith("/jobs?state=failed&done=")
+    page = dashboard.ask("GET", reply.headers["Location"], Cookie=cookie).text
+    assert "is queued again" in page
+    assert "PWNED" not in dashboard.ask("GET", "/jobs?done=PWNED", Cookie=cookie).text

@@ -1,0 +1,247 @@
+"""A dispatcher's round trips: what is asked again, and when, where a reply was lost."""
+
+import asyncio
+
+import pytest
+
+from fusiond.broker.records import NewJob, Outcome
+from fusiond.broker.redis.connection import connect_async
+from fusiond.errors import BrokerUnavailable
+from fusiond.worker.dispatcher.claims.exchange import Exchange
+from fusiond.worker.dispatcher.claims.lanes import Lanes
+from fusiond.worker.dispatcher.claims.leases import renew
+from fusiond.worker.dispatcher.claims.queue_order import Share
+from fusiond.worker.dispatcher.ends.outcomes import Outcomes, Refusals
+from tests.support.job_text import read_job
+
+
+class Lossy:
+    """A connection on which Redis does what it is asked, and the reply of one call is lost, as with a dead node."""
+
+    def __init__(self, connection):
+        self._connection, self.lose = connection, None
+        #: whether nothing reaches Redis
+        self.away = False
+        #: how many calls each round trip had
+        self.calls = []
+
+    async def run_many(self, calls):
+        self.calls.append(len(calls))
+        if self.away:
+            raise BrokerUnavailable("away")
+        replies = await self._connection.run_many(calls)
+        if self.lose is not None:
+            replies[self.lose], self.lose = BrokerUnavailable("lost"), None
+        return replies
+
+
+def finished(attempt):
+    return Outcome(attempt.id, attempt.token, "finished")
+
+
+def test_a_claim_whose_reply_alone_was_lost_is_asked_again(broker_settings, tmp_path, broker, run):
+    """Under its token, so that its jobs are had at once and once; they do not wait for their leases to expire."""
+
+    async def story():
+        async with connect_async(broker_settings, tmp_path) as connection:
+            lossy = Lossy(connection)
+            exchange = Exchange("host.1", broker, lossy, Outcomes(pytest.fail, pytest.fail), Refusals())
+            lossy.lose = 0
+            first = await exchange.settle_and_claim([Share("a", 2), Share("b", 2)])
+            exchange.ask_lost()
+            second = await exchange.settle_and_claim([Share("a", 1)])
+            return first, second, await exchange.settle_and_claim([Share("a", 1)])
+
+    for queue in "ab":
+        run(broker.enqueue(queue, [NewJob(f"{queue}{n}", "t", b"[]") for n in range(3)]))
+    first, second, third = asyncio.run(story())
+    assert [(claimed.share.queue, [job.id for job in claimed.claim.jobs]) for claimed in first] == [
+        ("b", [b"b0", b"b1"])
+    ]
+    assert [(claimed.share.queue, [job.id for job in claimed.claim.jobs]) for claimed in second] == [
+        ("a", [b"a0", b"a1"])
+    ]
+    assert [(claimed.share.queue, [job.id for job in claimed.claim.jobs]) for claimed in third] == [("a", [b"a2"])]
+    assert run(broker.job("a", "a0")).attempts == 1
+
+
+class Deaf(Lossy):
+    """A connection on which Redis does what it is asked, and the whole reply is lost, once."""
+
+    deaf = True
+
+    async def run_many(self, calls):
+        replies = await super().run_many(calls)
+        if self.deaf:
+            self.deaf = False
+            raise BrokerUnavailable("lost")
+        return replies
+
+
+def test_each_lane_has_what_it_claimed_whose_reply_was_lost(broker_settings, tmp_path, broker, run):
+    """Both replies are lost, in whatever order they are asked for again: each lane has its own jobs, once."""
+
+    async def story():
+        async with connect_async(broker_settings, tmp_path) as one, connect_async(broker_settings, tmp_path) as other:
+            lanes = Lanes("host.1", broker, (Deaf(one), Deaf(other)), pytest.fail, on_outbox=pytest.fail)
+            for lane in (lanes.first, lanes.second):
+                with pytest.raises(BrokerUnavailable):
+                    await lane.settle_and_claim([Share("a", 2)])
+            assert not lanes.is_done
+            found = [await lane.settle_and_claim([Share("a", 2)]) for lane in (lanes.first, lanes.second)]
+            assert lanes.is_done
+            return [[attempt.id for attempt in claimed.attempts] for [claimed] in found]
+
+    run(broker.enqueue("a", [NewJob(f"a{n}", "t", b"[]") for n in range(6)]))
+    assert asyncio.run(story()) == [[b"a0", b"a1"], [b"a2", b"a3"]]
+    assert [run(broker.job("a", f"a{n}")).attempts for n in range(6)] == [1, 1, 1, 1, 0, 0]
+
+
+def test_a_lane_settles_what_the_other_one_claimed(broker_settings, tmp_path, broker, run):
+    """An outcome goes with whichever lane goes first, under the token of its claim; its lease is kept until then."""
+
+    async def story():
+        async with connect_async(broker_settings, tmp_path) as one, connect_async(broker_settings, tmp_path) as other:
+            lanes = Lanes("host.1", broker, (one, Deaf(other)), pytest.fail, on_outbox=pytest.fail)
+            [claimed] = await lanes.first.settle_and_claim([Share("a", 1)])
+            [attempt] = claimed.attempts
+            lanes.outcomes.add(attempt, finished(attempt))
+            with pytest.raises(BrokerUnavailable):
+                await lanes.second.settle_and_claim([])
+            # Redis has it, and nobody knows.
+            assert list(lanes.unsettled()) == [attempt]
+            assert await lanes.first.settle_and_claim([]) == []
+            assert not lanes.is_done
+            await lanes.second.settle_and_claim([])
+            assert lanes.is_done
+            return lanes.outcomes.counts["finished"]
+
+    run(broker.enqueue("a", [NewJob("a0", "t", b"[]")]))
+    assert asyncio.run(story()) == 1
+    assert run(broker.job("a", "a0")).status == "finished"
+
+
+def test_what_a_lost_node_owes_one_lane_that_lane_asks_for(broker_settings, tmp_path, broker, run):
+    """Its nonce is under its own name; what it was to settle goes with either lane."""
+
+    async def story():
+        async with connect_async(broker_settings, tmp_path) as one, connect_async(broker_settings, tmp_path) as other:
+            lanes = Lanes("host.1", broker, (one, lossy := Lossy(other)), pytest.fail, on_outbox=pytest.fail)
+            [claimed] = await lanes.first.settle_and_claim([Share("a", 1)])
+            lanes.outcomes.add(claimed.attempts[0], finished(claimed.attempts[0]))
+            lossy.lose = 0
+            [claimed] = await lanes.second.settle_and_claim([Share("a", 1)])
+            lossy.lose = 0
+            assert await lanes.second.settle_and_claim([Share("a", 1)]) == []
+            assert (lanes.second.has_lost, lanes.refused, lanes.is_done) == (True, True, False)
+            lanes.ask_lost()
+            assert await lanes.first.settle_and_claim([]) == []
+            assert lanes.is_done
+            [again] = await lanes.second.settle_and_claim([])
+            assert not lanes.second.has_lost
+            return [each.attempts[0].id for each in (claimed, again)], lanes.outcomes.counts["finished"]
+
+    run(broker.enqueue("a", [NewJob(f"a{n}", "t", b"[]") for n in range(4)]))
+    assert asyncio.run(story()) == ([b"a1", b"a2"], 1)
+
+
+def test_a_lost_node_holds_up_no_round_trip_of_the_others(broker_settings, tmp_path, broker, run):
+    """What it was asked waits until it is to be asked again, and is neither forgotten nor said to be through."""
+
+    async def story():
+        async with connect_async(broker_settings, tmp_path) as connection:
+            lossy = Lossy(connection)
+            exchange = Exchange("host.1", broker, lossy, outcomes := Outcomes(pytest.fail, pytest.fail), Refusals())
+            [claimed] = await exchange.settle_and_claim([Share("a", 1)])
+            outcomes.add(claimed.attempts[0], finished(claimed.attempts[0]))
+            lossy.lose = 0
+            assert await exchange.settle_and_claim([]) == []
+            assert (exchange.refused, outcomes.is_done) == (True, False)
+            lossy.lose = 0
+            assert await exchange.settle_and_claim([Share("a", 1)]) == []
+            assert [each.share.queue for each in await exchange.settle_and_claim([Share("a", 1), Share("b", 1)])] == [
+                "b"
+            ]
+            exchange.ask_lost()
+            again = await exchange.settle_and_claim([])
+            assert exchange.is_done
+            assert outcomes.is_done
+            return (
+                lossy.calls,
+                [(each.share.queue, each.claim.jobs[0].id) for each in again],
+                outcomes.counts["finished"],
+            )
+
+    for queue in "ab":
+        run(broker.enqueue(queue, [NewJob(f"{queue}{n}", "t", b"[]") for n in range(3)]))
+    assert asyncio.run(story()) == ([1, 1, 1, 1, 2], [("a", b"a1")], 1)
+
+
+def test_a_lease_is_kept_until_its_settle_is_answered(broker_settings, tmp_path, broker, run):
+    """Two time-outs in a row take longer than a lease: what has run must not run again meanwhile."""
+
+    async def story():
+        async with connect_async(broker_settings, tmp_path) as connection:
+            lossy = Lossy(connection)
+            exchange = Exchange("host.1", broker, lossy, outcomes := Outcomes(pytest.fail, pytest.fail), Refusals())
+            [claimed] = await exchange.settle_and_claim([Share("a", 2)])
+            first, second = claimed.attempts
+            lossy.away = True
+            outcomes.add(first, finished(first))
+            with pytest.raises(BrokerUnavailable):
+                await exchange.settle_and_claim([])
+            outcomes.add(second, finished(second))
+            waiting = [*outcomes.unsettled(), *exchange.unsettled()]
+            assert all(attempt.begun for attempt in waiting), "none of them expires any more"
+            assert await renew(broker, connection, waiting) == (False, None)
+            lossy.away = False
+            await exchange.settle_and_claim([])
+            await exchange.settle_and_claim([])
+            assert [*outcomes.unsettled(), *exchange.unsettled()] == []
+            return {attempt.id for attempt in waiting}, outcomes.counts["finished"]
+
+    run(broker.enqueue("a", [NewJob(f"a{n}", "t", b"[]") for n in range(2)]))
+    assert asyncio.run(story()) == ({b"a0", b"a1"}, 2)
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_job_that_redis_has_canceled_instead_is_told_of_once(broker_settings, tmp_path, broker, run, again):
+    """It was to be tried again, and a cancel had come: also where the first reply was lost."""
+    told = []
+
+    async def story():
+        async with connect_async(broker_settings, tmp_path) as connection:
+            lossy = Lossy(connection)
+            outcomes = Outcomes(lambda attempt, outcome: told.append((attempt, outcome.kind)), pytest.fail)
+            exchange = Exchange("host.1", broker, lossy, outcomes, Refusals())
+            [claimed] = await exchange.settle_and_claim([Share("a", 1)])
+            [attempt] = claimed.attempts
+            await connection.run(broker.cancel("a", "a0"))
+            outcomes.add(attempt, Outcome(attempt.id, attempt.token, "retry", 1000))
+            lossy.lose = 0 if again else None
+            await exchange.settle_and_claim([])
+            exchange.ask_lost()
+            await exchange.settle_and_claim([])
+            return attempt
+
+    run(broker.enqueue("a", [NewJob("a0", "t", b"[]")]))
+    attempt = asyncio.run(story())
+    assert told == [(attempt, "canceled")]
+
+
+def test_a_permit_is_stored_of_a_job_that_its_child_had_marked_as_begun(broker_settings, tmp_path, broker, run):
+    """A child that finds a job taken back has marked it; noted as begun, it would run again after a lost lease."""
+
+    async def story():
+        async with connect_async(broker_settings, tmp_path) as connection:
+            exchange = Exchange("host.1", broker, connection, Outcomes(pytest.fail, pytest.fail), Refusals())
+            [claimed] = await exchange.settle_and_claim([Share("a", 1)])
+            [attempt] = claimed.attempts
+            attempt.begun = True
+            await exchange.permit([attempt])
+            return attempt
+
+    run(broker.enqueue("a", [NewJob("a1", "t", b"[]")]))
+    attempt = asyncio.run(story())
+    assert attempt.permitted
+    assert read_job(run, broker.keys.of("a", "job", "a1"))["permit"] == attempt.token.encode()

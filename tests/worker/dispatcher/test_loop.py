@@ -1,0 +1,91 @@
+"""What a dispatcher's loop waits for, where one of its two lanes is answered late or not at all."""
+
+import asyncio
+import contextlib
+
+import pytest
+
+from fusiond.broker.records import NewJob
+from fusiond.broker.redis.connection import connect_async
+from fusiond.config.model import Config, Queue, Task, WorkerGroup
+from fusiond.errors import BrokerUnavailable
+from fusiond.worker.dispatcher.ends.courier import Courier
+from fusiond.worker.dispatcher.loop import Dispatcher
+
+
+class Held:
+    """A connection whose replies wait until they are let through, or which does not reach Redis at all."""
+
+    def __init__(self, connection):
+        self._connection, self.gate, self.away = connection, asyncio.Event(), False
+        #: Redis has done what it was asked
+        self.answered = asyncio.Event()
+        self.gate.set()
+
+    async def run_many(self, calls):
+        if self.away:
+            raise BrokerUnavailable("away")
+        replies = await self._connection.run_many(calls)
+        self.answered.set()
+        await self.gate.wait()
+        return replies
+
+
+@contextlib.asynccontextmanager
+async def dispatcher(settings, tmp_path, broker):
+    """A dispatcher that has room for three jobs and no children; it goes round only when told to."""
+    async with contextlib.AsyncExitStack() as stack:
+        first, second = [Held(await stack.enter_async_context(connect_async(settings, tmp_path))) for _ in range(2)]
+        config = Config(queues={"a": Queue("a")}, tasks={"t": Task("t", "x.y")}, workers={"main": WorkerGroup("main")})
+        made = Dispatcher(
+            "host.1", config, config.workers["main"], broker, (first, second),
+            leases=first, courier=Courier(broker, first, None), outage=None, on_problems=pytest.fail,
+        )  # fmt: skip
+        made.pool.room = lambda: 3
+        made.go()
+        try:
+            yield made, first, second
+        finally:
+            made.close()
+
+
+def test_a_lane_without_an_answer_leaves_the_queues_to_the_other_one(broker_settings, tmp_path, broker, run):
+    """What it asks again is what it asked before: a wake-up since then is for the lane that has its answers."""
+
+    async def story():
+        async with dispatcher(broker_settings, tmp_path, broker) as (made, _, second):
+            second.away = True
+            with pytest.raises(BrokerUnavailable):
+                await made._round_trip(made._lanes.second)
+            made.claim_from("a")
+            with pytest.raises(BrokerUnavailable):
+                await made._round_trip(made._lanes.second)
+            await made._round_trip(made._lanes.first)
+            return [attempt.id for attempt in made._waiting]
+
+    run(broker.enqueue("a", [NewJob("one", "t", b"[]")]))
+    assert asyncio.run(story()) == [b"one"]
+
+
+def test_an_answer_that_was_overtaken_leaves_the_time_of_the_next_job(broker_settings, tmp_path, broker, run):
+    """It is of before the job was there, and would have it wait for the next poll."""
+
+    async def story():
+        async with (
+            dispatcher(broker_settings, tmp_path, broker) as (made, first, _),
+            connect_async(broker_settings, tmp_path) as own,
+        ):
+            first.gate.clear()
+            trip = asyncio.ensure_future(made._round_trip(made._lanes.first))
+            await first.answered.wait()
+            await own.run(broker.enqueue("a", [NewJob("later", "t", b"[]", delay_ms=1000)]))
+            made.pool.room = lambda: 5
+            made.claim_from("a")
+            await made._round_trip(made._lanes.second)
+            due = made._timers._running["due a"]
+            first.gate.set()
+            await trip
+            assert made._timers._running["due a"] is due
+            assert not due.cancelled()
+
+    asyncio.run(story())

@@ -1,0 +1,195 @@
+"""What a fork server is started with: environment, its files, descriptors."""
+
+import fcntl
+import json
+import os
+import pwd
+import resource
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from fusiond.config.environment_files import parse
+from fusiond.config.model import Config, Task, WorkerGroup, serves
+from fusiond.worker.pool.fork_server.launch import environment, launch, memory_file, table
+
+
+def test_environment_files():
+    """NAME=VALUE as systemd reads it: comments, blank lines, one pair of quotes, no expansion."""
+    text = "\n".join(  # noqa: FLY002
+        [
+            "# comment", "; comment", "", "A=1", " B = two ", "C='a b'", 'D="a#b"', "E=", "F=a=b", "no equals",
+            "G='", "H=\"a'", "I=$A", "A=again",
+        ]
+    )  # fmt: skip
+    assert parse(text) == {
+        "A": "again", "B": "two", "C": "a b", "D": "a#b", "E": "", "F": "a=b", "G": "'", "H": "\"a'", "I": "$A",
+    }  # fmt: skip
+
+
+def test_an_empty_name_is_nothing():
+    """A line that begins with = is no variable; the kernel would take it, and nothing could read it."""
+    assert parse("=x\n==\n") == {}
+
+
+def test_environment_wins_nearest_first(tmp_path):
+    """Own variables over files, later files over earlier ones, files over what is passed on, that over the rest."""
+    for name, text in (("one", "A=one\nB=one\nC=one\nD=one"), ("two", "B=two\nC=two")):
+        (tmp_path / name).write_text(text)
+    group = WorkerGroup(
+        "g",
+        environment={"C": "own"},
+        environment_file=(str(tmp_path / "one"), str(tmp_path / "two")),
+        pass_environment=("D", "E_*"),
+    )
+    found = environment(group, {"D": "daemon", "E_1": "e", "SECRET": "s", "PATH": "/p", "TZ": "Z", "HOME": "/h"})
+    assert {
+        "A": "one",
+        "B": "two",
+        "C": "own",
+        "D": "one",
+        "E_1": "e",
+        "PATH": "/p",
+        "TZ": "Z",
+    }.items() <= found.items()
+    assert "SECRET" not in found
+    assert found["HOME"] == pwd.getpwnam(found["USER"]).pw_dir
+
+
+def test_environment_of_another_user():
+    """HOME and USER are the group's."""
+    found = environment(WorkerGroup("g", user="nobody"), {"HOME": "/root", "USER": "root"})
+    assert found["USER"] == found["LOGNAME"] == "nobody"
+    assert found["HOME"] != "/root"
+
+
+def test_environment_file_that_is_no_text(tmp_path):
+    """As one that cannot be read."""
+    (tmp_path / "e").write_bytes(b"NAME=caf\xe9\n")
+    with pytest.raises(OSError, match="not UTF-8"):
+        environment(WorkerGroup("g", environment_file=(str(tmp_path / "e"),)), {})
+
+
+def test_environment_file_that_is_missing(tmp_path):
+    """Says which."""
+    with pytest.raises(OSError, match="nowhere"):
+        environment(WorkerGroup("g", environment_file=(str(tmp_path / "nowhere"),)), {})
+
+
+@pytest.mark.parametrize(("queues", "served"), [(("*",), True), (("a", "q"), True), (("a",), False), ((), False)])
+def test_serves(queues, served):
+    """By its name, or all of them."""
+    assert serves(queues, "q") == served
+
+
+def test_table_is_json():
+    """And has a row for each task."""
+    made = json.loads(json.dumps(table(Config(tasks={"t": Task("t", "m.f")}), WorkerGroup("g", max_jobs=3))))
+    assert made["tasks"]["t"][:2] == ["m.f", 180.0]
+    assert (made["max_jobs"], made["max_memory"]) == (3, None)
+
+
+@pytest.mark.parametrize("size", [0, 3, 5000])
+def test_memory_file_keeps_its_size(size):
+    """Whoever has it mapped is not killed by SIGBUS, whatever is done to the descriptor."""
+    fd = memory_file("test", b"text")
+    try:
+        with pytest.raises(PermissionError):
+            os.ftruncate(fd, size)
+        with pytest.raises(PermissionError):
+            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE)
+    finally:
+        os.close(fd)
+
+
+def test_memory_file_is_read_from_its_beginning():
+    """And is inherited by nobody who was not meant to."""
+    fd = memory_file("x", b"content")
+    try:
+        assert not os.get_inheritable(fd)
+        assert os.read(fd, 100) == b"content"
+    finally:
+        os.close(fd)
+
+
+@pytest.mark.parametrize(
+    "group",
+    [
+        WorkerGroup("g", directory="/no/such/directory"),
+        WorkerGroup("g", user="no-such-user"),
+        WorkerGroup("g", environment_file=("/no/such/file",)),
+    ],
+)
+def test_a_start_that_fails_leaves_no_descriptor(group):
+    """It is tried again and again."""
+    before = descriptors()
+    for _ in range(3):
+        with pytest.raises((OSError, LookupError)):
+            launch(Config(), group)
+    assert descriptors() == before
+
+
+@pytest.mark.parametrize("left", range(1, 9))
+def test_a_start_for_which_there_are_too_few_descriptors_leaves_none(tmp_path, left):
+    """Wherever it comes to its end; it is tried again and again."""
+    with few_descriptors(left):
+        before = descriptors()
+        for _ in range(2):
+            with pytest.raises(OSError, match="Too many open files"):
+                launch(Config(), WorkerGroup("g", directory=str(tmp_path)))
+        assert descriptors() == before
+
+
+@contextmanager
+def few_descriptors(left):
+    """As long as this lasts, so many more can be opened."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(map(int, descriptors()))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 20, hard))
+    taken = []
+    try:
+        with suppress(OSError):
+            while True:
+                taken.append(os.open("/dev/null", os.O_RDONLY))
+        for _ in range(left):
+            os.close(taken.pop())
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for fd in taken:
+            os.close(fd)
+
+
+def descriptors():
+    return {entry.name for entry in Path("/proc/self/fd").iterdir()}
+
+
+def test_nothing_secret_is_in_the_arguments(tmp_path):
+    """Whoever may list processes reads no variable of the group's."""
+    launched = launch(Config(), WorkerGroup("g", directory=str(tmp_path), environment={"KEY": "very-secret"}))
+    try:
+        while (packet := _receive(launched.control)) is None:
+            assert b"very-secret" not in Path(f"/proc/{launched.process.pid}/cmdline").read_bytes()
+        assert packet.startswith(b"ready")
+    finally:
+        launched.control.close()
+        os.close(launched.output)
+        assert launched.process.wait(10) == 0
+
+
+def _receive(control):
+    try:
+        return control.recv(1 << 17)
+    except BlockingIOError:
+        return None
+
+
+def test_environment_of_a_number_that_is_no_user(monkeypatch):
+    """A container's daemon may run as any number; another `user` has to be there."""
+    monkeypatch.setattr(os, "geteuid", lambda: 54321)
+    found = environment(WorkerGroup("g"), {"HOME": "/app"})
+    assert (found["USER"], found["LOGNAME"], found["HOME"]) == ("54321", "54321", "/app")
+    assert environment(WorkerGroup("g"), {})["HOME"] == "/"
+    with pytest.raises(KeyError):
+        environment(WorkerGroup("g", user="nobody-at-all"), {})

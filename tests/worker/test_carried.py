@@ -1,0 +1,193 @@
+"""Jobs that a wake-up brings, against a real Redis: their dispatcher is stopped, dead, deaf or cut off."""
+
+import os
+import signal
+import socket
+
+import pytest
+
+from fusiond.broker.call import as_is, plain
+from fusiond.job import mark_of
+from tests.chaos.package import SELDOM_POLLS, Edit
+from tests.support.job_text import read_job
+from tests.support.running import until
+from tests.support.seldom_polls import seldom_polls
+
+#: ms; shorter than a lease
+SOON = 14_000
+#: it asks Redis about a job when it is too late
+LATE = Edit(
+    "worker/dispatcher/claims/confirming.py",
+    "            sent = await self._connection.send_at_once(",
+    "            await asyncio.sleep(1.0)\n            sent = await self._connection.send_at_once(",
+)
+#: it waits, and hears no wake-up
+DEAF = Edit("worker/dispatcher/group.py", "await self._dispatcher.on_wake(channels[channel], message)", "pass")
+
+
+def waits(place, program, queue="default"):
+    """Whether a job of the queue would be given to this program."""
+    token = place.run(plain(as_is, "GET", place.broker.keys.wake(queue))) or b""
+    return token.decode().startswith(mark_of(f"{socket.gethostname()}.{program.pid}"))
+
+
+def until_it_waits(place, program):
+    """The last one that has asked is the one: each asks now and then."""
+    until(lambda: waits(place, program), lambda: f"{program.text()}\n{place.logs()}")
+
+
+def began_by_the_wake_up(record):
+    """Whether it did not wait for the end of a lease; nor for a poll, which is far away. By Redis' clock."""
+    return record.started_at - record.created_at < SOON
+
+
+@pytest.mark.parametrize("isolation", ["fork", "process"])
+def test_a_job_that_a_wake_up_brings_runs_once(place, isolation):
+    """Quick ones, which are settled in the round trip that would confirm them, and a long one that is confirmed."""
+    program = place.start(isolation=isolation)
+    path = place.path()
+    for number in range(10):
+        until_it_waits(place, program)
+        id_ = place.enqueue("work", path, 0, str(number))
+        assert place.result(id_) == str(number)
+        assert (place.job(id_).attempts, place.job(id_).rescues) == (1, 0)
+    assert len(place.until_lines(path, 10)) == 10
+    until_it_waits(place, program)
+    long = place.enqueue("work", path, 1.0)
+    place.until_lines(path, 11)
+
+    def confirmed():
+        score = place.run(plain(as_is, "ZSCORE", place.broker.keys.of("default", "started"), long))
+        return score and float(score) % 1 == 0
+
+    until(confirmed, program.text)
+    place.result(long)
+    assert place.job(long).attempts == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL])
+@pytest.mark.parametrize("retry", ["standard", "none"])
+def test_a_dispatcher_that_is_gone_loses_the_job_at_once(place, number, retry):
+    """Another one runs it, long before a lease is over, as its first attempt; the first one goes on without it."""
+    is_lost_at_once(place, number, retry, seldom_polls(place.directory))
+
+
+def is_lost_at_once(place, number, retry, own, timeout=60.0):
+    """`own`: the code; a poll makes up for nothing. `timeout`: s, for the job to end."""
+    second, first = (place.start(processes=1, tasks={"work": {"retry": retry}}, own=own) for _ in range(2))
+    channel = place.broker.keys.wake("default")
+    until(lambda: place.run(plain(as_is, "PUBSUB", "NUMSUB", channel))[1] == 2)
+    until_it_waits(place, first)
+    os.kill(first.pid, number)
+    path = place.path()
+    record = place.until(place.enqueue("work", path), timeout=timeout)
+    assert (record.status, record.attempts, record.rescues) == ("finished", 1, 0), second.text()
+    assert began_by_the_wake_up(record)
+    if number == signal.SIGSTOP:
+        os.kill(first.pid, signal.SIGCONT)
+        until_it_waits(place, first)
+        # In its one child, behind what it had to do before: the other one cannot run this.
+        os.kill(second.pid, signal.SIGSTOP)
+        place.result(place.enqueue("echo"))
+        os.kill(second.pid, signal.SIGCONT)
+    assert len(place.lines(path)) == 1
+
+
+BUGS = {
+    "nobody looks whether a job is confirmed": Edit(
+        "worker/dispatcher/loop.py", "            self._asking.claim_when_due(queue, CARRIED)\n", "            pass\n"
+    ),
+    "a job that begins before it is confirmed": Edit(
+        "worker/dispatcher/claims/confirming.py",
+        "        await self._confirm(question, sent)\n",
+        "        question.attempt.lease = question.until\n",
+    ),
+    "a job that is not confirmed counts as rescued": Edit(
+        "broker/lua/shared/rescue.lua", "found[i + 1] % 1 ~= 0", "false"
+    ),
+    "a confirmation of whatever job": Edit(
+        "broker/lua/renew.lua", "if state:sub(1, #mark) == mark then", "if true then"
+    ),
+}
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_seeded_bug_is_found(place, bug):
+    """Each of the mistakes that this is about is seen."""
+    own = place.edited(*SELDOM_POLLS, BUGS[bug])
+    with pytest.raises(AssertionError):
+        is_lost_at_once(place, signal.SIGSTOP, "standard", own, timeout=10.0)
+
+
+@pytest.mark.parametrize("retry", ["standard", "none"])
+def test_a_dispatcher_that_confirms_too_late_does_not_begin_the_job(place, retry):
+    """Its question comes when another one has run the job, or has it; to this one the job is lost."""
+    place.start(processes=1, tasks={"work": {"retry": retry}}, own=seldom_polls(place.directory))
+    late = place.start(processes=1, tasks={"work": {"retry": retry}}, own=place.edited(LATE, *SELDOM_POLLS))
+    path = place.path()
+    for seconds in (0, 2.0):
+        until_it_waits(place, late)
+        record = place.until(place.enqueue("work", path, seconds))
+        assert (record.status, record.attempts, record.rescues) == ("finished", 1, 0)
+        assert began_by_the_wake_up(record)
+    until_it_waits(place, late)
+    assert len(place.lines(path)) == 2
+
+
+def test_a_wake_up_that_its_dispatcher_does_not_hear(place):
+    """Another one that has heard it claims the job a moment later."""
+    place.start(processes=1, own=seldom_polls(place.directory))
+    deaf = place.start(processes=1, own=place.edited(DEAF, *SELDOM_POLLS))
+    until_it_waits(place, deaf)
+    record = place.until(place.enqueue("echo"))
+    assert (record.status, record.attempts, record.rescues) == ("finished", 1, 0)
+    assert began_by_the_wake_up(record)
+
+
+def test_a_wake_up_that_nobody_hears(place, run):
+    """A dispatcher that was cut off asks once it hears them again, and is told when the job is there for it."""
+    program = place.start(processes=1, own=seldom_polls(place.directory))
+    for _ in range(3):
+        until_it_waits(place, program)
+        run(plain(as_is, "CLIENT", "KILL", "TYPE", "PUBSUB"))
+        record = place.until(place.enqueue("echo"))
+        assert (record.status, record.attempts, record.rescues) == ("finished", 1, 0)
+        assert began_by_the_wake_up(record)
+
+
+def test_a_dispatcher_without_a_free_child_gives_the_job_back(place):
+    """It had one when it asked; another one has the job at once."""
+    own = seldom_polls(place.directory)
+    programs = [place.start(processes=1, queues=("default", "other"), own=own) for _ in range(2)]
+    until(lambda: any(waits(place, program) for program in programs))
+    path = place.path()
+    for number in range(6):
+        place.enqueue("work", path, 0.4, f"a{number}", queue="other")
+        record = place.until(place.enqueue("echo"))
+        assert (record.status, record.attempts, record.rescues) == ("finished", 1, 0)
+        assert began_by_the_wake_up(record)
+    place.until_lines(path, 6)
+
+
+def test_a_job_that_may_begin_once_has_no_permit_while_no_child_is_free(place, run):
+    """It is given back without one: with one, it would fail if the dispatcher died now, and it has not begun."""
+    program = place.start(processes=1, queues=("default", "other"), tasks={"echo": {"retry": "none"}})
+    until_it_waits(place, program)
+    path = place.path()
+    place.enqueue("work", path, 60, queue="other")
+    place.until_lines(path)
+    id_ = place.enqueue("echo")
+    place.until(id_, "queued")
+    assert "permit" not in read_job(run, place.broker.keys.of("default", "job", id_))
+
+
+def test_a_drain_gives_the_job_back(place):
+    """One that drains, or has ended, begins nothing; the next one does."""
+    first = place.start(processes=1)
+    until_it_waits(place, first)
+    first.process.send_signal(signal.SIGTERM)
+    id_ = place.enqueue("echo")
+    assert first.wait() == 0
+    place.start(processes=1)
+    record = place.until(id_)
+    assert (record.status, record.attempts, record.rescues) == ("finished", 1, 0)
