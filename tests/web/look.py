@@ -9,8 +9,8 @@ Walk through every page of the dashboard in a real Chromium: `python -m tests.we
 5. keep     a picture of each page in the directory, `look/` unless it is named
 
 It needs Debian's package `chromium` (or CHROMIUM names another browser) and `pip install playwright`; `make web-look`
-installs the latter. The exit status is 1 if a check has failed, and 3 if the browser does not start, or crashes twice:
-that says nothing of the dashboard. What fails is tried once more, since a browser has its moods.
+installs the latter. What fails is tried once more. The exit status is 4 if a check has failed twice; 3 if the browser
+does not start, or crashes twice: that says nothing of the dashboard. Any other but 0: this program has failed.
 """
 
 import os
@@ -372,7 +372,7 @@ def main():
         other.close()
         daemon.close()
     print("\n".join(faults) or f"no fault on {pages} pages; pictures in {directory}")
-    return 1 if faults else 0
+    return 4 if faults else 0
 
 
 def twice(daemon, directory, client):
@@ -384,7 +384,8 @@ def twice(daemon, directory, client):
     if faults:
         print("\n".join(["once more, as the first walk has found:", *faults]), flush=True)
         daemon.write(FILE)
-        until(lambda: daemon.status()["reload"]["result"] != "refused", daemon.text)
+        # Without a reload if the first walk has ended before its own.
+        until(lambda: (daemon.status()["reload"] or {}).get("result") != "refused", daemon.text)
         return walk(daemon, directory, client)
     return faults, pages
 
