@@ -1,5 +1,4 @@
 import os
-import resource
 import subprocess
 import sys
 
@@ -10,28 +9,15 @@ from fusiond.cli import main, parser
 from fusiond.cli.exits import UsageError, status_of
 from tests.support.fusiond_command import fusiond
 
-PYTHON = [sys.executable, "-P", "-m", "fusiond.cli"]
 
-
-def test_help_is_quick_and_loads_nothing_heavy():
-    """`fusiond --help` does not load Redis, YAML, schemas, supervisor or asyncio, and takes less than 150 ms of CPU."""
+def test_help_loads_nothing_heavy():
+    """`fusiond --help` does not load Redis, YAML, schemas, supervisor or asyncio, which take most of a start."""
     script = (
         "import sys, fusiond.cli; fusiond.cli.main(['--help']); "
         "print({'redis', 'yaml', 'jsonschema', 'supervisor', 'asyncio', 'croniter'} & {*sys.modules}, file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stderr.strip() == "set()"
-    # CPU, and the best of some, since other tests use this machine at the same time.
-    took = [cpu_seconds([*PYTHON, "--help"]) for _ in range(7)]
-    assert min(took) < 0.150, took
-
-
-def cpu_seconds(command):
-    """What a process used, its own and the kernel's."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def test_help_says_which_commands_speak_to_whom(tmp_path):
@@ -185,7 +171,9 @@ def test_a_closed_pipe_is_no_error(tmp_path):
     reader, writer = os.pipe()
     os.close(reader)
     try:
-        done = subprocess.run([*PYTHON, "--help"], stdout=writer, stderr=subprocess.PIPE, check=False)
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "fusiond.cli", "--help"], stdout=writer, stderr=subprocess.PIPE, check=False
+        )
     finally:
         os.close(writer)
     assert (done.returncode, done.stderr) == (0, b"")

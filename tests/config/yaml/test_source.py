@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from fusiond.config.load import MAX_ERRORS, MAX_WARNINGS, load
 from fusiond.config.yaml import source
 from fusiond.config.yaml.scalars import resolve
-from tests.support.pace import pace
 
 
 def read(text, **environ):
@@ -178,6 +177,6 @@ def test_hostile_mistakes_are_bounded(text):
     """However many mistakes there are, the answer comes within seconds and stays short enough to read."""
     start = time.process_time()
     loaded = load("fusion.yaml", environ={}, data=f"version: 1\n{text}".encode())
-    assert time.process_time() - start < 2 * pace()
+    assert time.process_time() - start < 20
     assert 100 < len(loaded.problems) <= MAX_ERRORS + MAX_WARNINGS
     assert sum(len(problem.excerpt) for problem in loaded.problems) < 10**7
