@@ -94,10 +94,11 @@ class Daemon(Running):
         self.start(f"broker: {{url: '{url}'}}\n{defaults}{text}{workers}", environment={hook.VARIABLE: str(own)})
 
     def kill_whole(self):
-        """The supervisor first, which would start the others again."""
-        for pid in (self.process.pid, *self.children()):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        """At once, as a power cut does: all are stopped first, so that none sees another end."""
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in (self.process.pid, *self.children()):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
         until(lambda: not self.children())
 
     def runs(self, pid):
