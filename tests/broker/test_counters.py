@@ -249,16 +249,40 @@ def test_a_key_of_another_type_stops_nothing(counted, suffix):
 
 
 def test_a_clock_that_was_set_back_stops_no_counting(counted):
-    """A stream's last entry is then later than the next; it goes, and the totals lose nothing."""
+    """A stream's last entry is then later than the next one, which takes its counters; the entries before stay."""
     counted.run_one(nonce="a")
     counted.turn_back(minutes=-300)
     counted.run_one(nonce="b")
-    assert counted.turn_back(minutes=1) < time.time()
-    counted.redis("XADD", f"{KEY}:minutes", "99999999999999-0", "t", "f=1")
+    before = counted.turn_back(minutes=1)
+    assert before < time.time()
+    counted.redis("XADD", f"{KEY}:minutes", f"{(before - MINUTE) * 1000}-0", "t", "f=5")
+    counted.redis("XADD", f"{KEY}:minutes", "99999999999999-0", "", "f=2", "t", "f=1 R3=1", "other", "f=1")
     counted.run_one(nonce="c")
     found = counted.read(minutes=9)
     assert found.totals["t"].finished == 3
-    assert [period.total().finished for period in found.minutes] == [2, 1]
+    minutes = [(period.start, period.task("t").finished, period.total().finished) for period in found.minutes]
+    assert minutes[:2] == [(before - MINUTE, 5, 5), (before, 3, 4)]
+    assert [counts for _, *counts in minutes[2:]] == [[1, 1]]
+
+
+def test_a_clock_that_was_set_back_over_the_turn_of_an_hour_keeps_the_hours(counted):
+    """The hour that is over was over before: both its parts are one entry, once the clock has passed it again."""
+    counted.run_one(nonce="a")
+    over = counted.turn_back(minutes=61) // HOUR * HOUR
+    for hours, number in ((700, 4), (1, 3), (0, 2)):
+        counted.redis(
+            "XADD", f"{KEY}:hours", f"{(over - hours * HOUR) * 1000}-0", "", f"f={number}", "t", f"f={number}"
+        )
+    for nonce in "bc":
+        counted.run_one(nonce=nonce)
+    hours = [
+        (period.start, period.task("t").finished, period.total().finished) for period in counted.read(hours=720).hours
+    ]
+    assert hours[:3] == [(over - 700 * HOUR, 4, 4), (over - HOUR, 3, 3), (over, 3, 3)]
+    # The next turn finds the stream in order.
+    counted.turn_back(minutes=60)
+    counted.run_one(nonce="d")
+    assert [period.start for period in counted.read(hours=720).hours[:3]] == [over - 700 * HOUR, over - HOUR, over]
 
 
 def test_garbage_counts_as_nothing(counted):

@@ -43,18 +43,44 @@ local function tallies()
   end
   local function merged(text, more) return text and text_of(add_text(add_text({}, text), more)) or more end
 
-  -- append(stream, ms, texts): a new entry. A stream that ends later, since the clock was set back, and a key that is none are begun anew
-  local function append(stream, ms, texts)
-    local key, all, words = METRICS .. ':' .. stream, {}, {}
-    for task, text in pairs(texts) do
-      add_text(all, text)
-      words[#words + 1], words[#words + 2] = task, text
+  -- begin_anew(key, ms, texts): rewrites the stream without its entries of `ms` and later, and adds those to `texts`: the clock was set back
+  -- since, so what they have counted is taken for what happened at `ms`. Only a new stream accepts an id below one that it gave before
+  local function begin_anew(key, ms, texts)
+    local entries, tasks = redis.pcall('XRANGE', key, '-', '+'), 0
+    redis.call('DEL', key)
+    if entries.err then return end  -- no stream: another program has written it
+    for _ in pairs(texts) do tasks = tasks + 1 end
+    for _, entry in ipairs(entries) do
+      local id, words = entry[1], entry[2]
+      if tonumber(id:match('^%d+')) < ms then
+        redis.call('XADD', key, id, unpack(words, 1, math.min(#words, 2 * MOST_FIELDS + 2)))
+      else
+        for i = 1, #words, 2 do
+          local task = words[i]
+          if not texts[task] and task ~= '' then
+            if tasks < MOST_FIELDS then tasks = tasks + 1 else task = OTHERS end
+          end
+          if task ~= '' then texts[task] = merged(texts[task], words[i + 1]) end
+        end
+      end
     end
-    if #words == 0 then return end
-    local add = { key, 'MINID', whole(now - KEPT[stream]), whole(ms) .. '-0', '', text_of(all), unpack(words) }
-    if redis.pcall('XADD', unpack(add)).err then
-      redis.call('DEL', key)
-      redis.pcall('XADD', unpack(add))
+  end
+
+  -- append(stream, ms, texts): a new entry
+  local function append(stream, ms, texts)
+    if not next(texts) then return end
+    local key = METRICS .. ':' .. stream
+    local function add_entry()
+      local all, words = {}, {}
+      for task, text in pairs(texts) do
+        add_text(all, text)
+        words[#words + 1], words[#words + 2] = task, text
+      end
+      return redis.pcall('XADD', key, 'MINID', whole(now - KEPT[stream]), whole(ms) .. '-0', '', text_of(all), unpack(words))
+    end
+    if add_entry().err then
+      begin_anew(key, ms, texts)
+      add_entry()
     end
     redis.call('PEXPIRE', key, KEPT[stream])
   end
