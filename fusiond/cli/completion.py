@@ -172,6 +172,15 @@ def _paths(commands: list[Command]) -> str:
     return " | ".join(f'"{command.path}"' for command in commands if command.path)
 
 
+def _values(commands: list[Command], program: str) -> Iterator[tuple[str, str]]:
+    """Of each option that takes a value: `<path of its command>,<name>`, and the words that it takes."""
+    for command in commands:
+        for option in command.options:
+            for name in option.names if option.takes_value else ():
+                words = _asked(option.names_of, program) if option.names_of else " ".join(option.words)
+                yield f"{command.path},{name}", words
+
+
 def _bash(commands: list[Command]) -> Iterator[str]:
     yield """\
 # bash completion of fusiond, made by `fusiond completion bash`
@@ -185,11 +194,8 @@ _fusiond() {
     esac
   done
   case "$path,$prev" in"""
-    for command in commands:
-        for option in command.options:
-            for name in option.names if option.takes_value else ():
-                words = _asked(option.names_of, "${COMP_WORDS[0]}") if option.names_of else " ".join(option.words)
-                yield f'    "{command.path},{name}") words="{words}"; prev="" ;;'
+    for place, words in _values(commands, "${COMP_WORDS[0]}"):
+        yield f'    "{place}") words="{words}"; prev="" ;;'
     yield """\
     *) prev=done ;;
   esac
@@ -221,12 +227,9 @@ _fusiond() {
     esac
   done
   case "$place,$last" in"""
-    for command in commands:
-        for option in command.options:
-            for name in option.names if option.takes_value else ():
-                asked = _asked(option.names_of, "$words[1]") if option.names_of else " ".join(option.words)
-                does = f"compadd -- {asked}" if asked else "_files"
-                yield f'    "{command.path},{name}") {does}; return ;;'
+    for place, words in _values(commands, "$words[1]"):
+        does = f"compadd -- {words}" if words else "_files"
+        yield f'    "{place}") {does}; return ;;'
     yield """\
   esac
   case "$place" in"""

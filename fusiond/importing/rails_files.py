@@ -37,6 +37,7 @@ def rails_data(source: SourceText, draft: Draft) -> dict[str, Any]:
     expressions: list[str] = []
 
     def replaced(found: re.Match[str]) -> str:
+        """What stands in place of a tag of ERB: a mark for `<%= … %>`, nothing for others."""
         if found[1] == "=":
             expressions.append(" ".join(found[2].split()))
             return f"ERB_{len(expressions) - 1}_VALUE"

@@ -17,7 +17,7 @@ from fusiond.flows.run_control import RunControl, RunRef
 from tests.chaos import repeat
 from tests.chaos.faults import FaultsBeside
 from tests.chaos.package import SHORTER
-from tests.chaos.plant import Plant
+from tests.chaos.plant import Plant, storm_and_rest
 from tests.support.running import run_down
 
 FILE = """
@@ -98,16 +98,7 @@ class Graphs(Plant):
 
 def violations(edits=(), seed=0):
     """What was found, a sentence each."""
-    rand = random.Random(seed)
-    with Graphs(edits) as plant:
-        plant.start_up()
-        runs = _storm(plant, plant.client(), rand)
-        try:
-            found = _rest(plant, runs)
-        except AssertionError as error:
-            found = {f"I22 {str(error).splitlines()[0]}"}
-        plant.end()
-    return sorted(found)
+    return storm_and_rest(Graphs(edits), "I22", lambda plant: _storm(plant, plant.client(), random.Random(seed)), _rest)
 
 
 def _storm(plant, client, rand):

@@ -170,6 +170,19 @@ class Plant(Running):
             shutil.rmtree(self.state, ignore_errors=True)
 
 
+def storm_and_rest(plant, invariant, storm, rest):
+    """What was found, a sentence each: `rest(plant, storm(plant))`, or that it did not come to rest."""
+    with plant:
+        plant.start_up()
+        made = storm(plant)
+        try:
+            found = rest(plant, made)
+        except AssertionError as error:
+            found = {f"{invariant} {str(error).splitlines()[0]}"}
+        plant.end()
+    return sorted(found)
+
+
 def _children(pid):
     try:
         return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]

@@ -20,7 +20,7 @@ from fusiond.job import JobStatus
 from tests.chaos import repeat
 from tests.chaos.faults import FaultsBeside
 from tests.chaos.package import SHORTER, Edit
-from tests.chaos.plant import Plant
+from tests.chaos.plant import Plant, storm_and_rest
 from tests.support.running import run_down
 
 FILE = """
@@ -72,16 +72,9 @@ class Sequels(Plant):
 
 def violations(edits=(), seed=0):
     """What the rest has found, a sentence each."""
-    rand = random.Random(seed)
-    with Sequels(edits) as plant:
-        plant.start_up()
-        waiting = _storm(plant, plant.client(), rand)
-        try:
-            found = _rest(plant, waiting)
-        except AssertionError as error:
-            found = {f"I24 {str(error).splitlines()[0]}"}
-        plant.end()
-    return sorted(found)
+    return storm_and_rest(
+        Sequels(edits), "I24", lambda plant: _storm(plant, plant.client(), random.Random(seed)), _rest
+    )
 
 
 def _storm(plant, client, rand):

@@ -125,6 +125,7 @@ def _reading(
     call = backend.verbs.events_before(stream, number, count)
 
     def parse(reply: list[Any]) -> _EventPart | None:
+        """A part of the stream, newest entry first."""
         if not reply:
             return None
         own = stream == DAEMONS
