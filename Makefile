@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 CONFIG ?= etc/fusion.yaml
 
-.PHONY: run demo test check suite lint types bench chaos chaos-full chaos-bugs soak bench-peers bench-large bench-reliability web-look deb clean install
+.PHONY: run demo test check suite lint types bench chaos chaos-full chaos-bugs soak bench-peers bench-large bench-reliability web-look docs deb clean install
 
 run: install            ## the daemon in the foreground, on the embedded Redis
 	$(BIN)/fusiond run -c $(CONFIG)
@@ -53,6 +53,9 @@ bench-large: $(VENV)/.dev  ## forked jobs of a large application: Django, SQLAlc
 
 bench-peers: $(VENV)/.dev  ## other job runners beside it, in rounds; `make bench-peers BENCH=--help` tells what else there is
 	$(BIN)/python -m benchmarks.peers $(BENCH)
+
+docs: $(VENV)/.dev      ## the docs as a site in build/site; a link that leads nowhere is an error
+	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet docs build/site
 
 deb:                    ## a Debian package in dist/, by debhelper, checked by lintian
 	packaging/deb

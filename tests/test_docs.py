@@ -3,6 +3,8 @@ import contextlib
 import io
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -84,6 +86,18 @@ def test_the_map_shows_each_page():
     """No page of the docs is to be found by chance only."""
     text = (ROOT / "docs" / "README.md").read_text()
     assert [page.name for page in (ROOT / "docs").glob("*.md") if page.name not in text + "README.md"] == []
+
+
+def test_the_site_is_built_and_needs_no_other_host(tmp_path):
+    """Each page is in its navigation, each link leads somewhere, and a browser loads nothing from elsewhere."""
+    command = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--quiet", "-j1", "docs", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    html = (tmp_path / "index.html").read_text()
+    assert "A job runner that you describe" in html
+    assert 'href="proofs/results.html"' in html
+    for page in tmp_path.rglob("*.html"):
+        assert not re.search(r"""<(script|img|link)\b[^>]*\b(src|href)=["']?(https?:)?//""", page.read_text()), page
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
