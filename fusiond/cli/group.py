@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fusiond.cli import arguments
 from fusiond.cli.exits import OK, REFUSED, TIMED_OUT
@@ -133,36 +133,58 @@ def _drain(options: arguments.Options) -> int:
         arguments.answer(options, {"drained": False, "running": None}, lambda: "the groups of this host claim again")
         return OK
     located.ask("drain", "on", daemon.asker("fusiond drain"), timeout=_TIMEOUT)
-    running = _wait(located, options.wait) if options.wait is not None else _running(located)
-    text = f"the groups of this host claim nothing until fusiond drain --undo; {_still(running)}"
-    arguments.answer(options, {"drained": True, "running": running}, lambda: text)
-    return TIMED_OUT if options.wait is not None and running != 0 else OK
+    left = _wait(located, options.wait) if options.wait is not None else _left(located)
+    text = f"the groups of this host claim nothing until fusiond drain --undo; {left}"
+    answer = {"drained": True, "running": left.running, "waits_for_redis": list(left.waiting)}
+    arguments.answer(options, answer, lambda: text)
+    return TIMED_OUT if options.wait is not None and not left.is_nothing else OK
 
 
-def _still(running: int | None) -> str:
-    if running is None:
-        return "a group has not said yet how many jobs it runs"
-    return f"{count(running, 'job')} still {'runs' if running == 1 else 'run'}" if running else "no job runs"
+class _Left(NamedTuple):
+    """What a host that drains still has to do."""
+
+    #: jobs that run; None: a group has not said it yet
+    running: int | None
+    #: programs that run none and wait for an answer of Redis
+    waiting: tuple[str, ...]
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether the host may be taken down."""
+        return self.running == 0 and not self.waiting
+
+    def __str__(self) -> str:
+        if self.running is None:
+            return "a group has not said yet how many jobs it runs"
+        if self.running:
+            return f"{count(self.running, 'job')} still {'runs' if self.running == 1 else 'run'}"
+        if not self.waiting:
+            return "no job runs"
+        return (
+            f"no job runs, but Redis has not answered {', '.join(self.waiting)} yet:"
+            " an outcome may not be stored, or a job may still come"
+        )
 
 
-def _wait(located: Located, seconds: float) -> int | None:
-    """Until no job has run at two looks, since one may have been on its way; how many run at the end."""
+def _wait(located: Located, seconds: float) -> _Left:
+    """Until nothing was left at two looks, since a job may have been on its way; what is left at the end."""
     deadline, quiet = time.monotonic() + seconds, 0
     while True:
-        running = _running(located)
-        quiet = quiet + 1 if running == 0 else 0
+        left = _left(located)
+        quiet = quiet + 1 if left.is_nothing else 0
         if quiet == 2 or time.monotonic() > deadline:
-            return running
+            return left
         time.sleep(_LOOK)
 
 
-def _running(located: Located) -> int | None:
-    """Jobs that run on this host; None: a group has not said it yet."""
+def _left(located: Located) -> _Left:
     status = located.ask("status", timeout=_TIMEOUT)
     if status["drained"] is None:
         tell("note: somebody has undone the drain")
-    busy = [program["busy"] for program in _programs(status) if program["pid"]]
-    return None if None in busy else sum(busy)
+    programs = [program for program in _programs(status) if program["pid"]]
+    busy = [program["busy"] for program in programs]
+    waiting = tuple(program["name"] for program in programs if program.get("waits_for_redis"))
+    return _Left(None if None in busy else sum(busy), waiting)
 
 
 def _known(located: Located, names: list[str]) -> list[str]:

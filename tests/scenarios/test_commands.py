@@ -1,5 +1,6 @@
 """Commands against a real daemon, as an operator uses them."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -8,9 +9,10 @@ import time
 import pytest
 
 from tests.support.fusiond_command import fusiond
-from tests.support.running import PATIENCE, Running, until
+from tests.support.running import PATIENCE, Running, descendants, until
 
 SHOP = """
+import os
 import time
 
 def send(number):
@@ -18,12 +20,17 @@ def send(number):
 
 def sleep(seconds):
     time.sleep(seconds)
+
+def await_file(path):
+    while not os.path.exists(path):
+        time.sleep(0.01)
 """
 FILE = """
 defaults: {workers: {directory: app}}
 tasks:
   send: {run: shop.send}
   sleep: {run: shop.sleep, timeout: 1h}
+  await_file: {run: shop.await_file, timeout: 1h}
 workers: {main: {queues: [default], processes: 2}}
 """
 
@@ -107,7 +114,7 @@ def test_a_drained_host_claims_nothing_until_that_is_undone(daemon):
     waiting = run("enqueue", "send", "8").out.strip()
     until(lambda: worker()["busy"] == 1)
     done = run("drain", "--wait", "0.1", "--json")
-    assert (done.status, done.json) == (124, {"drained": True, "running": 1})
+    assert (done.status, done.json) == (124, {"drained": True, "running": 1, "waits_for_redis": []})
     until(lambda: [each["state"] for each in run("status", "-W", "--json").json["workers"]] == ["draining"])
     run("job", "cancel", running)
     assert run("drain", "--wait").out.endswith("; no job runs\n")
@@ -124,6 +131,37 @@ def test_a_drained_host_claims_nothing_until_that_is_undone(daemon):
     until(lambda: waiting.rpartition("/")[2] in run("group", "logs", "main", "-n", "2").out)
     assert [each["name"] for each in run("group", "list", "--json").json] == ["worker:main@2"]
     assert run("group", "logs", "mian").err.startswith("fusiond: no group 'mian'")
+
+
+def test_a_drained_host_says_what_it_knows_while_redis_is_away(daemon):
+    """The job has ended, so none runs; but its outcome is not stored."""
+
+    def run(*words):
+        return fusiond(*words, cwd=daemon.directory)
+
+    def drain():
+        return run("drain", "--wait", "0.1", "--json")
+
+    mark = daemon.directory / "mark"
+    job = run("enqueue", "await_file", str(mark)).out.strip()
+    until(lambda: run("job", "list", "--status", "started", "--json").json)
+    server = [pid for pid, _ in descendants(daemon.programs()["redis"]["pid"])]
+    for pid in server:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        mark.touch()
+        waits = {"drained": True, "running": 0, "waits_for_redis": ["worker:main@1"]}
+        until(lambda: drain().json == waits)
+        assert drain().status == 124
+        sentence = "; no job runs, but Redis has not answered worker:main@1 yet: an outcome may not be stored"
+        assert sentence in run("drain").out
+    finally:
+        for pid in server:
+            os.kill(pid, signal.SIGCONT)
+    assert run("drain", "--wait").out.endswith("; no job runs\n")
+    # On a slow machine the lease may have expired meanwhile; then the job runs again, and ends at once.
+    assert run("drain", "--undo").status == 0
+    until(lambda: run("job", "show", job, "--json").json[0]["status"] == "finished")
 
 
 def test_watch_shows_the_change(daemon):

@@ -267,7 +267,8 @@ def program_notes(program: dict[str, Any]) -> Iterator[str]:
 
 def _phase(program: dict[str, Any]) -> Iterator[str]:
     if program["draining"]:
-        yield f"draining, {count(program['busy'] or 0, 'job')} left"
+        left = count(program["busy"] or 0, "job")
+        yield f"draining, {left} left{', waits for Redis' if program.get('waits_for_redis') else ''}"
     elif program["trial"]:
         yield "being tried"
     elif program["pid"] and not program["ready"]:

@@ -96,6 +96,8 @@ class Process(Subprocess):  # type: ignore[misc] # supervisor has no types
         #: of one that drains: slots that it needs, and jobs that still run; None: it has not said
         self.left_slots: int | None = None
         self.busy: int | None = None
+        #: of one that runs none: whether Redis has not answered it yet, so that a job may come or is not settled
+        self.waits_for_redis = False
         #: if `processes` is a range: how many children there are, the range, the changes by reason, and why last
         self.scaled: dict[str, Any] = {}
         #: whether it claims nothing until {"do": "go"}
@@ -184,7 +186,7 @@ class Process(Subprocess):  # type: ignore[misc] # supervisor has no types
     def tell_claims(self, *, on: bool) -> None:
         """Have it claim, or claim nothing and say how many jobs still run."""
         if on != self._claims_told and self.say(do="claims", on=on):
-            self._claims_told, self.busy = on, None
+            self._claims_told, self.busy, self.waits_for_redis = on, None, False
 
     def ask(self, now: float) -> None:
         """Ask whether it is alive; at monotonic seconds `now`."""
@@ -329,6 +331,7 @@ class Process(Subprocess):  # type: ignore[misc] # supervisor has no types
         if message["is"] == "busy":
             self.left_slots = int(message["slots"])
             self.busy = int(message.get("jobs", self.left_slots))
+            self.waits_for_redis = bool(message.get("waits"))
         else:
             self.scaled = {name: value for name, value in message.items() if name != "is"}
 

@@ -300,9 +300,14 @@ class GroupProgram:
         self._telling_busy = self._add(self._tell_busy()) if on else None
 
     async def _tell_busy(self) -> None:
-        """While draining: how many slots the next generation must leave to this one, and how many jobs it still has."""
+        """
+        While draining: how many slots the next generation must leave to this one, and how many jobs run.
+
+        `waits`: none runs, but an answer of Redis is missing: an outcome may not be stored, or a job may come still.
+        """
         while True:
-            self._tell("busy", slots=self._pool.used(), jobs=max(self._pool.running, int(self._dispatcher.busy)))
+            jobs = self._pool.running
+            self._tell("busy", slots=self._pool.used(), jobs=jobs, waits=not jobs and self._dispatcher.busy)
             await asyncio.sleep(0.05)
 
     def _on_signal(self) -> None:
