@@ -69,6 +69,36 @@ def hidden(name: str, value: Any) -> Any:
     return HIDDEN if _FORM.search(value) else mask(value)
 
 
+# -- an accepted configuration ----------------------------------------------------------------------------------------
+
+#: maps whose keys are names that somebody gave to entries: a task may be called `reset_password`
+_NAMED: Final = frozenset(
+    {"priorities", "retry_policies", "queues", "tasks", "flows", "steps", "cron", "workers", "weights", "sinks"}
+)
+#: values of which nothing is known; positional ones have no name but that of their entry
+_POSITIONAL: Final = ("args", "for_each")
+_ARGUMENTS: Final = (*_POSITIONAL, "kwargs", "inputs", "environment")
+
+
+def hidden_config(config: dict[str, Any], entry: str = "") -> dict[str, Any]:
+    """
+    What `Config.to_json` has, or a part of it, with `***` for what may be a secret.
+
+    The name of an entry hides no more than the entry's positional arguments.
+    """
+    return {key: _hidden_key(key, value, entry) for key, value in config.items()}
+
+
+def _hidden_key(key: str, value: Any, entry: str) -> Any:
+    if not isinstance(value, dict) or key in _ARGUMENTS:
+        return hidden(entry if key in _POSITIONAL and value else key, value)
+    if key not in _NAMED:
+        return hidden_config(value, entry)
+    return {
+        name: hidden_config(each, name) if isinstance(each, dict) else hidden("", each) for name, each in value.items()
+    }
+
+
 # -- secrets in plain text --------------------------------------------------------------------------------------------
 
 

@@ -16,7 +16,7 @@ from fusiond.config.accepted import explain, history
 from fusiond.config.accepted.plan import Effects
 from fusiond.config.load import load
 from fusiond.config.model import Config, rebuild
-from fusiond.config.secrets import HIDDEN, hidden
+from fusiond.config.secrets import HIDDEN, hidden_config
 from fusiond.web.backend import Backend
 from fusiond.web.endpoint import Done, Endpoint, NotThere, WebCall
 from fusiond.web.inputs import Input
@@ -208,7 +208,7 @@ def _lines(config: Config) -> list[str]:
     said = json.loads(config.to_json())
     for group in said["workers"].values():
         group["environment"] = dict.fromkeys(group["environment"], HIDDEN)
-    return json.dumps(hidden("", said), indent=1, sort_keys=True, ensure_ascii=False).splitlines()
+    return json.dumps(hidden_config(said), indent=1, sort_keys=True, ensure_ascii=False).splitlines()
 
 
 async def _explain(call: WebCall) -> Origins:

@@ -1,6 +1,7 @@
 """Where each effective value comes from."""
 
 import dataclasses
+import json
 
 import pytest
 
@@ -8,7 +9,7 @@ from fusiond.config.accepted import explain
 from fusiond.config.accepted.plan import compare
 from fusiond.config.load import load
 from fusiond.config.model import CronEntry, Queue, RetryPolicy, Task, WorkerGroup
-from fusiond.config.secrets import hidden, is_secret, looks_secret, names_secret
+from fusiond.config.secrets import hidden, hidden_config, is_secret, looks_secret, names_secret
 
 FILE = """\
 version: 1
@@ -243,6 +244,41 @@ def test_a_value_that_looks_like_a_secret_is_hidden_whatever_its_name():
     assert hidden("X", {"y": "postgres://u:hunter2@h/db"}) == {"y": "postgres://u:***@h/db"}
     assert looks_secret("postgres://u:hunter2@h/db")
     assert not looks_secret("https://h:8443/users/@me")
+
+
+def test_the_weight_of_a_queue_is_shown():
+    """A queue may be called `tokens`."""
+    text = """
+version: 1
+broker: {url: "redis://localhost"}
+queues: {tokens: {}, other: {}}
+tasks: {a: {run: a.b, queue: tokens}, b: {run: a.b, queue: other}}
+workers: {main: {queues: {tokens: 3, other: 1}, directory: /srv}}
+"""
+    assert explained("group", "main", text)["weights"].shown == "tokens: 3, other: 1"
+
+
+def test_the_name_of_an_entry_hides_no_settings():
+    """A task may be called `reset_password`. What may be a secret is hidden, and so are arguments without a name."""
+    shown = {
+        "tasks": {"reset_password": {"queue": "tokens", "on_failure": {"task": "rotate_token"}}},
+        "queues": {"tokens": {"max_length": 5}, "secret": {}},
+        "priorities": {"secret": 7},
+        "flows": {"token": {"steps": {"new_token": {"args": [], "after": ["x"], "kwargs": {"n": 1}}}}},
+        "workers": {"tokens": {"processes": 4, "queues": ["tokens"], "weights": {"tokens": 3}}},
+        "events": {"sinks": {"secret": {"kind": "file", "path": "/x"}}},
+    }
+    assert hidden_config(shown) == shown
+    secret = {"password": "hunter2", "nested": {"api_key": ["hunter2"]}, "tasks": {"token": "hunter2"}}
+    entry = {"args": ["hunter2"], "for_each": ["hunter2"], "kwargs": secret, "inputs": secret, "every": 5}
+    text = json.dumps(hidden_config({"cron": {"rotate_token": entry}, "flows": {"x": {"steps": {"key": entry}}}}))
+    assert "hunter" not in text
+    assert text.count('"every": 5') == 2
+    assert hidden_config({"broker": {"url": "redis://:hunter2@h", "password": "x"}}) == {
+        "broker": {"url": "redis://:***@h", "password": "***"}
+    }
+    positional = {"cron": {"nightly": {"args": ["eu"], "kwargs": {"region": "eu"}}}}
+    assert hidden_config(positional) == positional
 
 
 @pytest.mark.parametrize(
