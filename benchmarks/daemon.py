@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from benchmarks import processes
 from fusiond import Client, paths
@@ -18,6 +18,9 @@ from fusiond.broker.call import plain
 from fusiond.broker.redis.connection import connect
 from fusiond.broker.verbs import Verbs
 from fusiond.config import model
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 #: where the `fusiond` of this interpreter is
 COMMAND = str(Path(sys.executable).parent / "fusiond")
@@ -31,12 +34,15 @@ PATIENCE = 120.0
 _FILE = """\
 version: 1
 broker: {{url: "{url}"}}
+queues: {{{queues}}}
 tasks:
   noop: {{run: bench_tasks.noop}}
   clock: {{run: bench_tasks.clock}}
   mark: {{run: bench_tasks.mark}}
   rest: {{run: bench_tasks.rest}}
   nap: {{run: bench_tasks.nap}}
+  host: {{run: bench_tasks.host}}
+  visit: {{run: bench_tasks.visit}}
 workers:
 {groups}"""
 _GROUP = """\
@@ -46,9 +52,9 @@ _GROUP = """\
 """
 
 
-def group(isolation: str, count: int, name: str = "main", seed: str = "", keys: str = "") -> str:
+def group(isolation: str, count: int, name: str = "main", seed: str = "", keys: str = "", queue: str = QUEUE) -> str:
     """A worker group, as a line of the file; another `seed` makes it another group to a reload."""
-    settled = {"name": name, "queue": QUEUE, "processes": count, "isolation": isolation, "app": APP, "seed": seed}
+    settled = {"name": name, "queue": queue, "processes": count, "isolation": isolation, "app": APP, "seed": seed}
     return _GROUP.format(**settled, keys=f", {keys}" if keys else "")
 
 
@@ -60,15 +66,32 @@ def installed() -> dict[str, str]:
 class Daemon:
     """One daemon, ready at the begin of the block and gone at its end."""
 
-    def __init__(self, *groups: str, url: str = "embedded") -> None:
-        """`groups`: lines that `group` has made; `url`: of the Redis."""
+    def __init__(
+        self,
+        *groups: str,
+        url: str = "embedded",
+        reach: str | None = None,
+        queues: Sequence[str] = (),
+        inside: Sequence[str] = (),
+    ) -> None:
+        """
+        A daemon with a file of its own.
+
+        Args:
+            groups: lines that `group` has made.
+            url: of the Redis, as the file has it.
+            reach: the same Redis as this process reaches it; None: by `url`.
+            queues: further queues that the file declares.
+            inside: a command that runs another one, in front of the daemon's own: `ip netns exec NAME`.
+        """
         self._directory = Path(tempfile.mkdtemp(prefix="fb", dir="/tmp"))
         self._file, self._log = self._directory / "fusion.yaml", self._directory / "log"
         runtime = self._directory / "r"
-        self.url = f"unix://{paths.redis_socket(runtime)}" if url == "embedded" else url
+        self.url = f"unix://{paths.redis_socket(runtime)}" if url == "embedded" else reach or url
         #: of the embedded Redis
         self.socket = paths.redis_socket(runtime)
-        self._written = url
+        self._written, self._queues = url, ", ".join(f"{name}: {{}}" for name in queues)
+        self._words = [*inside, COMMAND, "run", "-c", str(self._file)]
         self.write(*groups)
         self._notified = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._notified.bind(str(self._directory / "notify"))
@@ -83,12 +106,14 @@ class Daemon:
     def __enter__(self) -> Self:
         began = time.monotonic()
         with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [COMMAND, "run", "-c", str(self._file)], stdout=log, stderr=log, env=self._environment
-            )
-        self.await_ready()
-        self.started_in = time.monotonic() - began
-        self._await_declared()
+            self._process = subprocess.Popen(self._words, stdout=log, stderr=log, env=self._environment)
+        try:
+            self.await_ready()
+            self.started_in = time.monotonic() - began
+            self._await_declared()
+        except BaseException:  # Ctrl-C, too: the block that would end it has not begun
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -101,7 +126,7 @@ class Daemon:
     def write(self, *groups: str) -> None:
         """Save the file as editors do: written beside, and renamed over it."""
         fresh = self._file.with_suffix(".new")
-        fresh.write_text(_FILE.format(url=self._written, groups="".join(groups)))
+        fresh.write_text(_FILE.format(url=self._written, queues=self._queues, groups="".join(groups)))
         fresh.replace(self._file)
 
     def await_ready(self) -> None:
@@ -124,6 +149,10 @@ class Daemon:
         """CPU and memory of Redis and of all other processes of the daemon."""
         return processes.use(self._process.pid)
 
+    def cpu(self) -> dict[str, float]:
+        """Seconds of CPU by kind of process: `dispatcher`, `children`, `other`."""
+        return processes.cpu_by_kind(self._process.pid)
+
     def group_memory(self, name: str) -> int:
         """Bytes of PSS of the group's dispatcher, its fork server and its children."""
         return processes.group_memory(self._process.pid, f"fusion:{name}")
@@ -132,18 +161,18 @@ class Daemon:
         """A producer."""
         return Client(self.url)
 
-    def suspend(self, *, on: bool) -> None:
+    def suspend(self, queue: str = QUEUE, *, on: bool) -> None:
         """Have nothing claimed, or let it go on."""
-        self.connection.run(self.broker.suspend(QUEUE, by="operator", on=on))
+        self.connection.run(self.broker.suspend(queue, by="operator", on=on))
 
-    def finished(self) -> int:
+    def finished(self, queue: str = QUEUE) -> int:
         """Jobs that have run and whose results are kept."""
-        return self.connection.run(self.broker.counts(QUEUE)).finished
+        return self.connection.run(self.broker.counts(queue)).finished
 
-    def await_finished(self, count: int) -> None:
+    def await_finished(self, count: int, queue: str = QUEUE) -> None:
         """Until so many jobs are finished."""
         deadline = time.monotonic() + PATIENCE
-        while (found := self.finished()) < count:
+        while (found := self.finished(queue)) < count:
             if time.monotonic() > deadline:
                 raise SystemExit(f"{found} of {count} jobs are finished:\n{self._log.read_text()[-2000:]}")
             time.sleep(0.01)

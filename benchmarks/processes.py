@@ -31,8 +31,19 @@ def tree(root: int) -> list[int]:
     """The process and all that are under it."""
     found = [root]
     for pid in found:
-        found += [int(word) for task in _tasks(pid) for word in _read(task / "children").split()]
+        found += _forked(pid)
     return found
+
+
+def cpu_by_kind(root: int) -> dict[str, float]:
+    """`dispatcher`, `children` (with their fork servers) and `other` → seconds of CPU of a daemon's tree so far."""
+    seconds = dict.fromkeys(("dispatcher", "children", "other"), 0.0)
+    walk = [(root, "other")]
+    for pid, kind in walk:
+        found = "dispatcher" if _read(Path(f"/proc/{pid}/comm")).startswith("worker:") else kind
+        seconds[found] += _cpu(pid)
+        walk += [(child, "other" if found == "other" else "children") for child in _forked(pid)]
+    return seconds
 
 
 def group_memory(root: int, word: str) -> int:
@@ -40,6 +51,10 @@ def group_memory(root: int, word: str) -> int:
     found = [pid for pid in tree(root) if word in _read(Path(f"/proc/{pid}/cmdline")).split("\0")]
     parent = int(_read(Path(f"/proc/{found[0]}/stat")).rpartition(")")[2].split()[1])
     return sum(map(_pss, {parent, *found}))
+
+
+def _forked(pid: int) -> list[int]:
+    return [int(word) for task in _tasks(pid) for word in _read(task / "children").split()]
 
 
 def _is_server(pid: int) -> bool:

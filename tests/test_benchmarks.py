@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import calibration, pairs
+from benchmarks import calibration, pairs, processes
 from benchmarks.figures import Figure, Gate, quartiles
+from benchmarks.network import network
 from benchmarks.peers.__main__ import GATES, steps
 from benchmarks.peers.environment import Missing, install
 from benchmarks.peers.results import Bound, Results
 from benchmarks.peers.runners import BY_NAME, RUNNERS
 from benchmarks.peers.session import APPS
+from benchmarks.rounds import rounds
 
 ROOT = Path(__file__).parent.parent
 
@@ -108,6 +110,44 @@ def test_pairs_compare_within_each_pair():
     """The machine became half as fast after the first pair; B is a tenth slower than A in both."""
     said = pairs.line("drain", "jobs/s", [(100.0, 90.0), (50.0, 45.0)])
     assert "B ÷ A 0.900 (half of the pairs 0.900 to 0.900); 2 pairs" in said
+
+
+def test_ways_are_compared_within_each_round():
+    """The machine becomes half as fast after the first round; two hosts do 1.8 times as much as one in both."""
+    order, speeds = [], {"one": [1.0, 100.0, 50.0], "two": [1.0, 180.0, 90.0]}
+
+    def block(way):
+        order.append(way)
+        return {"speed": speeds[way].pop(0)}
+
+    one, two = rounds("drain", ("one", "two"), 2, block)
+    assert order == ["one", "two", "one", "two", "two", "one"]  # the first two warm up
+    assert (one.name, one.value, one.note) == ("drain, speed, one", 75, "62.5 to 87.5")
+    assert (two.value, two.note) == (135, "112 to 158; 1.8 × one (1.8 to 1.8)")
+
+
+def test_cpu_is_told_by_kind_of_process():
+    """A dispatcher is known by its title; what it has started are children, all else of the daemon is neither."""
+    child = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'print(flush=True); input()'])"
+    dispatcher = f"open('/proc/self/comm', 'w').write('worker:main@1'); {child}"
+    daemon = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {dispatcher!r}])"
+    words = [sys.executable, "-c", daemon]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        found = processes.cpu_by_kind(process.pid)
+        bare = processes.cpu_by_kind(processes.tree(process.pid)[-1])
+        process.communicate(b"\n")
+    assert all(seconds > 0 for seconds in found.values())
+    assert (bare["other"] > 0, bare["dispatcher"], bare["children"]) == (True, 0, 0)
+
+
+def test_namespaces_that_cannot_be_made_are_a_sentence(monkeypatch):
+    """Without root, and without iproute2, nothing is begun."""
+    for user, remedy in ((1000, "run this as root"), (0, "apt-get install iproute2")):
+        monkeypatch.setattr("os.geteuid", lambda user=user: user)
+        monkeypatch.setattr("shutil.which", lambda _name: None)
+        with pytest.raises(SystemExit, match=remedy), network("one"):
+            pytest.fail("there is a network")
 
 
 def test_the_calibrations_measure_something():

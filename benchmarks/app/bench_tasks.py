@@ -1,6 +1,7 @@
 """What the benchmarks' jobs do: nothing, or next to it."""
 
 import os
+import socket
 import time
 
 
@@ -31,3 +32,17 @@ async def nap(seconds: float) -> None:
     import asyncio
 
     await asyncio.sleep(seconds)
+
+
+def host() -> str:
+    """On which host it runs."""
+    return socket.gethostname()
+
+
+async def visit(seconds: float) -> tuple[str, float]:
+    """Await; on which host, and when it began by the monotonic clock."""
+    import asyncio
+
+    began = time.monotonic()
+    await asyncio.sleep(seconds)
+    return socket.gethostname(), began
