@@ -1,62 +1,39 @@
-import ast
 import contextlib
 import io
 import re
 import shlex
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from fusiond.cli import parser
+from tests.docs.blocks import FENCED, PAGES, ROOT, parameters
 from tests.support.fusiond_command import fusiond_here
 
-ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
-_BLOCK = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 
 
-def blocks(language):
-    """Each such block of the docs, as pytest parameters named page:line."""
-    return list(_blocks(language))
-
-
-def _blocks(language):
-    for page in PAGES:
-        text = page.read_text()
-        for match in _BLOCK.finditer(text):
-            if match[1] == language:
-                line = text.count("\n", 0, match.start()) + 1
-                yield pytest.param(match[2], id=f"{page.name}:{line}")
-
-
-@pytest.mark.parametrize("text", blocks("yaml"))
-def test_each_yaml_block_is_a_file_that_validates(text, tmp_path):
+@pytest.mark.parametrize("block", parameters("yaml"))
+def test_each_yaml_block_is_a_file_that_validates(block, tmp_path):
     """What the docs show can be copied and used: no error, no warning."""
-    (tmp_path / "fusion.yaml").write_text(text)
+    (tmp_path / "fusion.yaml").write_text(block.text)
     problems = fusiond_here("validate", "fusion.yaml", "--json", cwd=tmp_path).json
     # Whether the tests run as root says nothing about the docs.
     assert [str(problem) for problem in problems if problem["code"] != "runs-as-root"] == []
 
 
-@pytest.mark.parametrize("text", blocks("python"))
-def test_each_python_block_parses(text):
-    """What the docs show as Python is Python."""
-    ast.parse(text)
-
-
-@pytest.mark.parametrize("text", blocks("sh"))
-def test_each_command_line_of_the_docs_parses(text):
+@pytest.mark.parametrize("block", parameters("sh"))
+def test_each_command_line_of_the_docs_parses(block):
     """No command or option is documented that does not exist."""
-    lines = [line for line in text.splitlines() if line.startswith("fusiond ")]
-    for line in lines:
+    for number, line in block.commands:
+        if not line.startswith("fusiond "):
+            continue
         words = shlex.split(line.split(" < ")[0], comments=True)[1:]
         complaint = io.StringIO()
         with contextlib.redirect_stderr(complaint), contextlib.suppress(SystemExit):
             assert callable(parser().parse_args(words).handler)
-        assert not complaint.getvalue(), f"{line}\n{complaint.getvalue()}"
+        assert not complaint.getvalue(), f"{number}: {line}\n{complaint.getvalue()}"
 
 
 def test_each_command_of_the_example_names_its_file():
@@ -116,5 +93,5 @@ def test_links_to_a_heading_lead_to_one(page):
 
 def headings(page):
     """The names by which a page's headings are linked to, as GitHub makes them."""
-    titles = re.findall(r"^#+ (.+)$", _BLOCK.sub("", page.read_text()), re.MULTILINE)
+    titles = re.findall(r"^#+ (.+)$", FENCED.sub("", page.read_text()), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
