@@ -23,7 +23,7 @@ from fusiond.errors import BrokerError, ConfigError, FusionError
 from fusiond.identity import daemon_id
 from fusiond.program import Link, on_failed_callback, wait_until_set
 from fusiond.sinks.choice import outlet
-from fusiond.sinks.outlets import DeliveryError, Document
+from fusiond.sinks.outlets import DeliveryError, Document, deliver_in_parts
 
 log = logging.getLogger(__name__)
 
@@ -217,13 +217,16 @@ class Delivery:
                 await self._note_failure(error)
                 if refusals < _TRIES:
                     continue
-                log.error("events that were refused %d times are given up: %d", _TRIES, len(documents))  # noqa: TRY400
+                # one sentence, no traceback
+                log.error(  # noqa: TRY400
+                    "events that were refused %d times are given up: %d, last with: %s", _TRIES, len(documents), error
+                )
             await self._note(batch)
             return
 
     async def _try(self, documents: list[Document]) -> None:
         """Deliver it in a thread, and keep the lease meanwhile. Raises DeliveryError, BrokerError."""
-        trying = asyncio.create_task(asyncio.to_thread(self._outlet.deliver, documents))
+        trying = asyncio.create_task(asyncio.to_thread(deliver_in_parts, self._outlet.deliver, documents))
         since, is_slow = time.monotonic(), False
         while not (await asyncio.wait([trying], timeout=_HOLD))[0]:
             if not is_slow and time.monotonic() - since >= _SLOW:

@@ -15,7 +15,7 @@ import elasticsearch
 from elasticsearch import ApiError, Elasticsearch, TransportError
 
 from fusiond.config.model.event_log import Sink
-from fusiond.sinks.outlets import DeliveryError, Document
+from fusiond.sinks.outlets import DeliveryError, Document, TooLargeError
 
 #: s; for one request
 _TIMEOUT = 30.0
@@ -43,7 +43,7 @@ class ElasticOutlet:
         try:
             answer = self._connected().bulk(index=self._sink.index, operations=operations)
         except ApiError as error:
-            self._judge(documents, error)
+            raise self._refusal(error) from error
         except (TransportError, ValueError, RecursionError) as error:
             self.close()
             raise DeliveryError(f"{self._sink.url}: {error}") from error
@@ -65,14 +65,9 @@ class ElasticOutlet:
             self._client = Elasticsearch(self._sink.url, api_key=key, request_timeout=_TIMEOUT, max_retries=0)
         return self._client
 
-    def _judge(self, documents: Sequence[Document], error: ApiError) -> None:
-        """The whole request was refused: a batch that is too large is halved. Raises DeliveryError."""
+    def _refusal(self, error: ApiError) -> DeliveryError:
+        """What it means that the whole request was refused."""
         status = error.meta.status
-        if status == _TOO_LARGE and len(documents) > 1:
-            middle = len(documents) // 2
-            self.deliver(documents[:middle])
-            self.deliver(documents[middle:])
-            return
         if status == _UNAUTHORIZED:
             self.close()  # the file may have another key by now
         after = error.meta.headers.get("retry-after") or ""
@@ -82,8 +77,9 @@ class ElasticOutlet:
             sentence += (
                 f": the server is older than the package elasticsearch {major}; pip install 'elasticsearch<{major}'"
             )
-        retry_after = float(after) if after.isdecimal() else None
-        raise DeliveryError(sentence, refused=status == _TOO_LARGE, retry_after=retry_after) from error
+        if status == _TOO_LARGE:
+            return TooLargeError(sentence)
+        return DeliveryError(sentence, retry_after=float(after) if after.isdecimal() else None)
 
     def _check(self, documents: Sequence[Document], answer: Any) -> None:
         """Whether each document is there. Raises DeliveryError with those that are not."""

@@ -24,13 +24,14 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, Span, Status
 
 from fusiond.config.model.event_log import Sink
-from fusiond.sinks.outlets import DeliveryError, Document
+from fusiond.sinks.outlets import DeliveryError, Document, TooLargeError
 
 _TIMEOUT = 15.0
 #: of an answer, which says little
 _KEPT = 65536
 #: answers after which the specification has a client try again
 _BUSY = frozenset({429, 502, 503, 504})
+_BAD, _TOO_LARGE = 400, 413
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 _FAILED = frozenset({"failed", "retry"})
 #: field of an event → attribute
@@ -62,8 +63,10 @@ class OtlpOutlet:
         if status in _BUSY:
             retry_after = float(after) if after.isdecimal() else None
             raise DeliveryError(f"{self._url} answered {status}", retry_after=retry_after)
+        if status == _TOO_LARGE:
+            raise TooLargeError(f"{self._url} answered {status}")
         if not 200 <= status < 300:
-            raise DeliveryError(f"{self._url} answered {status}", refused=status in (400, 413))
+            raise DeliveryError(f"{self._url} answered {status}", refused=status == _BAD)
         _check(answer)
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ from fusiond.config.model.event_log import Events, Sink
 from fusiond.program import Link
 from fusiond.sinks import delivery as module
 from fusiond.sinks.delivery import Delivery
-from fusiond.sinks.outlets import DeliveryError
+from fusiond.sinks.outlets import DeliveryError, TooLargeError
 from fusiond.tasks.webhooks import CALLBACK_HOSTS
 from tests.support.receiver import Receiver
 from tests.support.running import until
@@ -168,6 +168,21 @@ def test_what_is_refused_again_and_again_is_given_up(station):
     station.outlet.failures = [DeliveryError("400", refused=True) for _ in range(10)]
     station.enqueue("a", "b", "c", "d")
     assert station.deliver(1)[0] == "d"
+
+
+def test_an_event_that_is_too_large_is_given_up_alone(station, caplog):
+    """The others of its batch are taken at once; how many are given up is logged, and why."""
+    take = station.outlet.deliver
+
+    def deliver(documents):
+        if len(documents) > 1 or documents[0].get("job_id") == "b":
+            raise TooLargeError("it answered 413")
+        take(documents)
+
+    station.outlet.deliver = deliver
+    station.enqueue("a", "b", "c", "d")
+    assert station.deliver(3)[:3] == ["a", "c", "d"]
+    assert "events that were refused 10 times are given up: 1, last with: it answered 413" in caplog.messages
 
 
 def test_it_delivers_what_it_wants(station):

@@ -4,7 +4,7 @@ import pytest
 
 from fusiond.config.model.event_log import Sink
 from fusiond.sinks.elastic_outlet import ElasticOutlet
-from fusiond.sinks.outlets import DeliveryError
+from fusiond.sinks.outlets import DeliveryError, deliver_in_parts
 from tests.support.bulk_server import BulkServer
 
 
@@ -60,14 +60,32 @@ def test_a_busy_server_says_when_to_come_again(outlet, server):
 
 
 def test_a_batch_that_is_too_large_is_halved(outlet, server):
-    """Until it fits; one document that does not is refused."""
-    server.faults = [lambda handler: handler.answer(413, {"error": "large"})]
-    outlet.deliver(documents(1, 2, 3))
-    assert stored(server) == ["q:1:7", "q:2:7", "q:3:7"]
-    server.faults = [lambda handler: handler.answer(413, {"error": "large"})]
-    with pytest.raises(DeliveryError) as caught:
-        outlet.deliver(documents(4))
-    assert caught.value.refused
+    """Until it fits; of documents that do not fit alone, each is left, and no other."""
+    server.largest = 500
+    deliver_in_parts(outlet.deliver, documents(*range(9)))
+    assert stored(server) == [f"q:{number}:7" for number in range(9)]
+    large = [document | {"args": "a" * 500} for document in documents(21, 24)]
+    with pytest.raises(DeliveryError, match="413") as caught:
+        deliver_in_parts(outlet.deliver, [*documents(20), large[0], *documents(22, 23), large[1], *documents(25)])
+    assert (caught.value.refused, caught.value.left) == (True, large)
+    assert stored(server)[9:] == ["q:20:7", "q:22:7", "q:23:7", "q:25:7"]
+
+
+def test_a_server_that_goes_away_between_two_halves(outlet, server):
+    """What it has not taken is left, too large or not, and not refused."""
+    server.largest = 500
+    large = [document | {"args": "a" * 500} for document in documents(1)]
+    busy = {"error": {"reason": "busy"}}
+    # both documents, the large one, the other one
+    server.faults = [lambda handler: handler.answer(413, {})] * 2 + [lambda handler: handler.answer(429, busy)]
+    with pytest.raises(DeliveryError, match="429") as caught:
+        deliver_in_parts(outlet.deliver, [*large, *documents(2)])
+    assert (caught.value.refused, caught.value.left) == (False, [*large, *documents(2)])
+    server.faults = [lambda handler: handler.answer(413, {}), lambda handler: handler.answer(429, busy)]
+    with pytest.raises(DeliveryError, match="429") as caught:
+        deliver_in_parts(outlet.deliver, documents(3, 4))
+    assert (caught.value.refused, caught.value.left) == (False, documents(3, 4))
+    assert stored(server) == []
 
 
 LIES = {

@@ -9,7 +9,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
 from fusiond.config.model.event_log import Sink
 from fusiond.sinks.otlp_outlet import OtlpOutlet
-from fusiond.sinks.outlets import DeliveryError
+from fusiond.sinks.outlets import DeliveryError, TooLargeError
 from tests.support.receiver import Receiver
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -108,3 +108,6 @@ def test_a_busy_collector_and_one_that_lies(outlet, collector):
     with pytest.raises(DeliveryError, match="1 spans were refused: too old") as refused:
         outlet.deliver([attempt()])
     assert refused.value.refused
+    collector.status = 413
+    with pytest.raises(TooLargeError):
+        outlet.deliver([attempt()])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -16,6 +17,8 @@ class BulkServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         #: index → id → document
         self.indices, self.faults, self.requests, self.refused = {}, [], [], {}
+        #: bytes of a request; a larger one is answered with 413
+        self.largest = math.inf
         threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
 
     @property
@@ -49,6 +52,8 @@ class Handler(BaseHTTPRequestHandler):
         self.server.requests.append((self.path, headers, lines))
         if self.server.faults:
             self.server.faults.pop(0)(self)
+        elif len(body) > self.server.largest:
+            self.answer(413, {"error": {"reason": "too large"}})
         else:
             self.answer(200, self.server.bulk(self.path.split("/")[1], lines))
 
