@@ -14,7 +14,7 @@ from fusiond.supervise.server import choose_server
 #: in the order in which they run where none is named
 MEASURES = ("drain", "joblog", "latency", "enqueue", "idle", "commands", "startup", "saved", "concurrent")
 #: take minutes, or need root
-NAMED_ONLY = ("scripts", "hosts", "shards")
+NAMED_ONLY = ("scripts", "hosts", "distance", "shards")
 
 
 def main() -> None:

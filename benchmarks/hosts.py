@@ -42,6 +42,8 @@ ROUNDS = 5
 SAMPLE = 20
 #: slots of a host whose jobs wait, seconds of such a job of a backlog and of one that comes alone
 SLOTS, NAP, LONG_NAP = 50, 0.02, 0.1
+#: the children of a group with so many slots
+OF_SLOTS = ("process", 1, f"executor: asyncio, concurrency: {SLOTS}")
 #: seconds of each block whose jobs wait
 BLOCK = 3.0
 _PINGS = """
@@ -60,15 +62,15 @@ def measure(scale: float = 1.0) -> Iterator[Figure]:
     """A backlog of jobs that do nothing, one of jobs that wait, and single jobs at half of what the slots could do."""
     turns = max(2, round(ROUNDS * scale))
     with network(REDIS, *HOSTS) as hosts:
-        with _fleet(hosts, "process", 4) as fleet:
+        with fleet_of(hosts, "process", 4) as fleet:
             yield Figure("PING from a host to Redis", fleet.ping() * 1e6, "µs")
             yield from _idle(fleet, max(1.0, 20 * scale))
             jobs = max(100, int(30_000 * scale))
             yield from rounds("drain", WAYS, turns, lambda way: _drain(fleet, way, "host", (), jobs))
-        with _fleet(hosts, "process", 1, f"executor: asyncio, concurrency: {SLOTS}") as fleet:
+        with fleet_of(hosts, *OF_SLOTS) as fleet:
             seconds = max(0.5, BLOCK * scale)
-            yield from rounds("jobs of 20 ms", WAYS, turns, lambda way: _naps(fleet, way, seconds))
-            yield from rounds("half load", WAYS, turns, lambda way: _half_load(fleet, way, seconds))
+            yield from rounds("jobs of 20 ms", WAYS, turns, lambda way: naps(fleet, way, seconds))
+            yield from rounds("half load", WAYS, turns, lambda way: half_load(fleet, way, seconds))
 
 
 class Use(NamedTuple):
@@ -106,7 +108,8 @@ class Fleet:
 
 
 @contextlib.contextmanager
-def _fleet(hosts: Network, isolation: str, processes: int, keys: str = "") -> Iterator[Fleet]:
+def fleet_of(hosts: Network, isolation: str, processes: int, keys: str = "") -> Iterator[Fleet]:
+    """A fleet whose groups have such children."""
     groups = [
         group(isolation, processes, queue, queue=queue, keys=", ".join(filter(None, [keys, _on(count)])))
         for count, queue in enumerate(QUEUES, 1)
@@ -142,14 +145,14 @@ def _drain(fleet: Fleet, way: str, task: str, args: tuple[Any, ...], jobs: int) 
     return {"speed": jobs / seconds, **_spent(before, after, jobs, seconds), **_shares(ran, way)}
 
 
-def _naps(fleet: Fleet, way: str, seconds: float) -> Block:
+def naps(fleet: Fleet, way: str, seconds: float) -> Block:
     """A backlog of jobs that wait, enough for all slots for some seconds."""
     ideal = SLOTS / NAP * _count(way)
     found = _drain(fleet, way, "visit", (NAP,), int(ideal * seconds))
     return {"of what the slots could do": found["speed"] / ideal, **found}
 
 
-def _half_load(fleet: Fleet, way: str, seconds: float) -> Block:
+def half_load(fleet: Fleet, way: str, seconds: float) -> Block:
     """Single jobs at random times, on average as many as keep half of the slots busy."""
     rate = SLOTS / LONG_NAP * _count(way) / 2
     queue, daemon = QUEUES[WAYS.index(way)], fleet.daemons[0]

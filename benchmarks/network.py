@@ -12,12 +12,15 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _BRIDGE = "lan"
+_CABLE = Path(__file__).parent / "cable.py"
 
 
 class Network:
@@ -25,6 +28,8 @@ class Network:
 
     def __init__(self, *names: str) -> None:
         self._names = names
+        #: what carries the frames of the host that is far away
+        self.cable: subprocess.Popen[str] | None = None
 
     def address(self, name: str) -> str:
         """The IPv4 address of a host."""
@@ -32,15 +37,26 @@ class Network:
 
     def inside(self, name: str) -> list[str]:
         """The words in front of a command that is to run on that host, as the same process."""
-        return ["ip", "netns", "exec", _namespace(name), "unshare", "--uts", "sh", "-c", _ON_HOST, name]
+        return [*_within(name), "unshare", "--uts", "sh", "-c", _ON_HOST, name]
+
+    def delay(self, seconds: float) -> None:
+        """From now on, hold back each frame to and from the host that is far away for so long."""
+        assert self.cable is not None
+        assert self.cable.stdin is not None
+        self.cable.stdin.write(f"{seconds}\n")
+        self.cable.stdin.flush()
 
 
 _ON_HOST = 'echo "$0" > /proc/sys/kernel/hostname && exec "$@"'
 
 
 @contextlib.contextmanager
-def network(*names: str) -> Iterator[Network]:
-    """Hosts of these names, of at most 10 letters, that reach one another; SystemExit where they cannot be made."""
+def network(*names: str, far: str | None = None) -> Iterator[Network]:
+    """
+    Hosts of these names, of at most 10 letters, that reach one another; SystemExit where they cannot be made.
+
+    `far`: the name of one whose frames can be delayed.
+    """
     _check()
     made = Network(*names)
     try:
@@ -48,9 +64,16 @@ def network(*names: str) -> Iterator[Network]:
         _ip("-n", _namespace(_BRIDGE), "link", "add", _BRIDGE, "type", "bridge")
         _ip("-n", _namespace(_BRIDGE), "link", "set", _BRIDGE, "up")
         for name in names:
-            _add_host(name, made.address(name))
+            _ip("netns", "add", _namespace(name))
+            if name == far:
+                made.cable = _lay_cable(name)
+            else:
+                _plug_in(name)
+            _set_up(name, made.address(name))
         yield made
     finally:
+        if made.cable is not None:
+            made.cable.communicate()
         for name in (*names, _BRIDGE):
             _remove(_namespace(name))
 
@@ -63,14 +86,31 @@ def _check() -> None:
             raise SystemExit(f"there is no `{program}` on this machine: apt-get install {package}")
 
 
-def _add_host(name: str, address: str) -> None:
-    host, bridge = _namespace(name), _namespace(_BRIDGE)
-    _ip("netns", "add", host)
-    _ip("-n", bridge, "link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", host)
-    _ip("-n", bridge, "link", "set", name, "master", _BRIDGE, "up")
-    _ip("-n", host, "address", "add", f"{address}/24", "dev", "eth0")
+def _plug_in(name: str) -> None:
+    """A host's device `eth0`, whose other end is at the bridge and has the host's name."""
+    peer = ["peer", "name", "eth0", "netns", _namespace(name)]
+    _ip("-n", _namespace(_BRIDGE), "link", "add", name, "type", "veth", *peer)
+    _ip("-n", _namespace(_BRIDGE), "link", "set", name, "master", _BRIDGE, "up")
+
+
+def _lay_cable(name: str) -> subprocess.Popen[str]:
+    """The same, with a process between the two ends."""
+    words = [*_within(_BRIDGE), sys.executable, "-I", "-S", str(_CABLE), name, "far"]
+    cable = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    assert cable.stdout is not None
+    if not cable.stdout.readline():
+        cable.communicate()
+        raise SystemExit("the cable has no TAP devices: this needs /dev/net/tun, `modprobe tun`")
+    _ip("-n", _namespace(_BRIDGE), "link", "set", name, "master", _BRIDGE, "up")
+    _ip("-n", _namespace(_BRIDGE), "link", "set", "far", "netns", _namespace(name))
+    _ip("-n", _namespace(name), "link", "set", "far", "name", "eth0")
+    return cable
+
+
+def _set_up(name: str, address: str) -> None:
+    _ip("-n", _namespace(name), "address", "add", f"{address}/24", "dev", "eth0")
     for device in ("lo", "eth0"):
-        _ip("-n", host, "link", "set", device, "up")
+        _ip("-n", _namespace(name), "link", "set", device, "up")
 
 
 def _remove(namespace: str) -> None:
@@ -80,6 +120,10 @@ def _remove(namespace: str) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     subprocess.run(["ip", "netns", "delete", namespace], capture_output=True, check=False)
+
+
+def _within(name: str) -> list[str]:
+    return ["ip", "netns", "exec", _namespace(name)]
 
 
 def _namespace(name: str) -> str:

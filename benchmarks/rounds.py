@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 #: quantity → its value, of one block of work
 Block = dict[str, float]
 UNITS = {
+    "PING": "ms",
     "speed": "jobs/s",
     "of what the slots could do": "",
     "Redis' CPU": "µs a job",

@@ -60,9 +60,13 @@ class Server:
 
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(self._words, stdout=subprocess.DEVNULL, cwd=self._directory)
-        while not answers(self.path):
-            time.sleep(0.01)
-        self._connection = connect(model.Broker(url=f"unix://{self.path}"), self._directory)
+        self._connection = connect(model.Broker(url=self.socket_url), self._directory)
+        try:
+            while not answers(self.path):
+                time.sleep(0.01)
+        except BaseException:  # Ctrl-C: the block that would end it has not begun
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -23,6 +23,7 @@ from benchmarks.peers.results import Bound, Results
 from benchmarks.peers.runners import BULLMQ, FORK, FUSIOND, HUEY, RQ_FORK, RUNNERS, SIDEKIQ, Runner
 from benchmarks.peers.session import GivenUp
 from benchmarks.server import Server
+from fusiond.supervise.server import choose_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -140,7 +141,7 @@ def _installed(runners: Sequence[Runner]) -> tuple[list[str], list[Runner]]:
             there.append(runner)
         except environment.Missing as why:
             missing.append(f"{runner.name} is left out: {why}.")
-    version = Server(aof=False).version
+    version = str(choose_server())
     named = ", ".join(f"{package} {version}" for package, version in versions.items())
     return [machine(version) + ".", named + ".", *missing], there
 
