@@ -1,7 +1,8 @@
 """
-The generations that were accepted: what ran, since when, who asked, and what changed. The newest LIMIT are kept.
+The generations that were accepted: what ran, since when, who asked, and what changed. LIMIT of them are kept.
 
-1. record   one file each, `<generation>.jsonl`, readable by the daemon's user alone: its entry, then its Config
+1. record   one file each, `<generation>.jsonl`, readable by the daemon's user alone: its entry, then its Config. The
+            oldest goes first, but before it those that only loaded code anew: a rollback needs another content
 2. list     the entries, by the first line of each file
 3. restore  the Config of one of them
 
@@ -14,6 +15,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -59,7 +61,7 @@ class Entry:
 def record(
     directory: Path, accepted: Snapshot, plan: Plan | None, asked_by: Sequence[str], *, accepted_at: float
 ) -> None:
-    """Keep an accepted generation, and remove the oldest beyond LIMIT. Raises OSError."""
+    """Keep an accepted generation, and remove those beyond LIMIT. Raises OSError."""
     directory.mkdir(mode=0o700, exist_ok=True)
     entry = Entry(
         generation=accepted.generation,
@@ -74,8 +76,16 @@ def record(
     text = f"{json.dumps(asdict(entry))}\n{accepted.config.to_json()}\n"
     # Not durable: a reload does not wait for the disk twice, and a file that a power cut emptied is left out.
     write_atomically(_file(directory, accepted.generation), text.encode(), durable=False)
-    for generation in _generations(directory)[:-LIMIT]:
-        _file(directory, generation).unlink(missing_ok=True)
+    while len(numbers := _generations(directory)) > LIMIT:
+        _file(directory, _least_needed(entries(directory), numbers)).unlink(missing_ok=True)
+
+
+def _least_needed(kept: Sequence[Entry], numbers: Sequence[int]) -> int:
+    """One that cannot be read; else the oldest with the content of the one before it; else the oldest."""
+    unreadable = {*numbers} - {entry.generation for entry in kept}
+    # Never the newest, which runs.
+    repeated = (after.generation for before, after in pairwise(kept[:-1]) if after.hash == before.hash)
+    return min(unreadable, default=next(repeated, numbers[0]))
 
 
 def entries(directory: Path, of: str = "") -> list[Entry]:

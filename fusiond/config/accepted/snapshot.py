@@ -2,7 +2,7 @@
 The snapshot: the one accepted configuration, as a file that every program reads.
 
 1. write    a Config as a candidate, 0600, never seen half-written
-2. promote  the candidate over the current one, which is kept as the last good one
+2. promote  the candidate over the current one, which is kept as the last good one if it says something else
 3. read     it in each program: no YAML, no checks, no third-party package
 
 Standard library only.
@@ -73,12 +73,20 @@ def promote(candidate: Path, current: Path, last_good: Path) -> None:
     """
     Make the candidate the current snapshot; the current one becomes the last good one.
 
-    Each of the two steps is a rename, so that a crash between them leaves both files whole.
+    It does not if it says the same, as when code was reloaded: one of an older content is kept. Each of the two steps
+    is a rename, so that a crash between them leaves both files whole.
     """
     with contextlib.suppress(FileNotFoundError):
-        write_atomically(last_good, current.read_bytes())
+        before = current.read_bytes()
+        if _content(before) != _content(candidate.read_bytes()):
+            write_atomically(last_good, before)
     candidate.replace(current)
     sync_directory(current.parent)
+
+
+def _content(snapshot: bytes) -> bytes:
+    """What it says, without its number and the rest of its head."""
+    return snapshot.partition(b', "config": ')[2]
 
 
 def next_generation(current: Path) -> int:

@@ -77,6 +77,15 @@ def test_it_is_bounded_and_the_newest_stay(kept):
     assert history.newest(kept) == history.LIMIT + 11
 
 
+def test_reloads_of_code_push_no_other_content_out(kept):
+    """Of many generations with the same content the older ones go first: a rollback finds the content before."""
+    for generation, processes in enumerate([1, 2, *[3] * history.LIMIT], 1):
+        running = accept(kept, generation, processes)
+    entries = history.entries(kept)
+    assert [entry.generation for entry in entries] == [1, 2, 3, *range(6, history.LIMIT + 3)]
+    assert history.target(entries, running, 0).generation == 2
+
+
 def test_a_spoilt_file_is_left_out(kept):
     """A power cut, another version, another's file: the others are listed."""
     accept(kept, 1, 1)

@@ -38,13 +38,13 @@ def test_only_the_owner_can_read_it_whatever_the_umask(tmp_path):
 
 
 def test_promote_keeps_the_one_before(tmp_path):
-    """Candidate -> current -> last good, by renames."""
+    """Candidate -> current -> last good, by renames; if both say the same, the last good one stays."""
     current, last_good, candidate = (tmp_path / name for name in ("current.json", "last-good.json", "candidate-1.json"))
-    for number, config in enumerate((ONE, TWO), 1):
+    for number, config in enumerate((ONE, TWO, TWO), 1):
         assert snapshot.next_generation(current) == number
         snapshot.write(candidate, config, generation=number)
         snapshot.promote(candidate, current, last_good)
-    assert snapshot.read_snapshot(current).config == TWO
+    assert (snapshot.read_snapshot(current).config, snapshot.next_generation(current)) == (TWO, 4)
     assert snapshot.read_snapshot(last_good).config == ONE
     assert not candidate.exists()
 
