@@ -26,10 +26,12 @@ from supervisor.states import SupervisorStates
 from supervisor.supervisord import Supervisor
 
 from fusiond.config.accepted.snapshot import Snapshot
+from fusiond.config.model import Config
 from fusiond.supervise.code_watcher import CODE_WATCHER, CodeWatcher
 from fusiond.supervise.liveness import Liveness
 from fusiond.supervise.notify import Notify
 from fusiond.supervise.process_table import ProcessTable
+from fusiond.supervise.releases import Releases
 from fusiond.supervise.reload.outcome import Request
 from fusiond.supervise.reload.reloads import Reloads
 from fusiond.supervise.supervisord.daemon_options import LONGEST_SLEEP, DaemonOptions
@@ -55,6 +57,7 @@ class Daemon(Supervisor):  # type: ignore[misc] # supervisor has no types
         self.processes = ProcessTable(options, lambda: self.process_groups, accepted, run)
         self.liveness = Liveness(self.processes)
         self.reloads = Reloads(self.processes, notify)
+        self.releases = Releases(self.processes)
         self.watcher = Watcher(targets, options.waker.wake)
         self.code_watcher = CodeWatcher(options.waker.wake) if run.development else None
         options.process_group_configs = [
@@ -94,12 +97,15 @@ class Daemon(Supervisor):  # type: ignore[misc] # supervisor has no types
             self._tell_ending()
             return
         accepted = self.processes.accepted.config
-        if self.watcher.fired() and accepted.watch:
-            self.reloads.look()
+        if self.watcher.fired():
+            self._look(accepted)
         if self.code_watcher and (groups := self.code_watcher.changed(accepted.workers)):
             self.reloads.ask(Request(CODE_WATCHER, code=groups))
+        # Before the step: if the file has changed as well, both are one reload. After it: a reload may have ended.
+        self._ask_for_releases()
         self.reloads.tick()
-        self.watcher.watch(self.reloads.last_read.files)
+        self._ask_for_releases()
+        self.watcher.watch((*self.reloads.last_read.files, *self.releases.files()))
         self.processes.reconcile()
         self._tell_status()
 
@@ -122,6 +128,16 @@ class Daemon(Supervisor):  # type: ignore[misc] # supervisor has no types
                 process.end()
 
     # ---- own
+
+    def _look(self, accepted: Config) -> None:
+        """What is watched may have changed."""
+        self.releases.look()
+        if accepted.watch:
+            self.reloads.look()
+
+    def _ask_for_releases(self) -> None:
+        if not self.reloads.busy and (request := self.releases.request(self.reloads.last)):
+            self.reloads.ask(request)
 
     def _end(self, received: signal.Signals) -> None:
         """At the first signal jobs may end; a second one is passed on, which makes the programs end at once."""

@@ -22,6 +22,7 @@ from typing import Any
 from supervisor.states import ProcessStates as State
 
 from fusiond.config.accepted.snapshot import Snapshot
+from fusiond.config.release_marks import in_words, marks
 from fusiond.supervise.supervisord.daemon_options import DaemonOptions
 from fusiond.supervise.supervisord.process import Process
 from fusiond.supervise.supervisord.program_config import ProgramConfig
@@ -171,6 +172,16 @@ class ProcessTable:
         return frozenset(
             name for name, process in serving.items() if process and process.environment not in ("", digests[name])
         )
+
+    def with_other_release(self) -> dict[str, str]:
+        """The groups whose `reload_on` leads elsewhere now than when they loaded their code; each with what it says."""
+        found = {}
+        for name, group in self.accepted.config.workers.items():
+            process = self.serving(part_of(name)) if group.reload_on else None
+            words = in_words(process.release or {}, marks(group.reload_on)) if process else ""
+            if words:
+                found[name] = words
+        return found
 
     def unacknowledged(self) -> list[Process]:
         """The ready programs that were told to read the newest snapshot and have not answered yet."""

@@ -16,6 +16,7 @@ LEFT = {
     r"init --systemd /": "writes into the root directory",
     r"enqueue notify\b": "calls a host that does not exist",
     r"cron run clear_sessions": "is of the Django example",
+    r"^if ! fusiond reload": "is of the deploy script, which tests/scenarios/test_releases.py runs",
     r"FUSIOND_HOOK|\\$\\$|crontab -l": "is for a shell",
 }
 #: what does not end with 0, and why

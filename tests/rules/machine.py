@@ -92,6 +92,22 @@ RULES = (
         needs="person",
     ),
     Rule(
+        "missing-release",
+        "warning",
+        "a path of `reload_on` that there is not",
+        "workers: {m: {reload_on: [«current»]}}\n",
+        "workers: {m: {reload_on: [REVISION]}}\n",
+        files={"REVISION": "42\n"},
+    ),
+    Rule(
+        "no-link",
+        "warning",
+        "a directory in `reload_on` to which no symlink leads",
+        "workers: {m: {reload_on: [«releases»]}}\n",
+        "workers: {m: {reload_on: [releases/REVISION]}}\n",
+        files={"releases/": "", "releases/REVISION": "42\n"},
+    ),
+    Rule(
         "exposed-file",
         "warning",
         "a file with a secret that everyone can read",

@@ -1,38 +1,15 @@
 """`fusiond reload --code`: other code behind the same paths, by the transaction of a reload."""
 
-import sys
-
 import pytest
 
 from tests.support.fusiond_command import fusiond
+from tests.support.releases import body, release
 from tests.support.running import PATIENCE, until
 
 
 def reload_code(daemon, *groups):
     words = [word for group in groups for word in ("--code", group)] or ["--code"]
     return fusiond("reload", "-c", daemon.file, *words, cwd=daemon.directory)
-
-
-def release(daemon, number, source="def version():\n    import inner\n    return inner.NUMBER\n"):
-    """Make releases/NUMBER, and let `current` lead there, as a deployment does: another link, renamed over it."""
-    directory = daemon.app / "releases" / str(number)
-    (directory / "bin").mkdir(parents=True)
-    (directory / "bin" / "python").symlink_to(sys.executable)
-    (directory / "shop.py").write_text(
-        source + "def late(gate, began):\n    import stories\n    stories.hold(gate, began)\n    return version()\n"
-        "def python():\n    import sys\n    return sys.executable\n"
-    )
-    (directory / "inner.py").write_text(f"NUMBER = {number}\n")
-    (directory / "stories.py").write_text((daemon.app / "stories.py").read_text())
-    fresh = daemon.app / "fresh"
-    fresh.symlink_to(directory)
-    fresh.replace(daemon.app / "current")
-
-
-def body(daemon, workers="main: {processes: 2}"):
-    tasks = "  version: {run: shop.version}\n  late: {run: shop.late}\n  python: {run: shop.python}\n"
-    whole = daemon.body(workers, tasks=tasks)
-    return whole.replace(f"directory: {daemon.app}", f"directory: {daemon.app}/current, python: bin/python")
 
 
 @pytest.mark.parametrize("isolation", ["process", "fork"])

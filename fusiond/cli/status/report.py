@@ -263,6 +263,13 @@ def program_notes(program: dict[str, Any]) -> Iterator[str]:
         yield f"started again in {program['retry_in']:.0f} s"
     if program["unloaded"] and program["unloaded"] != program["reason"]:
         yield f"does not load: {program['unloaded']}"
+    for path, release in program.get("release", {}).items():
+        if release["loaded"] not in (path, None):
+            yield f"runs {release['loaded']}"
+        if program["wanted"] and release["loaded"] and release["now"] is None:
+            yield f"{path} leads to nothing"
+        elif program["wanted"] and release["switched"]:
+            yield f"not yet what {path} leads to now: {release['now']}"
 
 
 def _phase(program: dict[str, Any]) -> Iterator[str]:

@@ -80,7 +80,7 @@ class Plan:
         return not (self.sections or self.told or self.refused or any(group.action != "kept" for group in self.groups))
 
     def replacing(self, names: Container[str], cause: str) -> "Plan":
-        """The same with these groups replaced for a cause that is not a key: `code` or `environment_file`."""
+        """The same with these groups replaced for another cause than a key: `code`, `release`, `environment_file`."""
         groups = tuple(
             GroupChange(group.name, "replaced", (*group.because, cause))
             if group.name in names and group.action in ("kept", "changed")

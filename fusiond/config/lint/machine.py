@@ -54,6 +54,7 @@ def check(root: Node, config: Config, *, to_run: bool) -> Iterator[Problem]:
     yield from _directories(root, maps, severity)
     yield from _programs(root, config, groups, severity)
     yield from _files(root, maps, severity)
+    yield from _releases(maps)
     yield from _memory(root, groups)
     yield from _extras(root)
     for name, group in groups.items() if os.geteuid() == 0 else ():
@@ -161,6 +162,17 @@ def _files(root: Node, maps: list[Node], severity: Severity) -> Iterator[Problem
         elif node in texts and not _is_text(path):
             message, remedy = f"{path} cannot be read: it is not UTF-8", "save it as UTF-8"
             yield node.place.problem(severity, "unreadable-file", message, remedy)
+
+
+def _releases(maps: list[Node]) -> Iterator[Problem]:
+    """Each path of `reload_on` by which nothing is noticed. No error: a link or file may come with a deployment."""
+    for node, path in _paths(*(node for settings in maps for node in settings.items("reload_on"))):
+        if not os.path.exists(path):  # noqa: PTH110 - see _is_directory
+            message, remedy = f"{path} leads to nothing", "create it, or correct the path; it counts once it is there"
+            yield node.place.warning("missing-release", message, remedy)
+        elif _is_directory(path) and os.path.realpath(path) == os.path.abspath(path):  # noqa: PTH100
+            message = f"no symlink leads to {path}: nothing that happens in a directory reloads the code"
+            yield node.place.warning("no-link", message, "write the path of the symlink, or of a file")
 
 
 def _memory(root: Node, groups: Groups) -> Iterator[Problem]:

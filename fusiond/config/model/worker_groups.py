@@ -196,6 +196,10 @@ class WorkerGroup:
     #: The working directory of children, which is also put on sys.path; symlinks are resolved when the group starts. A
     #: relative path starts at the file that holds it: `.` is the file's own directory.
     directory: Annotated[FilePath, Key("Directory", "/srv/shop", ".")] = "/"
+    #: Paths such as the symlink that a deployment switches. The group loads its code anew, as after `fusiond reload
+    #: --code`, when one of them leads to another directory, or when the file that it leads to is replaced or touched. A
+    #: relative path starts at the file that holds it.
+    reload_on: Annotated[tuple[FilePath, ...], Key("Reload on", ["/srv/shop/current"], in_place=True)] = ()
     #: The interpreter that runs the task code, CPython 3.9 or newer. A relative path starts at `directory`. null: the
     #: daemon's own.
     python: Annotated[str | None, PATH_ELSEWHERE, Key("Python", ".venv/bin/python")] = None

@@ -1,7 +1,8 @@
 """
 The one queue for all that concerns the configuration: reloads, rollbacks and plans.
 
-Who asks for a reload: SIGHUP, `fusiond reload`, `systemctl reload`, the file watcher, the code watcher.
+Who asks for a reload: SIGHUP, `fusiond reload`, `systemctl reload`, the file watcher, the code watcher, a release that
+was switched.
 
 1. collect   requests. Those for a reload share the next reload, those for a plan the next plan; a rollback is alone
 2. run       one request, or those that share, at a time; a step at each turn of the loop
@@ -16,7 +17,7 @@ import math
 import re
 import time
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from fusiond import logs
 from fusiond.errors import FusionError
 from fusiond.supervise.notify import Notify
 from fusiond.supervise.process_table import ProcessTable
+from fusiond.supervise.releases import RELEASE_WATCHER
 from fusiond.supervise.reload.outcome import Refused, ReloadOutcome, Request
 from fusiond.supervise.reload.reading import LastRead, read, watched_files
 from fusiond.supervise.reload.transaction import Transaction
@@ -67,6 +69,9 @@ class Reloads:
             and running is not None
             and running.last_read.seen == fingerprint(running.last_read.files)
             and self._serving[0].verb == "reload"
+            # One for a release has not read the file; and a release may have been switched since another one began.
+            and any(each.who != RELEASE_WATCHER for each in self._serving)
+            and not self._processes.with_other_release()
         )
         (self._serving if joins else self._waiting).append(request)
 
@@ -75,6 +80,11 @@ class Reloads:
         last = self._transaction.last_read if self._transaction else self.last_read
         if fingerprint(last.files) != last.seen and all(request.verb != "reload" for request in self._waiting):
             self.ask(Request(FILE_WATCHER))
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request is being served."""
+        return self._steps is not None
 
     @property
     def file_differs(self) -> bool:
@@ -129,7 +139,9 @@ class Reloads:
         if result.effects is None:
             raise result.refusal()
         rotated = self._processes.with_other_environment(result.environment_files)
-        effects = dataclasses.replace(result.effects, plan=result.effects.plan.replacing(rotated, "environment_file"))
+        plan = result.effects.plan.replacing(rotated, "environment_file")
+        plan = plan.replacing(self._processes.with_other_release(), "release")
+        effects = dataclasses.replace(result.effects, plan=plan)
         return {"problems": [problem.to_dict() for problem in result.problems], "effects": dataclasses.asdict(effects)}
 
     def _step(self, steps: Generator[float, None, Any]) -> None:
@@ -175,7 +187,7 @@ class Reloads:
             hash=accepted.hash,
             asked_by=tuple(dict.fromkeys(request.who for request in served)),
             seconds=time.monotonic() - self._began,
-            reason=refused.reason if refused else "",
+            reason=_reason(refused, done.released if done else {}) if refused else "",
             problems=refused.problems if refused else (),
             plan=plan,
             restores=accepted.restores if plan else 0,
@@ -209,3 +221,9 @@ class Reloads:
         # READY=1 must follow RELOADING=1 after a refusal too, or `systemctl reload` waits for ever.
         refused = " (the last reload was refused)" if outcome.result == "refused" else ""
         self._notify.ready(self._processes.describe() + refused)
+
+
+def _reason(refused: Refused, released: Mapping[str, str]) -> str:
+    """Why it was refused, and which groups therefore stay with an older release."""
+    stay = (f"{words}, but group '{name}' stays with the code that it has" for name, words in released.items())
+    return "\n".join([refused.reason, *stay])

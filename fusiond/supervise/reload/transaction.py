@@ -2,7 +2,8 @@
 One reload or rollback, as a transaction.
 
 1. read     and validate the file in a helper process, and once more if it is wrong and may have been half-written.
-            A rollback reads an earlier generation instead; the further steps are the same
+            A rollback reads an earlier generation instead, and a release that was switched takes the configuration
+            that runs; the further steps are the same
 2. plan     what is kept, changed in place, replaced, added, removed; some keys cannot change while the daemon runs
 3. try      each new or replaced group, started on the candidate with its claims held, until it is ready
 4. commit   the candidate becomes the current snapshot and is added to the history; it is not undone after that
@@ -28,6 +29,7 @@ from fusiond.config.accepted.snapshot import Snapshot, promote, read_snapshot, w
 from fusiond.config.problems import Problem
 from fusiond.supervise.code_watcher import CODE_WATCHER
 from fusiond.supervise.process_table import ProcessTable
+from fusiond.supervise.releases import RELEASE_WATCHER
 from fusiond.supervise.reload.outcome import ALL, Refused, Request
 from fusiond.supervise.reload.reading import LastRead, Result, read
 from fusiond.supervise.supervisord.process import Process
@@ -39,6 +41,9 @@ TRIAL, ACKNOWLEDGE = 60.0, 10.0
 #: a file that was changed while it was read, or in the FRESH seconds before, may have been half-written; it is read
 #: again after REREAD seconds
 FRESH, REREAD = 1.0, 0.25
+
+#: who asks for a reload although nobody did
+WATCHERS = frozenset({FILE_WATCHER, CODE_WATCHER, RELEASE_WATCHER})
 
 #: yields the monotonic time at which to resume it at the latest
 Steps = Generator[float, None, None]
@@ -54,6 +59,7 @@ class Transaction:
 
     Attributes:
         plan: what is changed; None until something is.
+        released: the groups that it replaces since their release was switched; each with what was switched.
         warnings: what went wrong although the configuration is accepted.
     """
 
@@ -62,8 +68,9 @@ class Transaction:
         self._source, self._state = Path(processes.accepted.source), processes.run.state
         self.last_read = last_read
         self.plan: Plan | None = None
+        self.released: dict[str, str] = {}
         self.warnings: tuple[str, ...] = ()
-        #: of the file; empty for a rollback
+        #: of the file; empty if the file is not read
         self._result = Result()
 
     def steps(self) -> Steps:
@@ -73,9 +80,10 @@ class Transaction:
         try:
             digest = yield from self._take(candidate)
             self._processes.try_again()
-            code = frozenset[str]().union(*(request.code for request in self._requests))
+            code = self._code()
             rotated = self._rotated()
-            if not (code or rotated) and (digest == accepted.hash or self._stands(digest)):
+            self.released = self._switched()
+            if not (code or rotated or self.released) and digest == accepted.hash:
                 return
             snapshot = read_snapshot(candidate)
             generations = self._plan(snapshot, code, rotated)
@@ -93,16 +101,46 @@ class Transaction:
         """Write the candidate, from the file or from the history. Returns its hash. Raises Refused, ConfigError."""
         if self._requests[0].verb == "rollback":
             return self._restore(candidate, self._requests[0].generation)
+        if self._asked_by == {RELEASE_WATCHER}:
+            return self._take_again(candidate)
         self.last_read.hash = ""
         self._result = yield from self._read(candidate)
         self.last_read.hash = self._result.hash
-        return self._result.hash
+        return self._take_again(candidate) if self._stands(self._result.hash) else self._result.hash
+
+    @property
+    def _asked_by(self) -> set[str]:
+        return {request.who for request in self._requests}
+
+    def _take_again(self, candidate: Path) -> str:
+        """What runs, under the next number: nobody asked for the file, and it may be unfinished or rolled back."""
+        running = self._processes.accepted
+        return write(
+            candidate,
+            running.config,
+            generation=running.generation + 1,
+            source=running.source,
+            restores=running.restores,
+            instead_of=running.instead_of,
+        ).hash
+
+    def _code(self) -> frozenset[str]:
+        """The groups that are to load their code anew, whether it has changed or not; ALL: each."""
+        return frozenset().union(*(request.code for request in self._requests if request.who != RELEASE_WATCHER))
 
     def _rotated(self) -> frozenset[str]:
         """The groups whose environment files have changed, if somebody asked for the reload: they are not watched."""
-        if {request.who for request in self._requests} <= {FILE_WATCHER, CODE_WATCHER}:
+        if self._asked_by <= WATCHERS:
             return frozenset()
         return self._processes.with_other_environment(self._result.environment_files)
+
+    def _switched(self) -> dict[str, str]:
+        """The groups whose release was switched: those that are asked for, or each if somebody asked for the reload."""
+        if self._requests[0].verb == "rollback":
+            return {}
+        asked = frozenset().union(*(request.code for request in self._requests if request.who == RELEASE_WATCHER))
+        found = self._processes.with_other_release()
+        return {name: words for name, words in found.items() if name in asked or not self._asked_by <= WATCHERS}
 
     def _restore(self, candidate: Path, generation: int) -> str:
         accepted, kept = self._processes.accepted, paths.history(self._state)
@@ -122,8 +160,8 @@ class Transaction:
     def _stands(self, digest: str) -> bool:
         """Whether a rollback stays in force: what it replaced was saved again, and nobody asked to apply that."""
         accepted = self._processes.accepted
-        asked_by = {request.who for request in self._requests}
-        stands = bool(accepted.restores) and digest == accepted.instead_of and asked_by == {FILE_WATCHER}
+        stands = bool(accepted.restores) and digest == accepted.instead_of
+        stands = stands and self._asked_by <= {FILE_WATCHER, RELEASE_WATCHER}
         if stands:
             self.warnings += (
                 f"the rollback to generation {accepted.restores} stays in force; fusiond reload applies the file",
@@ -158,7 +196,7 @@ class Transaction:
         if unknown := sorted(code - {ALL, *groups}):
             raise Refused(f"there is no group '{unknown[0]}'; there are {', '.join(groups)}")
         plan = compare(accepted.config, snapshot.config).replacing(groups if ALL in code else code, "code")
-        plan = plan.replacing(rotated, "environment_file")
+        plan = plan.replacing(rotated, "environment_file").replacing(self.released, "release")
         if plan.refused:
             why = "cannot change while the daemon runs; restart it, or write what it was"
             raise self._refused_at(str(plan), "needs-restart", {key: f"{key} {why}" for key in plan.refused})

@@ -29,6 +29,7 @@ from supervisor.process import ProcessGroup, Subprocess
 from supervisor.states import ProcessStates as State
 from supervisor.states import getProcessStateDescription
 
+from fusiond.config.release_marks import Mark
 from fusiond.program import EX_CONFIG
 from fusiond.supervise import tree
 from fusiond.supervise.supervisord.program_config import ProgramConfig
@@ -106,6 +107,8 @@ class Process(Subprocess):  # type: ignore[misc] # supervisor has no types
         self.told = self.applied = self.program.reads
         #: digest of the variables that it got from environment files; empty: it has not said
         self.environment = ""
+        #: what the paths of its group's `reload_on` led to when it loaded its code; None: it has not said
+        self.release: dict[str, Mark | None] | None = None
         #: slots that it was told to leave to its predecessor
         self.left = 0
 
@@ -312,8 +315,9 @@ class Process(Subprocess):  # type: ignore[misc] # supervisor has no types
                 self.applied = max(self.applied, generation)
             case {"is": "unloaded", "reason": str(reason)}:
                 self.unloaded = reason
-            case {"is": "environment", "digest": str(digest)}:
+            case {"is": "loaded", "environment": str(digest), "release": dict(found)}:
                 self.environment = digest
+                self.release = {path: mark and Mark(*mark) for path, mark in found.items()}
             case {"is": "busy" | "scaled"}:
                 self._note_size(message)
             case {"is": "alive", "n": int(number)}:

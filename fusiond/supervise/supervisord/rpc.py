@@ -25,6 +25,7 @@ from supervisor.xmlrpc import Faults, RPCError
 
 from fusiond import paths, redis_server
 from fusiond.config.accepted.history import entries
+from fusiond.config.release_marks import marks, switched
 from fusiond.supervise.liveness import Liveness
 from fusiond.supervise.process_table import ProcessTable
 from fusiond.supervise.reload.outcome import Request
@@ -195,6 +196,7 @@ class FusionNamespace:
             "uptime": time.time() - process.laststart if process.pid else None,
             "generation": process.applied,
             "last_words": () if process.ready else process.last_lines,
+            "release": _release(process),
         }
 
     def _server(self) -> dict[str, Any] | None:
@@ -221,6 +223,20 @@ class FusionNamespace:
         answer.delay = DEFERRED  # type: ignore[attr-defined] # supervisor's way to defer
         answer.rpcinterface = self  # type: ignore[attr-defined]
         return answer
+
+
+def _release(process: Process) -> dict[str, dict[str, Any]]:
+    """Each path of `reload_on`: what it led to when the process loaded its code, and now; null: to nothing."""
+    before = process.release or {}
+    now = marks(before)
+    return {
+        path: {
+            "loaded": mark and mark.real,
+            "now": (found := now[path]) and found.real,
+            "switched": bool(switched({path: mark}, {path: found})),
+        }
+        for path, mark in before.items()
+    }
 
 
 def _logged(tail: Path, offset: int) -> dict[str, Any]:

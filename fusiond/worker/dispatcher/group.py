@@ -113,7 +113,7 @@ class GroupProgram:
         self._telling_busy: asyncio.Task[None] | None = None
         self._stops, self._serving = 0, False
         #: what the supervisor was told last, of each kind
-        self._told: dict[str, dict[str, Any]] = {"unloaded": {"reason": ""}, "environment": {"digest": ""}}
+        self._told: dict[str, dict[str, Any]] = {"unloaded": {"reason": ""}}
 
     async def run(self, launched: Launched | None) -> None:
         """Serve. Raises FusionError where it cannot become ready."""
@@ -185,10 +185,11 @@ class GroupProgram:
             self._dispatcher.go()
 
     def _on_problems(self) -> None:
-        """Tell which tasks cannot run, and why, and which environment files the fork server has loaded."""
+        """Tell which tasks cannot run, and why; which environment files and release the fork server has loaded."""
         self._presence.note_change()
         self._tell("unloaded", reason=self._pool.unloaded)
-        self._tell("environment", digest=self._pool.environment)
+        if origin := self._pool.origin:
+            self._tell("loaded", environment=origin.environment, release=origin.release)
 
     def _on_scaled(self, numbers: dict[str, Any]) -> None:
         """Tell how many children there are, and why."""

@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection
 
 from fusiond.worker.pool import pool_reports as reports
 from fusiond.worker.pool.children import SLOWEST, Children, doubled
-from fusiond.worker.pool.fork_server.launch import Launched
+from fusiond.worker.pool.fork_server.launch import Launched, LaunchedFrom
 from fusiond.worker.pool.fork_server.orphans import be_subreaper, end_children
 from fusiond.worker.pool.fork_server.server_handle import ServerHandle
 from fusiond.worker.pool.slots import Slot
@@ -42,8 +42,15 @@ _MOST_NAMED, _MOST_WORDS = 10, 4000
 class ForkServers:
     """The fork servers of one group."""
 
-    def __init__(self, group: str, launch: Callable[[], Launched], children: Children) -> None:
-        """`launch` starts a fork server as the current file says; `children` are forked from the serving one."""
+    def __init__(self, group: str, launch: Callable[[LaunchedFrom | None], Launched], children: Children) -> None:
+        """
+        Nothing is started yet.
+
+        Args:
+            group: its name.
+            launch: starts a fork server as the current file says, and from the same release as the one of this origin.
+            children: forked from the serving one.
+        """
         self._group, self._launch, self._children = group, launch, children
         self._loop = asyncio.get_running_loop()
         #: the one that serves, or still loads the tasks; None: it has died, or could not be started
@@ -61,8 +68,11 @@ class ForkServers:
         self.problems: dict[str, list[str]] = {}
         #: why no task can run; why one of the first children does not serve; why there is no fork server
         self.nothing_loads = self.start_failure = self._down = ""
-        #: digest of the environment files for the serving one; empty: none has been started yet
-        self.environment = ""
+        #: what the serving one was started from; None: none has been started yet
+        self.origin: LaunchedFrom | None = None
+        #: that of the last one that loaded every task. If it dies, the next one is started from there: the links may
+        #: lead to a release by now that does not load
+        self._good: LaunchedFrom | None = None
         self._table = b""
 
     def start(self, launched: Launched | None = None) -> None:
@@ -70,7 +80,8 @@ class ForkServers:
         be_subreaper()
         self._timer, self._started_at = None, self._loop.time()
         try:
-            launched = launched or self._launch()
+            good, self._good = self._good, None
+            launched = launched or self._launch(good)
         except (OSError, LookupError) as error:
             self._down = f"its fork server cannot be started: {error}"
             reason = f"group '{self._group}': {self._down}"
@@ -79,7 +90,7 @@ class ForkServers:
                 self._children.report(reports.StartFailed(reason))
             self._start_again()
             return
-        self._serving, self.environment = ServerHandle(launched, self._on_report), launched.environment
+        self._serving, self.origin = ServerHandle(launched, self._on_report), launched.origin
 
     def set_table(self, table: bytes) -> None:
         """Children forked from now on have this table."""
@@ -151,6 +162,7 @@ class ForkServers:
             self._end_empty(server, problems)
             return
         self.nothing_loads = self.start_failure = self._down = ""
+        self._good = None if problems else server.origin
         self._take_problems(problems)
         self._children.fork_from(server)
         self._retry_later()
@@ -250,7 +262,7 @@ class ForkServers:
         self._timer = None
         if self.problems:
             try:
-                self._trial = ServerHandle(self._launch(), self._on_report)
+                self._trial = ServerHandle(self._launch(None), self._on_report)
             except (OSError, LookupError) as error:
                 log.warning("the tasks that do not load could not be tried again: %s", error)
                 self._retry_later()
@@ -278,7 +290,8 @@ class ForkServers:
         log.info("%s can run again: a new fork server loads it", _named(again))
         assert self._serving  # noqa: S101 - nothing is tried again beside one that is lost
         self._former.append(self._serving)
-        self._serving, self._trial, self.environment = server, None, server.environment
+        self._serving, self._trial, self.origin = server, None, server.origin
+        self._good = None if problems else server.origin
         server.set_table(self._table)
         self._take_problems(problems)
         self._children.replace(server)

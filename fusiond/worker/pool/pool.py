@@ -23,7 +23,7 @@ from fusiond.config.model import Config, WorkerGroup
 from fusiond.worker.pool.attempt import Attempt, KillReason
 from fusiond.worker.pool.capacity import Capacity
 from fusiond.worker.pool.children import Children
-from fusiond.worker.pool.fork_server.launch import Launched, launch, table
+from fusiond.worker.pool.fork_server.launch import Launched, LaunchedFrom, launch, table
 from fusiond.worker.pool.fork_servers import ForkServers
 from fusiond.worker.pool.handing import Handing
 from fusiond.worker.pool.pool_reports import PoolReport, Problems
@@ -57,12 +57,15 @@ class Pool:
             log_fields: gives the fields of the log lines about an attempt.
         """
         self._children = Children(group.name, report, on_outcome, log_fields, ChildKind.of(group))
-        self._servers = ForkServers(group.name, lambda: launch(self._config, self._group), self._children)
+        self._servers = ForkServers(group.name, self._launch, self._children)
         self._watchdog = Watchdog(self._children)
         self._look_at_age: asyncio.TimerHandle | None = None
         self._capacity = Capacity(group, self._children)
         self._handing = Handing(group, self._children, self._capacity)
         self.set_config(config, group)
+
+    def _launch(self, like: LaunchedFrom | None) -> Launched:
+        return launch(self._config, self._group, like)
 
     def set_config(self, config: Config, group: WorkerGroup) -> None:
         """Follow what may change in place: policies, timeouts, the number of processes."""
@@ -179,9 +182,9 @@ class Pool:
         return self._servers.unloaded
 
     @property
-    def environment(self) -> str:
-        """Digest of the fork server's environment files; empty: none has been started yet."""
-        return self._servers.environment
+    def origin(self) -> LaunchedFrom | None:
+        """What the fork server was started from; None: none has been started yet."""
+        return self._servers.origin
 
     # -- what the dispatcher tells ------------------------------------------------------------------------------------
 

@@ -41,7 +41,8 @@ def enter(control: int, setup: dict[str, Any], one_job: bool) -> _socket.socket:
     _set_streams(one_job)
     if setup["umask"] is not None:
         os.umask(setup["umask"])
-    sys.path[:] = [setup["directory"], *(path for path in sys.path if path)]
+    # Without links: one that a deployment switches would lead this process, which has loaded one release, to another.
+    sys.path[:] = [setup["directory"], *(os.path.realpath(path) for path in sys.path if path)]
     return sock
 
 

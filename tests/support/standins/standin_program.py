@@ -25,6 +25,7 @@ from pathlib import Path
 
 from fusiond import logs
 from fusiond.config.accepted.snapshot import read_snapshot
+from fusiond.config.release_marks import marks
 from fusiond.program import Link
 
 
@@ -83,6 +84,8 @@ async def main() -> int:  # noqa: C901 - a script
     while act == "late" and not (state / f"go-{options.group}").exists():  # noqa: ASYNC110 - of another process
         await asyncio.sleep(0.02)
     if act not in ("never", "stuck"):
+        if group:
+            link.say(**{"is": "loaded", "environment": "", "release": marks(group.reload_on)})
         if trouble := await check():
             link.say(**{"is": "checked", "n": 0, "trouble": trouble})
         link.say(**{"is": "ready"})

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from fusiond.worker.pool.fork_server import orphans, server_handle
-from fusiond.worker.pool.fork_server.launch import Launched
+from fusiond.worker.pool.fork_server.launch import Launched, LaunchedFrom
 from fusiond.worker.pool.pool_reports import Lost, ServerDied
 from tests.support.worker_program import children_of
 
@@ -36,7 +36,7 @@ def launched(program):
         process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdout=file, stderr=file)
     ours.setblocking(False)
     os.set_blocking(output, False)
-    return Launched(process, ours, output, "")
+    return Launched(process, ours, output, LaunchedFrom())
 
 
 @pytest.mark.usefixtures("_alone")

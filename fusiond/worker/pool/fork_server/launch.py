@@ -22,7 +22,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
@@ -31,6 +31,7 @@ from typing import Any
 from fusiond import hook
 from fusiond.config import environment_files
 from fusiond.config.model import Config, RetryPolicy, Task, WorkerGroup, callback_hosts, calls_urls, serves
+from fusiond.config.release_marks import Marks, marks
 
 _HERE = Path(__file__).parent
 _RUNTIME = _HERE.parent.parent / "runtime"
@@ -81,8 +82,24 @@ file.close()
 del file, source, code
 module.main(head["control"], head["setup"])
 """
+_PYTHONPATH = "PYTHONPATH"
 #: of marshal's format: all versions of Python read it
 _FORMAT = 2
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchedFrom:
+    """What a fork server was started from, besides the configuration."""
+
+    #: digest of the variables that the environment files gave it
+    environment: str = ""
+    #: what the paths of `reload_on` led to just before
+    release: Marks = field(default_factory=dict)
+    #: its directory and its interpreter, by paths without links to directories; None: the daemon's own interpreter
+    directory: str = "/"
+    python: str | None = None
+    #: its PYTHONPATH, likewise; None: it has none
+    python_path: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,16 +111,39 @@ class Launched:
     control: socket.socket
     #: read end of the pipe to which the server and the imports print, not blocking
     output: int
-    #: digest of the variables that the environment files gave it
-    environment: str
+    origin: LaunchedFrom
 
 
-def launch(config: Config, group: WorkerGroup) -> Launched:
-    """Start the fork server of a group. Raises as `start`."""
+def launch(config: Config, group: WorkerGroup, like: LaunchedFrom | None = None) -> Launched:
+    """
+    Start the fork server of a group.
+
+    Args:
+        config: has its tasks.
+        group: says who, where and what.
+        like: start it from the same release again, if that is still there; None: from the one that links lead to now.
+
+    Raises:
+        OSError, LookupError: as `start`.
+    """
+    like = like if like and Path(like.directory).is_dir() else None
+    # Before the directory is resolved: a link that is switched in between is noticed later.
+    release = like.release if like else marks(group.reload_on)
+    group = _without_links(group, like)
     setup = _setup(config, group)
     if hook.path():
         setup["hook"] = hook.handed()
-    return start(group, FORK_SERVER if group.executor == "sync" else CONCURRENT, setup, webhooks(config, group))
+    sources = FORK_SERVER if group.executor == "sync" else CONCURRENT
+    launched = start(group, sources, setup, webhooks(config, group))
+    return replace(launched, origin=replace(launched.origin, release=release))
+
+
+def _without_links(group: WorkerGroup, like: LaunchedFrom | None) -> WorkerGroup:
+    """The group with the directory, interpreter and PYTHONPATH of an earlier start, or those that links lead to now."""
+    if like:
+        path = {} if like.python_path is None else {_PYTHONPATH: like.python_path}
+        return replace(group, directory=like.directory, python=like.python, environment={**group.environment, **path})
+    return replace(group, directory=os.path.realpath(group.directory), python=group.python and interpreter(group))
 
 
 def start(
@@ -124,6 +164,9 @@ def start(
     """
     files = environment_files.read(group.environment_file)
     variables = environment(group, os.environ, files) | dict(more or {})
+    if path := variables.get(_PYTHONPATH):
+        entries = (os.path.realpath(Path(group.directory, entry)) for entry in path.split(os.pathsep))
+        variables[_PYTHONPATH] = os.pathsep.join(entries)
     with contextlib.ExitStack() as lent, contextlib.ExitStack() as kept:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         kept.callback(ours.close)
@@ -148,7 +191,9 @@ def start(
         kept.pop_all()
     ours.setblocking(False)
     os.set_blocking(output, False)
-    return Launched(process, ours, output, environment_files.digest(files))
+    digest, path = environment_files.digest(files), variables.get(_PYTHONPATH)
+    origin = LaunchedFrom(digest, directory=group.directory, python=group.python, python_path=path)
+    return Launched(process, ours, output, origin)
 
 
 def _lend(stack: contextlib.ExitStack, name: str, *content: bytes) -> int:

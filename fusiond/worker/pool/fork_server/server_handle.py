@@ -48,8 +48,8 @@ class ServerHandle:
     def __init__(self, launched: Launched, report: Report) -> None:
         """Take over a fork server that was launched."""
         self._launched, self._report = launched, report
-        #: its process; and the digest of its environment files
-        self.pid, self.environment = launched.process.pid, launched.environment
+        #: its process; and what it was started from
+        self.pid, self.origin = launched.process.pid, launched.origin
         self._loop = asyncio.get_running_loop()
         #: printed last; it explains a failed start
         self._last_line = ""
