@@ -52,10 +52,7 @@ class Server:
         self.socket_url = f"unix://{self.path}"
         self.url = f"redis://{address}:{self.port}" if tcp else self.socket_url
         where = ["--port", f"{self.port}", "--bind", address, "--protected-mode", "no"]
-        found = choose_server()
-        #: what it calls itself, with its version
-        self.version = str(found)
-        words = [*command(found.path, self._directory, self.path, None), *where]
+        words = [*command(choose_server().path, self._directory, self.path, None), *where]
         self._words = [*inside, *words, "--appendonly", "yes" if aof else "no", *options]
 
     def __enter__(self) -> Self:
