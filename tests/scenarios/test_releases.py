@@ -55,7 +55,7 @@ def test_a_release_is_switched_under_load(daemon):
     assert version(daemon) == 42
     assert {job.result(timeout=PATIENCE) for job in during} <= {41, 42}
     daemon.assert_each_ran_once()
-    assert daemon.status()["reload"]["asked_by"] == ["the release's change"]
+    until(lambda: (daemon.status()["reload"] or {}).get("asked_by") == ["the release's change"], daemon.text)
     assert f"runs {real(daemon, 42)}" in fusiond("group", "list", "-c", daemon.file, cwd=daemon.directory).out
 
 
@@ -67,7 +67,8 @@ def test_a_release_that_does_not_load_is_refused(daemon):
     until(lambda: daemon.status()["reloads"] == {"refused": 1}, daemon.text)
     said = f"{daemon.app}/current leads to {real(daemon, 42)}, but group 'main' stays with the code that it has"
     reason = daemon.status()["reload"]["reason"]
-    assert ("SyntaxError" in reason, said in reason, said in daemon.text()) == (True, True, True)
+    assert ("SyntaxError" in reason, said in reason) == (True, True)
+    until(lambda: said in daemon.text(), daemon.text)
     command = ("events", "-c", daemon.file, "--only", "reload.refused")
     until(lambda: "SyntaxError" in fusiond(*command, cwd=daemon.directory).out, daemon.text)
     program = daemon.programs()["worker:main@1"]
@@ -128,7 +129,7 @@ def test_the_file_stays_as_it_is(daemon):
     """A rollback stays in force, and a file with a mistake keeps no release out."""
     release(daemon, 41)
     daemon.start(body(daemon, group(daemon)))
-    assert daemon.reload(body(daemon, group(daemon, more="processes: 4")))["result"] == "applied"
+    daemon.reload(body(daemon, group(daemon, more="processes: 4")))
     assert fusiond("rollback", "-c", daemon.file, cwd=daemon.directory).status == 0
     release(daemon, 42)
     until(lambda: version(daemon) == 42, daemon.text)
@@ -141,16 +142,15 @@ def test_the_file_stays_as_it_is(daemon):
 
 
 def test_a_file_in_the_release_is_applied_with_its_code(daemon):
-    """In one reload: a task that only the new release has."""
+    """In one reload: neither works with the other of the old release."""
     text = daemon.head() + body(daemon, group(daemon))
     (make(daemon, 41) / "fusion.yaml").write_text(text)
-    more = text.replace("tasks:\n", "tasks:\n  fresh: {run: shop.fresh}\n")
-    (make(daemon, 42, "def fresh():\n    return version()\n" + VERSION) / "fusion.yaml").write_text(more)
+    renamed = make(daemon, 42, VERSION.replace("version", "fresh"))
+    (renamed / "fusion.yaml").write_text(text.replace("shop.version", "shop.fresh"))
     switch(daemon, 41)
     daemon.file = daemon.app / "current" / "fusion.yaml"
     daemon.start()
     assert version(daemon) == 41
     switch(daemon, 42)
-    until(lambda: daemon.status()["generation"] == 2, daemon.text)
-    assert daemon.client().enqueue("fresh").result(timeout=PATIENCE) == 42
-    assert daemon.status()["reloads"] == {"applied": 1}
+    until(lambda: version(daemon) == 42, daemon.text)
+    until(lambda: daemon.status()["reloads"] == {"applied": 1}, daemon.text)
