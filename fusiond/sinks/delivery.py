@@ -227,13 +227,12 @@ class Delivery:
     async def _try(self, documents: list[Document]) -> None:
         """Deliver it in a thread, and keep the lease meanwhile. Raises DeliveryError, BrokerError."""
         trying = asyncio.create_task(asyncio.to_thread(deliver_in_parts, self._outlet.deliver, documents))
-        since, is_slow = time.monotonic(), False
-        while not (await asyncio.wait([trying], timeout=_HOLD))[0]:
-            if not is_slow and time.monotonic() - since >= _SLOW:
-                is_slow, self._failing = True, f"no whole answer for {_SLOW:g} s"
-                log.warning("not delivered: %s", self._failing)
-                await self._tell("sink.fails", self._failing)
-            await self._hold(LEASE_MS)
+        try:
+            is_slow = await self._keep_lease(trying)
+        except BrokerError:
+            # An outlet does one thing at a time. What it raises is no matter: the same events come again.
+            await asyncio.gather(trying, return_exceptions=True)
+            raise
         try:
             trying.result()
         except DeliveryError:
@@ -245,6 +244,17 @@ class Delivery:
             log.info("it delivers again")
             await self._tell("sink.delivers", "")
         self._failures, self._failing = 0, ""
+
+    async def _keep_lease(self, trying: asyncio.Task[None]) -> bool:
+        """Until that has ended; whether it took so long that this was told. Raises BrokerError."""
+        since, is_slow = time.monotonic(), False
+        while not (await asyncio.wait([trying], timeout=_HOLD))[0]:
+            if not is_slow and time.monotonic() - since >= _SLOW:
+                is_slow, self._failing = True, f"no whole answer for {_SLOW:g} s"
+                log.warning("not delivered: %s", self._failing)
+                await self._tell("sink.fails", self._failing)
+            await self._hold(LEASE_MS)
+        return is_slow
 
     async def _note(self, batch: list[Event]) -> None:
         """These are delivered. Raises BrokerError."""

@@ -1,6 +1,7 @@
 """A sink's loop on a real Redis: at least once, in order, each gap told; one daemon at a time."""
 
 import asyncio
+import contextlib
 import json
 import threading
 from pathlib import Path
@@ -12,6 +13,7 @@ from fusiond.broker.event_records import DAEMONS
 from fusiond.broker.records import NewJob
 from fusiond.config.model import Broker, Config, Task
 from fusiond.config.model.event_log import Events, Sink
+from fusiond.errors import BrokerUnavailable
 from fusiond.program import Link
 from fusiond.sinks import delivery as module
 from fusiond.sinks.delivery import Delivery
@@ -115,7 +117,8 @@ def test_how_far_it_is_behind_is_known(station):
         return station.run(station.broker.sinks(["s"], ["q"]))["s"]
 
     def look():
-        until(lambda: state().failing)
+        # The third failure is told as an event, and so is the end of it: with the job's, three are delivered.
+        until(lambda: state().failing and len(station.outlet.failures) < 10**6 - 3)
         seen.append(state())
         station.outlet.failures.clear()
 
@@ -154,6 +157,41 @@ def test_an_answer_that_never_ends_is_told(station, monkeypatch):
     station.deliver(3, during=looking.start)
     looking.join()
     assert [said["event"] for said in station.outlet.taken[1:]] == ["sink.fails", "sink.delivers"]
+
+
+def test_a_batch_is_not_sent_again_while_it_is_being_sent(station, monkeypatch):
+    """Redis does not answer for a moment while an outlet waits: an outlet does one thing at a time."""
+    monkeypatch.setattr(module, "_HOLD", 0.01)
+    gate, deliver, hold, inside, most = threading.Event(), station.outlet.deliver, Delivery._hold, [], []
+    failures = [BrokerUnavailable("it is away")]
+
+    async def hold_or_fail(self, ms):
+        if inside and failures:
+            raise failures.pop()
+        await hold(self, ms)
+
+    def slowly(documents):
+        inside.append(1)
+        most.append(len(inside))
+        gate.wait(60)
+        inside.pop()
+        deliver(documents)
+
+    def look():
+        until(lambda: inside and not failures)
+        # Longer than the pause after which Redis is asked again.
+        with contextlib.suppress(AssertionError):
+            until(lambda: len(most) > 1, timeout=1.5)
+        gate.set()
+
+    monkeypatch.setattr(Delivery, "_hold", hold_or_fail)
+    station.outlet.deliver = slowly
+    station.enqueue("a")
+    looking = threading.Thread(target=look)
+    station.deliver(1, during=looking.start)
+    looking.join()
+    assert set(most) == {1}
+    assert set(station.outlet.jobs) == {"a"}
 
 
 def test_whatever_an_outlet_raises_delays_it_only(station):
