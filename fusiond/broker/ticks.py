@@ -69,7 +69,9 @@ class DecidedTicks(NamedTuple):
         if not (is_name(found["queue"]) and ticks and len(ticks) == len(delays)):
             raise ValueError("not decided by a scheduler")
         inputs = tuple(map(str, found.get("inputs", ())))
-        return cls(**(found | {"args": found["args"].encode(), "ticks": ticks, "delays_ms": delays, "inputs": inputs}))
+        said = found | {"args": found["args"].encode(), "ticks": ticks, "delays_ms": delays, "inputs": inputs}
+        # a scheduler of a newer version may say more
+        return cls(**{name: said[name] for name in cls._fields if name in said})
 
 
 class Ticked(NamedTuple):

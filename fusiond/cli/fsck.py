@@ -37,7 +37,7 @@ def _fsck(options: arguments.Options) -> int:
     from fusiond.broker.maintenance.waits import WaitFsck
     from fusiond.flows.run_fsck import RunFsck
 
-    with broker.session(options) as session, Progress("jobs checked") as progress:
+    with broker.session(options, any_layout=True) as session, Progress("jobs checked") as progress:
         report = _Report(progress, as_json=options.json)
         who = session.who
         fsck = Fsck(session.verbs, report.tell, repair=options.repair, looked=progress.to, who=who)

@@ -1,9 +1,10 @@
 """
 The helper process of a reload, and of a plan, which writes nothing: `python -P -m fusiond.config.candidate REQUEST`.
 
-The request is a JSON object: `file`, `development` (whether it is read as `fusiond dev` reads it); and `out` and
-`generation` for the candidate snapshot, or `against`, the snapshot to compare with.
+The request is a JSON object: `version`, the daemon's; `file`, `development` (whether it is read as `fusiond dev` reads
+it); and `out` and `generation` for the candidate snapshot, or `against`, the snapshot to compare with.
 
+0. check  that this is the daemon's own version: another one may have been installed in its place meanwhile
 1. load   the file, as strictly as this machine needs
 2. write  the candidate snapshot, if there is no error; or compare with what runs
 3. print  one JSON object: {"hash", "problems", "files", "stats", "state_directory", "effects", "environment_files",
@@ -25,6 +26,7 @@ from dataclasses import asdict, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import fusiond
 from fusiond.config import environment_files
 from fusiond.config.accepted.plan import at_start, effects
 from fusiond.config.accepted.snapshot import content_hash, read_snapshot, write
@@ -42,6 +44,9 @@ _NO_BYTECODE = {"PYTHONDONTWRITEBYTECODE": "1"}
 def main() -> None:
     """Load, write, print."""
     request = json.loads(sys.argv[1])
+    if request["version"] != fusiond.__version__:
+        json.dump({"problems": [_replaced(request["version"]).to_dict()]}, sys.stdout)
+        return
     file, development = Path(request["file"]), request["development"]
     loaded = load(file, environ=os.environ, to_run=not development)
     root, config, problems = loaded.tree.root, loaded.config, [*loaded.problems]
@@ -74,6 +79,11 @@ def main() -> None:
         },
         sys.stdout,
     )
+
+
+def _replaced(version: str) -> Problem:
+    message = f"the daemon runs fusiond {version}, and {fusiond.__version__} was installed in its place"
+    return Problem("fusiond", 0, 0, "error", "replaced", message, "restart the daemon; until then it keeps its file")
 
 
 def _development(config: Config, *, root: bool) -> Config:

@@ -95,9 +95,8 @@ class RunState:
     @classmethod
     def from_json(cls, raw: str | bytes) -> "RunState":
         """Raises ValueError, TypeError, LookupError, AttributeError for what is none."""
-        said = json.loads(raw)
-        steps = {name: rebuild(StepState, each) for name, each in said.pop("steps").items()}
-        return cls(steps, **said)
+        found: RunState = rebuild(cls, json.loads(raw), more=True)
+        return found
 
     @property
     def has_ended(self) -> bool:

@@ -99,7 +99,7 @@ class Shape:
     @classmethod
     def from_dict(cls, said: Mapping[str, Any]) -> "Shape":
         """Raises as `from_json`."""
-        found: Shape = rebuild(cls, said)
+        found: Shape = rebuild(cls, said, more=True)
         found.own  # noqa: B018 - raises LookupError
         return found
 

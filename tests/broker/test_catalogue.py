@@ -249,6 +249,6 @@ def test_an_answer_with_another_number_of_declarations_is_a_broker_error(fleet, 
     """What a network or another program has damaged reaches a producer as a BrokerError, as with any other command."""
     fleet.start("h1", "A", "a")
     plan = fleet.broker.catalogue()
-    read = plan.send(fleet.run(next(plan)))
+    read = plan.send([fleet.run(call) for call in next(plan)])
     with pytest.raises(BrokerError, match="cannot be read"):
         read.read(reply)

@@ -153,7 +153,7 @@ def registry(reply: Any) -> Registry:
         try:
             until, *rest = words.split()
             if not is_group:
-                generation, hash_, content = rest
+                generation, hash_, content, *_ = rest  # a newer version may say more
                 daemons.append(DaemonRecord(daemon, int(until), int(generation), hash_, content))
             elif int(until) > now:
                 serving.append((daemon, list(filter(is_name, rest))))

@@ -13,6 +13,7 @@ from fusiond.broker.call import Call, Plan, decoded, nothing, plain, scripted
 from fusiond.broker.hosts.catalogue import Registry, declared, registry
 from fusiond.broker.hosts.host_records import NO_CATALOGUE, Catalogue, CronDeclaration, Declared, FileInForce
 from fusiond.broker.keys import VerbGroup
+from fusiond.broker.layout import layout_of, refuse_other
 
 #: ms for which what a daemon or a worker group says about itself holds; it is renewed every ALIVE_AGAIN seconds
 ALIVE_MS = 30_000
@@ -115,8 +116,10 @@ class DaemonVerbs(VerbGroup):
         return (yield from self._read({})).files_in_force()
 
     def _read(self, known: Mapping[str, Declared]) -> Plan[Registry]:
-        """All records, and by its digest what they declare."""
-        found: Registry = yield scripted("daemons", self.keys.daemons, (), registry)
+        """All records, and by its digest what they declare. Raises BrokerUnfit for another layout."""
+        found: Registry
+        found, layout = yield [scripted("daemons", self.keys.daemons, (), registry), layout_of(self.keys)]
+        refuse_other(layout, self.keys)
         wanted = {each.content for each in found.daemons}
         found.contents = {digest: said for digest, said in known.items() if digest in wanted}
         missing = sorted(wanted - known.keys())

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fusiond.broker.call import Call, Plan, nothing, plain, raw
+from fusiond.broker.call import Call, Plan, nothing, plain
 from fusiond.broker.keys import LAYOUT, Keys
+from fusiond.broker.layout import layout_of, refuse_other
 from fusiond.errors import BrokerUnfit
 
 #: the oldest Redis and Valkey that have what the scripts use
@@ -24,17 +25,10 @@ def check_server(info: Mapping[str, str], address: str, *, cluster: bool) -> Non
 
 def check_layout(keys: Keys, address: str) -> Plan[None]:
     """Raise BrokerUnfit with the remedy if keys of another layout are there; note our layout if none is noted."""
-    found = yield plain(raw, "HGET", keys.meta, "layout")
+    found = yield layout_of(keys)
     if found is None:
         yield plain(nothing, "HSETNX", keys.meta, "layout", LAYOUT)
-    elif found != b"%d" % LAYOUT:
-        layout, namespace = found.decode(errors="replace"), repr(keys.namespace)
-        is_older = found.isdigit() and int(found) < LAYOUT
-        remedy = "no release has written it: delete these keys" if is_older else "upgrade fusiond"
-        raise BrokerUnfit(
-            f"Redis at {address} holds layout {layout} under {namespace}, this fusiond knows {LAYOUT}; "
-            f"{remedy} or use another namespace"
-        )
+    refuse_other(found, keys, f"Redis at {address}")
 
 
 def _problem(info: Mapping[str, str], *, cluster: bool) -> str:

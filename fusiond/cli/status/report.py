@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
+import fusiond
 from fusiond.broker.event_verbs import SinkState
 from fusiond.broker.hosts.host_records import Catalogue, FileInForce
 from fusiond.broker.records import Counts
@@ -200,6 +201,7 @@ def _daemon(daemon: dict[str, Any]) -> str:
     return fields(
         [
             (which, f"{state}, pid {daemon['pid']}, up {span(daemon['uptime'])}"),
+            ("version", _version(daemon.get("version"))),
             ("drained", _drained(daemon.get("drained"))),
             *(("unready", f"{name}: {why}") for name, why in daemon["unready"].items()),
             ("other hosts", ", ".join(daemon["of_other_hosts"])),
@@ -212,6 +214,13 @@ def _daemon(daemon: dict[str, Any]) -> str:
             ("reason", reload and reload["reason"]),
         ]
     )
+
+
+def _version(version: str | None) -> str:
+    """Of a daemon of another version than this command's; None: it is too old to say."""
+    if version == fusiond.__version__:
+        return ""
+    return f"{version or 'unknown'}; this command is of {fusiond.__version__}"
 
 
 def _drained(drained: dict[str, Any] | None) -> str:

@@ -271,16 +271,21 @@ def load_hints() -> None:
         left += _hints(typing.cast("type", hint)).values() if is_class else typing.get_args(hint)
 
 
-def rebuild(hint: Any, value: Any) -> Any:
-    """`value` from JSON as its type hint says: a dataclass of plain fields, a tuple, a map. Raises as `from_json`."""
+def rebuild(hint: Any, value: Any, *, more: bool = False) -> Any:
+    """
+    `value` from JSON as its type hint says: a dataclass of plain fields, a tuple, a map. Raises as `from_json`.
+
+    `more`: whether fields that are not known here are left out, as a newer version may have written them.
+    """
     if dataclasses.is_dataclass(hint):
         hints = _hints(typing.cast("type", hint))
-        return hint(**{name: rebuild(hints[name], item) for name, item in value.items()})  # type: ignore[operator]
+        pairs = ((name, item) for name, item in value.items() if name in hints or not more)
+        return hint(**{name: rebuild(hints[name], item, more=more) for name, item in pairs})  # type: ignore[operator]
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin is tuple:
-        return tuple(rebuild(args[0], item) for item in value)
-    if origin is Mapping:
-        return {key: rebuild(args[1], item) for key, item in value.items()}
+        return tuple(rebuild(args[0], item, more=more) for item in value)
+    if origin in (Mapping, dict):
+        return {key: rebuild(args[1], item, more=more) for key, item in value.items()}
     if origin in (types.UnionType, typing.Union) and value is not None:
-        return rebuild(next(arm for arm in args if arm is not types.NoneType), value)
+        return rebuild(next(arm for arm in args if arm is not types.NoneType), value, more=more)
     return value

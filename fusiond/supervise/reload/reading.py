@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import fusiond
 from fusiond.config.accepted.plan import Effects
 from fusiond.config.lint.reports import as_text
 from fusiond.config.model import rebuild
@@ -99,7 +100,7 @@ def read(source: Path, request: Mapping[str, Any], *, development: bool) -> Gene
         OSError: the helper cannot be started.
     """
     deadline = time.monotonic() + DEADLINE
-    asked = json.dumps({"file": str(source), "development": development, **request})
+    asked = json.dumps({"version": fusiond.__version__, "file": str(source), "development": development, **request})
     # Files and not pipes: nobody empties a pipe while the helper runs.
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(

@@ -23,6 +23,7 @@ from supervisor.http import NOT_DONE_YET
 from supervisor.rpcinterface import SupervisorNamespaceRPCInterface
 from supervisor.xmlrpc import Faults, RPCError
 
+import fusiond
 from fusiond import paths, redis_server
 from fusiond.config.accepted.history import entries
 from fusiond.config.release_marks import marks, switched
@@ -111,7 +112,7 @@ class FusionNamespace:
     def identity(self) -> str:
         """Which file this daemon runs; answered at once, whatever its programs do.
 
-        @return string identity  JSON: pid, source, development, state_directory, runtime_directory, snapshot
+        @return string identity  JSON: pid, version, source, development, state_directory, runtime_directory, snapshot
         """
         return json.dumps(self._identity())
 
@@ -119,6 +120,7 @@ class FusionNamespace:
         accepted, run = self._processes.accepted, self._processes.run
         return {
             "pid": os.getpid(),
+            "version": fusiond.__version__,
             "source": accepted.source,
             "development": run.development,
             "state_directory": str(run.state),

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+import fusiond
 from fusiond.config.accepted import snapshot
 from fusiond.config.model import Config, Queue, Task
 from fusiond.config.problems import Problem
@@ -89,7 +90,8 @@ def candidate(tmp_path, text=None, **environ):
     """Run the helper on a file; its exit status and what it printed."""
     if text is not None:
         (tmp_path / "fusion.yaml").write_text(text)
-    request = json.dumps({"file": "fusion.yaml", "development": False, "out": "out.json", "generation": 5})
+    asked = {"file": "fusion.yaml", "development": False, "out": "out.json", "generation": 5}
+    request = json.dumps({"version": fusiond.__version__, **asked})
     done = subprocess.run(
         [sys.executable, "-P", "-m", "fusiond.config.candidate", request],
         cwd=tmp_path,

@@ -2,7 +2,7 @@
 --   <word> <word> …\n<task>\n<header>\n<args>[\n<result>][\n<error>][\n<history>][\n<progress>]
 -- Each word is a letter and a value, in the order of WORDS; only what is set has one. Times are ms after `created_at`. `l` has the lengths of
 -- task and header and, if the arguments are large, theirs: these are in a key of their own, ns:{q}:job:<id>/args, and their line is empty, so
--- that nothing copies them that does not need them.
+-- that nothing copies them that does not need them. A word of another letter is one of a newer version: it is kept as it is, behind the others.
 local LARGE, ARGS = 1024, '/args' -- bytes
 -- word(value): any text as one word; a blank is a plus
 local function word(value)
@@ -42,8 +42,13 @@ local function codec()
     if not state then return nil end
     local h = {}
     for letter, value in state:gmatch('([^ ])([^ ]*)') do
-      if not NAME[letter] then return nil end
-      h[NAME[letter]] = unword(value)
+      if NAME[letter] then
+        h[NAME[letter]] = unword(value)
+      elseif letter:find('%a') then
+        h.others = (h.others or '') .. ' ' .. letter .. value
+      else
+        return nil
+      end
     end
     local created = finite(h.created_at)
     for _, name in ipairs(created and AFTER_CREATION or {}) do h[name] = finite(h[name]) and whole(created + h[name]) or h[name] end
@@ -76,7 +81,7 @@ local function codec()
       end
       if value and value ~= '' then state[#state + 1] = letter .. word(value) end
     end
-    local text = { table.concat(state, ' '), h.task, header, h.large and '' or h.args }
+    local text = { table.concat(state, ' ') .. (h.others or ''), h.task, header, h.large and '' or h.args }
     text[#text + 1] = h.result
     text[#text + 1] = h.error
     text[#text + 1] = h.history
@@ -169,7 +174,7 @@ end
 -- flat(h): field, value, …
 local function flat(h)
   local fields = {}
-  h.large = nil
+  h.large, h.others = nil, nil
   for name, value in pairs(h) do fields[#fields + 1], fields[#fields + 2] = name, value end
   return fields
 end

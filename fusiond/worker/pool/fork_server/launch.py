@@ -83,6 +83,8 @@ del file, source, code
 module.main(head["control"], head["setup"])
 """
 _PYTHONPATH = "PYTHONPATH"
+#: runs privileges.py, as the daemon found it when it started, and closes its descriptor
+_AS_A_SCRIPT = "exec(compile(open({}).read(), 'privileges.py', 'exec'))"
 #: of marshal's format: all versions of Python read it
 _FORMAT = 2
 
@@ -177,15 +179,16 @@ def start(
         handed = {"control": theirs.fileno(), "ours": sorted(_LOADER.keys() - variables.keys()), "setup": setup}
         bundle = _lend(lent, "bundle", *_bundle(handed, sources))
         asked = _lend(lent, "request", json.dumps(_request(group, bundle, variables)).encode())
+        privileges = _lend(lent, "privileges", _privileges())
         process = subprocess.Popen(
             # It runs in the daemon's own environment: the group's may have LD_PRELOAD, say, which the loader would
             # obey as root until the user is changed.
-            [sys.executable, "-I", "-S", str(_HERE / "privileges.py"), str(asked)],
+            [sys.executable, "-I", "-S", "-c", _AS_A_SCRIPT.format(privileges), str(asked)],
             stdin=subprocess.DEVNULL,
             stdout=printed,
             stderr=printed,
             cwd=os.path.realpath(group.directory),
-            pass_fds=(theirs.fileno(), bundle, asked),
+            pass_fds=(theirs.fileno(), bundle, asked, privileges),
             start_new_session=True,
         )
         kept.pop_all()
@@ -322,8 +325,14 @@ def _bundle(handed: dict[str, Any], sources: tuple[str, ...]) -> list[bytes]:
 
 
 def load_sources() -> None:
-    """Read the files of the fork server now; each start of one takes them from memory."""
+    """Read the files of the fork server now; each start of one takes them from memory, whatever pip does to them."""
     _bundle({"setup": {}}, CONCURRENT)
+    _privileges()
+
+
+@cache
+def _privileges() -> bytes:
+    return (_HERE / "privileges.py").read_bytes()
 
 
 @cache

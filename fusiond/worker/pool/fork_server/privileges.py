@@ -10,7 +10,7 @@ Give up the daemon's privileges, check that they are gone, and become the group'
 5. exec     the interpreter, which loads task code, in the group's environment
 
 Without a uid the process keeps its user: a root daemon's group without `user` stays root, capabilities included.
-Run as a script, before anything of the application's is loaded. Standard library only.
+Run as a script, from memory, before anything of the application's is loaded. Standard library only.
 """
 
 from __future__ import annotations
