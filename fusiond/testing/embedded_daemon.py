@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -64,13 +65,17 @@ class EmbeddedDaemon:
             ConfigError: the file cannot be used.
             FusionError: the daemon does not start; has its log.
         """
+        config = read(file)
         self._directory = Path(tempfile.mkdtemp(prefix="fusiond-test-", dir="/tmp"))
         self._runtime, self._log = self._directory / "run", self._directory / "log"
-        config = read(file)
         #: for `Client(url)`, and for other programs
         self.url = with_namespace(f"unix://{paths.redis_socket(self._runtime)}", config.broker.namespace)
-        self._config = self._changed(config, workers or {})
-        self._keeper = self._start()
+        try:
+            self._config = self._changed(config, workers or {})
+            self._keeper = self._start()
+        except BaseException:
+            shutil.rmtree(self._directory)  # which only the keeper would remove
+            raise
         self._verbs = Verbs(config.broker.namespace)
         self._twins: weakref.WeakKeyDictionary[Any, BaseClient] = weakref.WeakKeyDictionary()
         self._connection: Connection | None = None
