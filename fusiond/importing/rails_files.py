@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 #: what becomes of jobs
 RUNNER: Final = "Ruby code is run as a program, `bin/rails runner`; a task that is written anew names its function."
 _ERB: Final = re.compile(r"<%(=|#|-)?(.*?)-?%>", re.DOTALL)
-_TOKEN: Final = re.compile(r"ERB_([0-9]+)_VALUE")
+_TOKEN: Final = re.compile(r"ERB_([0-9]{1,9})_VALUE")
 _LITERAL: Final = r"""["']?([A-Za-z0-9_./:-]+)["']?"""
 _NAME: Final = r"""["']([A-Za-z_][A-Za-z0-9_]*)["']"""
 _VARIABLE: Final = re.compile(
@@ -61,6 +61,9 @@ def _restored(value: Any, expressions: list[str]) -> Any:
     if isinstance(value, list):
         return [_restored(item, expressions) for item in value]
     if not isinstance(value, str) or not _TOKEN.search(value):
+        return value
+    # The file itself may have such a text: it is no more than a text then.
+    if not any(int(each) < len(expressions) for each in _TOKEN.findall(value)):
         return value
     whole = _TOKEN.fullmatch(value)
     found = _VARIABLE.fullmatch(expressions[int(whole[1])]) if whole else None
