@@ -556,15 +556,16 @@ async def meet_awaiting(path, count):
 
 def held(path, seconds=30.0, ignore=False):
     """Sleep in short steps; notes how it ended, and goes on after an exception where it is to `ignore` that."""
-    note(path, "begun", os.getpid())
-    _until_over(path, seconds, ignore, time.monotonic())
+    _until_over(path, seconds, ignore, time.monotonic(), is_first=True)
     note(path, "done")
     return "held"
 
 
-def _until_over(path, seconds, ignore, began):
-    """What stops it may come between any two byte codes: all that takes time is inside."""
+def _until_over(path, seconds, ignore, began, *, is_first=False):
+    """What stops it may come between any two byte codes: all that takes time is inside, and so is the first line."""
     try:
+        if is_first:
+            note(path, "begun", os.getpid())
         while time.monotonic() < began + seconds:
             time.sleep(0.01)
     except BaseException as error:
