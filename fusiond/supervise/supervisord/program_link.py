@@ -62,6 +62,10 @@ class ProgramLink:
                 packet = self._ours.recv(_PACKET)
             except BlockingIOError:
                 return
+            except ConnectionResetError:
+                # The program ended before it had read all that it was told. Linux says so once, ahead of the packets
+                # that the program had sent, which follow.
+                continue
             except OSError:
                 packet = b""
             if not packet:
