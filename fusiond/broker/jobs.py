@@ -56,13 +56,13 @@ class JobVerbs(VerbGroup):
         `confirmed`: a WAIT or WAITAOF follows, which is to hold for those that were there already, too.
         """
         words: list[Word] = []
+        is_unique = is_after = False
         for job in jobs:
             words += new_job_words(job)
+            is_unique, is_after = is_unique or bool(job.unique), is_after or bool(job.after)
         if confirmed:
             words.append(1)
-        name = "enqueue_unique" if any(job.unique for job in jobs) else "enqueue"
-        if any(job.after for job in jobs):
-            name = "enqueue_after"
+        name = "enqueue_after" if is_after else "enqueue_unique" if is_unique else "enqueue"
         return scripted(name, self.keys.root(queue), words, _stored(len(jobs)))
 
     def claim(

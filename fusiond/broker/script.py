@@ -16,7 +16,7 @@ _INCLUDE = "-- include:"
 #: Behind these includes the rest of a script is a function within the script. To make a function, Lua 5.1 searches the
 #: captured variables of the function around it one by one (luaF_findupval), but takes those from further out at once.
 #: A claim makes 80 functions: without this it takes a third longer.
-_LAYERS = ("job", "places")
+_LAYERS = ("single", "job", "places")
 
 
 @dataclass(frozen=True, slots=True)

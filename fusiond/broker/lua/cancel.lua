@@ -1,4 +1,4 @@
--- include: now queue many score job events wake line_up places locks follow tally ends gaps
+-- include: now queue many score text job events wake line_up places locks follow tally ends gaps
 --
 -- cancel(queue, id, who): ends a job that waits, asks for the end of one that runs.
 --

@@ -1,4 +1,4 @@
--- include: now queue many score job events wake rate line_up by turns store room broken places locks follow tally ends unique rescue held inbox due placing
+-- include: now queue many score text job events wake rate line_up by turns store room broken places locks follow tally ends unique rescue held inbox due placing
 --
 -- claim(queue, want, dispatcher, nonce, lease_ms, max_rescues, parking, few, tasks): the next jobs, each under a lease.
 --

@@ -1,4 +1,4 @@
--- include: now queue many score job events wake line_up by turns store room
+-- include: now queue score wake text carry single many job events line_up by turns store room
 --
 -- enqueue(queue, jobs, confirmed): stores new jobs, by id; a repeat of the same job changes nothing.
 --
@@ -124,34 +124,20 @@ local function options(first, n)
   return due, header, expires_at, follow, after
 end
 
--- A job that a wake-up carries has a lease of CARRIED ms and a half. Its dispatcher confirms it by a renewal, to a whole number; if it does
--- not, the next claim puts the job back in its place (rescue.lua).
-local CARRIED, LARGEST_CARRIED = '200.5', 4096   -- ms; bytes of header and args
 local waiting                     -- what WAKE has said; false: nothing
 -- may_be_carried(args, due, header, expires_at): whether claim has nothing to check of this job but its turn
 local function may_be_carried(args, due, header, expires_at)
   return n == 1 and due <= now and not expires_at and #args + #header <= LARGEST_CARRIED
 end
--- carry(id, task, args, score, header): -> started, where a dispatcher is parked and no other job waits; whether it is done
-local function carry(id, task, args, score, header)
-  waiting = redis.pcall('GETDEL', WAKE)
-  if type(waiting) == 'table' then waiting = nil end
-  if not waiting or waiting == '1' or redis.call('EXISTS', QUEUE) == 1 then return false end
-  local lengths, line = #task .. ',' .. #header, args
-  if #args >= LARGE then
-    redis.call('SET', JOB .. id .. ARGS, args)
-    lengths, line = lengths .. ',' .. #args, ''
-  end
-  local state = 't' .. word(waiting) .. ' ' .. CREATED .. lengths .. ' b0 n1 s' .. whole(score)
-  redis.call('SET', JOB .. id, state .. '\n' .. task .. '\n' .. header .. '\n' .. line)
-  redis.call('ZADD', STARTED, now + CARRIED, id)
-  -- others may wait, too
-  redis.call('SET', WAKE, '1', 'PX', WAITS)
+-- carried(id, task, args, score, header): whether a wake-up has brought it to a dispatcher that waits
+local function carried(id, task, args, score, header)
+  waiting = who_waits()
+  if not takes_one(waiting) then return false end
+  carry(waiting, id, task, args, score, header)
   if events then
     events.enqueued(id, task, header, 0, args)
     events.tell('claimed', id, task, events.of_header(header))
   end
-  redis.call('PUBLISH', WAKE, string.format('job %s %d %d %d\n', waiting, #id, #task, #header) .. id .. task .. header .. args)
   return true
 end
 
@@ -169,7 +155,7 @@ for i, first in ipairs(fresh) do
   end
   if way then
     unique.store(way, task, args, score, due, header, expires_at, follow)
-  elseif not follow and may_be_carried(args, due, header, expires_at) and carry(id, task, args, score, header) then
+  elseif not follow and may_be_carried(args, due, header, expires_at) and carried(id, task, args, score, header) then
     if events then events.write() end
     return answer()
   else

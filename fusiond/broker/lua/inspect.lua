@@ -1,4 +1,4 @@
--- include: now queue score job events wake broken status places locks follow ends
+-- include: now queue score text job events wake broken status places locks follow ends
 --
 -- inspect(queue, repair, what, who, ids): what is wrong with these jobs, each as it is at this moment; with `repair` it is put right at once.
 --

@@ -1,4 +1,4 @@
--- include: now queue many score job
+-- include: now queue many score text job
 --
 -- renew(queue, lease_ms, attempts): keeps the leases of running jobs, and notes how far they are.
 --

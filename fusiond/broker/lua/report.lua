@@ -1,4 +1,4 @@
--- include: now queue score job
+-- include: now queue score text job
 --
 -- report(queue, reports): stores how far running jobs say that they are.
 --

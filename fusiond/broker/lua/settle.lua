@@ -1,4 +1,4 @@
--- include: now queue many score job events wake line_up places locks follow tally ends
+-- include: now queue many score text job events wake line_up places locks follow tally ends
 --
 -- settle(queue, outcomes): ends attempts.
 --

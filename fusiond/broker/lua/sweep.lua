@@ -1,4 +1,4 @@
--- include: now queue many score job events wake line_up by turns places locks follow tally ends placing after
+-- include: now queue many score text job events wake line_up by turns places locks follow tally ends placing after
 --
 -- sweep(queue, limit): drops ended jobs whose time is over, for queues in which nothing is settled any more; and
 -- shortens leases that were given before the clock was put back: whoever died with one would keep its job for so long. Also places jobs anew

@@ -71,13 +71,14 @@ class Child:
     def _batch(self, body: bytes) -> bool:
         """Run a batch; False: this child is to be replaced. The dispatcher takes back what it has not begun."""
         most = float("inf") if self._tasks.max_jobs is None else self._tasks.max_jobs
-        self._look()
         for job in wire.read_jobs(body):
             self._run(job)
             self._done += 1
             if self._done >= most:
                 break
         self._report()
+        # Behind the batch, where nobody waits: a program that a job has left behind may change these at any time.
+        self._look()
         return self._done < most and not self._too_large()
 
     # -- one job -------------------------------------------------------------------------------------------------

@@ -1,15 +1,8 @@
--- A job is one text, ns:{q}:job:<id>, which no other file reads or writes but by what is here. (needs now, queue, score)
+-- A job is one text, ns:{q}:job:<id>, which no other file reads or writes but by what is here. (needs now, queue, score, text)
 --   <word> <word> …\n<task>\n<header>\n<args>[\n<result>][\n<error>][\n<history>][\n<progress>]
 -- Each word is a letter and a value, in the order of WORDS; only what is set has one. Times are ms after `created_at`. `l` has the lengths of
 -- task and header and, if the arguments are large, theirs: these are in a key of their own, ns:{q}:job:<id>/args, and their line is empty, so
 -- that nothing copies them that does not need them. A word of another letter is one of a newer version: it is kept as it is, behind the others.
-local LARGE, ARGS = 1024, '/args' -- bytes
--- word(value): any text as one word; a blank is a plus
-local function word(value)
-  if type(value) == 'number' then return whole(value) end
-  if not value:find('[^%w_.:,-]') then return value end
-  return (value:gsub('[^%w_.:, -]', function(other) return ('%%%02X'):format(other:byte()) end):gsub(' ', '+'))
-end
 -- codec(): decode and encode, which the hot paths do without: what they need is made once for a call, and only where it is used
 local function codec()
   local WORDS = { -- in their order: letter, field

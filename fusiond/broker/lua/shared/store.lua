@@ -1,8 +1,7 @@
 -- store(id, task, args, score, due, header, expires_at, unique, follow, has_place, flow): a new job, ready at its score or scheduled for its time;
 -- header: empty where it has none; unique, follow, flow: these fields, where it has a lock or callbacks, or is a step of a flow; has_place: the
 -- score is a place that another job had.
--- `line_up` writes it. (needs now, queue, job, events, line_up)
-local CREATED = 'c' .. whole(now) .. ' l'
+-- `line_up` writes it. (needs now, queue, text, events, line_up)
 local function store(id, task, args, score, due, header, expires_at, unique, follow, has_place, flow)
   if events then events.enqueued(id, task, header, due, args) end
   local words, is_large = expires_at and ' x' .. whole(expires_at - now) or '', #args >= LARGE
@@ -22,5 +21,5 @@ local function store(id, task, args, score, due, header, expires_at, unique, fol
     add(stored, JOB .. id .. ARGS, args)
     words, args = ',' .. #args .. words, ''
   end
-  add(stored, JOB .. id, CREATED .. #task .. ',' .. #header .. words .. '\n' .. task .. '\n' .. header .. '\n' .. args)
+  add(stored, JOB .. id, new_text(task, header, args, words))
 end

@@ -1,0 +1,24 @@
+-- What an enqueue has for a dispatcher that waits: WAKE says that one does, and the token under which it takes a job. (needs now, queue, score, text, wake)
+-- A job that a wake-up carries has a lease of CARRIED ms and a half. Its dispatcher confirms it by a renewal, to a whole number; if it does
+-- not, the next claim puts the job back in its place (rescue.lua).
+local CARRIED, LARGEST_CARRIED = '200.5', 4096   -- ms; bytes of header and args
+-- who_waits(): takes what WAKE says; false: nobody waits
+local function who_waits()
+  local waiting = redis.pcall('GETDEL', WAKE)
+  return type(waiting) == 'string' and waiting
+end
+-- takes_one(waiting): whether one of those takes a job, and no other job waits
+local function takes_one(waiting) return waiting and waiting ~= '1' and redis.call('EXISTS', QUEUE) == 0 end
+-- carry(token, id, task, args, score, header): -> started, under this token
+local function carry(token, id, task, args, score, header)
+  local words, line = ' b0 n1 s' .. whole(score), args
+  if #args >= LARGE then
+    redis.call('SET', JOB .. id .. ARGS, args)
+    words, line = ',' .. #args .. words, ''
+  end
+  redis.call('SET', JOB .. id, 't' .. word(token) .. ' ' .. new_text(task, header, line, words))
+  redis.call('ZADD', STARTED, now + CARRIED, id)
+  -- others may wait, too
+  redis.call('SET', WAKE, '1', 'PX', WAITS)
+  redis.call('PUBLISH', WAKE, string.format('job %s %d %d %d\n', token, #id, #task, #header) .. id .. task .. header .. args)
+end

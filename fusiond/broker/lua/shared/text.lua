@@ -1,0 +1,13 @@
+-- The text of a new job, as job.lua reads it. (needs now)
+local LARGE, ARGS = 1024, '/args' -- bytes
+-- word(value): any text as one word; a blank is a plus
+local function word(value)
+  if type(value) == 'number' then return whole(value) end
+  if not value:find('[^%w_.:,-]') then return value end
+  return (value:gsub('[^%w_.:, -]', function(other) return ('%%%02X'):format(other:byte()) end):gsub(' ', '+'))
+end
+-- new_text(task, header, args, words): `words`: the lengths of what follows apart, and what its state says beside its creation and these lengths
+local CREATED = 'c' .. whole(now) .. ' l'
+local function new_text(task, header, args, words)
+  return CREATED .. #task .. ',' .. #header .. words .. '\n' .. task .. '\n' .. header .. '\n' .. args
+end
