@@ -88,9 +88,9 @@ LOGGED = (
         "  redis.call('HSET', ROOT .. ':log:parked', parking, dispatcher)\n  redis.call('SET', WAKE, parking",
     ),
     _behind(
-        "broker/lua/enqueue.lua",
+        "broker/lua/shared/carry.lua",
         "  redis.call('ZADD', STARTED, now + CARRIED, id)\n",
-        "'claim', 'id', id, 'token', waiting, 'attempt', 1, 'by', redis.call('HGET', ROOT .. ':log:parked', waiting)",
+        "'claim', 'id', id, 'token', token, 'attempt', 1, 'by', redis.call('HGET', ROOT .. ':log:parked', token)",
     ),
     _behind(_RESCUE, "  ended(id, status, ttl, h)\n", "status, 'id', id"),
     _behind(_SETTLE, "local function finish(id, text, token, ttl, result, why, said)\n", f"'finished', {_BY_TOKEN}"),
