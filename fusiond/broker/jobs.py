@@ -205,19 +205,19 @@ def _claim(reply: Any) -> Claim:
 
 
 def carried_job(message: bytes) -> CarriedJob | None:
-    """The job in a message of the wake channel, as enqueue.lua writes it; None: there is none."""
+    """The job in a message of the wake channel, as carry.lua writes it; None: there is none."""
     head, _, body = message.partition(b"\n")
     words = head.split()
-    if len(words) != 5 or words[0] != b"job":
+    if len(words) != 6 or words[0] != b"job":
         return None
     try:
-        id_, task, header = map(int, words[2:])
+        after, id_, task, header = map(int, words[2:])
         token = words[1].decode()
     except ValueError:
         return None
     task += id_
     header += task
-    return CarriedJob(token, body[:id_], body[id_:task], body[task:header], body[header:])
+    return CarriedJob(token, after, body[:id_], body[id_:task], body[task:header], body[header:])
 
 
 def _rows(flat: list[Any], kinds: tuple[type, ...]) -> Iterator[tuple[Any, ...]]:

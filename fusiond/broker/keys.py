@@ -30,7 +30,8 @@ Every key: the data model.
     ns:{q}:again        ZSET    k<key>, x<id> of a held job that expires -> when a claim looks at it again, ms
     ns:{q}:tenants      ZSET    of a queue with `fair_by`: "<priority>" -> the turn that the row is at;
                                 "<priority> <values>" -> the last turn of that tenant; see lua/shared/turns.lua
-    ns:{q}:wake         STRING  there while a dispatcher waits: 1, or the token under which enqueue may give it a job;
+    ns:{q}:wake         STRING  there while a dispatcher waits: 1, or "<token> <ms>": under which enqueue may give it a
+                                job, and since when;
                                 also the channel on which it is woken
     ns:{q}:inbox        LIST    raw JSON jobs pushed by any language
     ns:{q}:broken       LIST    what could not be read: "<ms> <reason>\n<raw>", newest first

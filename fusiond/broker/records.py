@@ -192,6 +192,8 @@ class CarriedJob(NamedTuple):
     """A job that a message on the wake channel has brought, under a token that a claim has left in Redis."""
 
     token: str
+    #: ms from when that claim left it to the enqueue of the job, by Redis' clock
+    after: int
     id: bytes
     task: bytes
     header: bytes

@@ -894,22 +894,25 @@ def test_a_waiter_is_woken_once(listener, claim, enqueue):
 # A wake-up that brings the job
 
 
-def test_a_wake_up_brings_the_job(listener, claim, enqueue, run, broker, settle, redis):
+@pytest.mark.parametrize("key", ["", "k"])
+def test_a_wake_up_brings_the_job(listener, claim, enqueue, run, broker, settle, redis, key):
     """It is begun for the dispatcher that waits, the message has all of it, and others still wait."""
     claim(parking="token")
+    redis("SET", "test:{q}:wake", f"token {int(redis('GET', 'test:{q}:wake').split()[1]) - HOUR}")
     args = b'[["a\\n", 7.0], {}]'
-    first, second = enqueue(args=args, key="k", priority=3), enqueue()
+    first, second = enqueue(args=args, key=key, priority=3), enqueue()
     [message, word] = listener()
     job = carried_job(message.encode())
-    assert job[:2] == ("token", first.encode())
-    assert (job.task, job.args, json.loads(job.header)) == (b"task", args, {"key": "k"})
+    assert (job.token, job.id) == ("token", first.encode())
+    assert HOUR <= job.after < HOUR + 60_000
+    assert (job.task, job.args, job.header and json.loads(job.header)) == (b"task", args, {"key": key} if key else b"")
     assert word == "ready"
     record = run(broker.job("q", first))
-    assert (record.status, record.attempts, record.priority, record.key) == ("started", 1, 3, "k")
-    assert 200 < float(redis("ZSCORE", "test:{q}:started", first)) - record.started_at < 201
+    assert (record.status, record.attempts, record.priority, record.key) == ("started", 1, 3, key)
+    assert 700 < float(redis("ZSCORE", "test:{q}:started", first)) - record.started_at < 701
     redis("ZINCRBY", "test:{q}:started", HOUR, first)  # on a busy machine the next lines take longer
     assert ids(claim(2)[1]) == [second]
-    assert run(broker.enqueue("q", [NewJob(first, "task", args, 3, key="k")])) == ["same"]
+    assert run(broker.enqueue("q", [NewJob(first, "task", args, 3, key=key)])) == ["same"]
     assert settle(first, "token", "finished") == 1
 
 
@@ -995,7 +998,7 @@ def test_a_job_that_is_canceled_on_its_way_is_canceled(claim, enqueue, run, brok
         assert status(job_id) == "canceled"
 
 
-@pytest.mark.parametrize("message", [b"job", b"job a b c d", b"job \xff 1 1 1\n", b"ready", b"", b"job t 1 1"])
+@pytest.mark.parametrize("message", [b"job", b"job a b c d e", b"job \xff 1 1 1 1\n", b"ready", b"", b"job t 1 1 1"])
 def test_a_message_that_has_no_job(message):
     """Whatever is published there, it wakes and does no harm."""
     assert carried_job(message) is None

@@ -142,9 +142,13 @@ def _under(run, claim):
 def _explained(job, runs, steps, blame):
     """I3."""
     requeues = [step.at for step in steps if step.verb == "requeue"]
+    lapsed = [one for one, two in itertools.pairwise(steps) if two.verb == "lapse"]
     for run, after in itertools.pairwise(runs):
         asked_for = run.failed and any(run.began < at <= after.began + SKEW for at in requeues)
-        if not asked_for and blame.rerun(run, after) is None:
+        fault = blame.rerun(run, after)
+        if fault is None and any(_under(run, claim) for claim in lapsed):
+            fault = blame.unconfirmed(run, after)
+        if not asked_for and fault is None:
             yield f"I3 job {job.id} ran again without a fault: {run} {after}"
     claim = None
     for step in steps:
@@ -153,10 +157,7 @@ def _explained(job, runs, steps, blame):
         elif step.verb == "rescue" and claim and blame.lost(claim.dispatcher, claim.at, step.at) is None:
             yield f"I3 the lease of job {job.id} ran out without a fault: {claim}, {step.at - claim.at:.1f} s later"
     if steps:
-        # What was not confirmed was not begun either.
-        lapsed = {id(one) for one, two in itertools.pairwise(steps) if two.verb == "lapse"}
-        given = (step for step in steps if step.verb == "claim" and id(step) not in lapsed)
-        claims = Counter((step.attempt, step.dispatcher) for step in given)
+        claims = Counter((step.attempt, step.dispatcher) for step in steps if step.verb == "claim")
         for under, count in Counter((run.attempt, run.dispatcher) for run in runs).items():
             if count > claims[under]:
                 yield f"I3 job {job.id} ran {count} times under {claims[under]} claims, attempt and dispatcher {under}"

@@ -33,7 +33,7 @@ HARMS = {
     "order": (promises.RUN, Scope()),
     "death": (promises.ALONE, Scope(losses=1)),
     "receipt": (promises.ANSWER, Scope(losses=1)),
-    "confirm": (promises.LEASED, Scope(wakes=True)),
+    "confirm": (promises.LEASED, Scope(faults=1, kinds=("freeze",), wakes=True)),
     "lapse": (promises.FAULTS, Scope(wakes=True)),
 }
 

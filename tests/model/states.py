@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 #: ticks
 LEASE, TRUST = 3, 2
-#: ticks; of a job that a wake-up has brought, until it is confirmed
-CARRIED = 1
+#: ticks; of a job that a wake-up has brought, until it is confirmed: how long Redis keeps it, and its dispatcher trusts
+#: that
+CARRIED, CARRIED_TRUST = 2, 1
 MAX_ATTEMPTS, MAX_RESCUES = 2, 1
 
 #: of a job; NEW is one that its producer is about to enqueue, TAKEN one that a claim in two steps has between them
@@ -56,9 +57,9 @@ class Rules:
     death: bool = True
     #: a settle that is asked again is told that it was done
     receipt: bool = True
-    #: a job that a wake-up has brought begins once Redis has confirmed it
+    #: a job that a wake-up has brought late begins once Redis has confirmed it
     confirm: bool = True
-    #: a job that was not confirmed in time was not rescued: nobody has begun it
+    #: a job that was not confirmed in time does not count as rescued
     lapse: bool = True
 
 
@@ -114,7 +115,7 @@ class Claim(NamedTuple):
 
 
 class Confirm(NamedTuple):
-    """A request: a new lease, before the job begins. To Redis it is a Renew."""
+    """A request: a new lease, before a job begins that a wake-up has brought late. To Redis it is a Renew."""
 
     dispatcher: int
     job: int
@@ -169,8 +170,8 @@ class Dispatcher(NamedTuple):
     #: ticks for which the lease is trusted; the child reads the same clock
     trust: int = 0
     child: str = NONE
-    #: job and token that a wake-up has brought, and of which it has not asked yet
-    message: tuple[int, int] | None = None
+    #: job and token that a wake-up has brought and of which it has not heard yet, and the ticks since
+    message: tuple[int, int, int] | None = None
 
 
 class State(NamedTuple):

@@ -2,8 +2,9 @@
 Claim, renew, settle and rescue with all that goes wrong around them: which steps can be taken in a state.
 
     Redis        executes a request: claim.lua, renew.lua, settle.lua (verbs.py); a rescue is part of each claim
-    producer     enqueues, for a dispatcher that waits if there is one: the wake-up tells that one of it (enqueue.lua)
-    dispatcher   asks, asks again (the same nonce, the same outcome), hears the reply, renews, settles; takes back a job
+    producer     enqueues, for a dispatcher that waits if there is one: the wake-up tells that one of it (carry.lua)
+    dispatcher   hands a job that a wake-up brings to its child; one that comes late is confirmed first
+                 asks, asks again (the same nonce, the same outcome), hears the reply, renews, settles; takes back a job
                  that was not begun, stops one that was, gives up one whose lease it may no longer trust
     child        begins, ends; it goes on while its dispatcher is frozen or cut off
     time         one tick for everybody: leases, and the trust in them, grow old
@@ -78,7 +79,6 @@ def _all(scope: Scope, rules: Rules, state: State) -> Next:
         yield from _recovers(state, d, dispatcher)
     yield from _late(state, rules)
     yield from _enqueued(state)
-    yield from _lapses(state)
     yield from _tick(state, rules)
     if len(state.faults) < scope.faults:
         yield from _faults(state, scope)
@@ -129,19 +129,10 @@ def _enqueued(state: State) -> Next:
         return
     d, token = told
     if state.dispatchers[d].life in (s.UP, s.FROZEN):
-        yield Step(d, "a job is enqueued for it, and the wake-up has it"), _with(done, d, message=(at, token))
+        yield Step(d, "a job is enqueued for it, and the wake-up has it"), _with(done, d, message=(at, token, 0))
     if state.dispatchers[d].life in (s.CUT, s.DEAD) or state.losses:
         spent = 1 if state.dispatchers[d].life in (s.UP, s.FROZEN) else 0
         yield Step(d, "a job is enqueued for it, the wake-up is lost"), done._replace(losses=state.losses - spent)
-
-
-def _lapses(state: State) -> Next:
-    """At any moment: it is shorter than any tick, and no dispatcher is quick enough for sure."""
-    for at, job in enumerate(state.redis.jobs):
-        if job.carried and job.lease:
-            jobs = put(state.redis.jobs, at, job._replace(lease=0))
-            over = state._replace(redis=state.redis._replace(jobs=jobs))
-            yield Step(-1, "the time is over in which a job is to be confirmed"), over
 
 
 # -- a dispatcher and its child ----------------------------------------------------------------------------------------
@@ -149,13 +140,17 @@ def _lapses(state: State) -> Next:
 
 def _asks(state: State, d: int, dispatcher: Dispatcher, rules: Rules) -> Next:
     if dispatcher.message and dispatcher.asked is None and dispatcher.held is None:
-        heard = _with(state, d, message=None)
-        if rules.confirm:
-            asked = Asked(Confirm(d, *dispatcher.message))
-            yield Step(d, "hears the wake-up, and has the job confirmed"), _with(heard, d, asked=asked)
-        else:
-            begun = Dispatcher(s.UP, None, dispatcher.message, s.TRUST, s.HANDED)
+        job, token, age = dispatcher.message
+        trust = s.CARRIED_TRUST - (age if rules.confirm else 0)
+        if trust > 0:
+            begun = Dispatcher(s.UP, None, (job, token), trust, s.HANDED)
             yield Step(d, "hears the wake-up, and hands the job to its child"), _put(state, d, begun)
+        else:
+            asked = Asked(Confirm(d, job, token))
+            yield (
+                Step(d, "hears the wake-up late, and has the job confirmed"),
+                _with(state, d, message=None, asked=asked),
+            )
     elif dispatcher.asked is None and dispatcher.held is None and not all_ended(state):
         yield Step(d, "asks for a job"), _with(state, d, asked=Asked(Claim(d, _new_token(state, d))))
     elif dispatcher.asked and dispatcher.asked.stage == s.LOST:
@@ -256,7 +251,9 @@ def _older(redis: Redis) -> Redis:
 
 def _grown_old(dispatcher: Dispatcher) -> Dispatcher:
     asked = dispatcher.asked and dispatcher.asked._replace(age=min(dispatcher.asked.age + 1, s.TRUST))
-    return dispatcher._replace(asked=asked, trust=max(dispatcher.trust - 1, 0))
+    message = dispatcher.message
+    message = message and (*message[:2], min(message[2] + 1, s.CARRIED_TRUST))
+    return dispatcher._replace(asked=asked, trust=max(dispatcher.trust - 1, 0), message=message)
 
 
 # -- faults ------------------------------------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ def parking(nonce: int) -> int:
 
 
 def enqueue(redis: Redis, at: int) -> tuple[Redis, tuple[int, int] | None]:
-    """enqueue.lua: NEW -> QUEUED; or -> STARTED for who waits, whom the message tells: dispatcher and token."""
+    """enqueue.lua: NEW -> QUEUED; or STARTED (carry.lua) for who waits, and is told: dispatcher and token."""
     parked = redis.parked
     if parked is None or any(job.status == s.QUEUED for job in redis.jobs):
         return _with(redis, at, Job())._replace(parked=None), None

@@ -10,17 +10,19 @@ from fusiond.broker.call import as_is, plain
 from fusiond.job import mark_of
 from tests.chaos.package import SELDOM_POLLS, Edit
 from tests.support.job_text import read_job
-from tests.support.running import until
+from tests.support.running import alive, until
 from tests.support.seldom_polls import seldom_polls
 
 #: ms; shorter than a lease
 SOON = 14_000
-#: it asks Redis about a job when it is too late
+#: it hears wake-ups when it is too late
 LATE = Edit(
-    "worker/dispatcher/claims/confirming.py",
-    "            sent = await self._connection.send_at_once(",
-    "            await asyncio.sleep(1.0)\n            sent = await self._connection.send_at_once(",
+    "worker/dispatcher/group.py",
+    "await self._dispatcher.on_wake(channels[channel], message)",
+    "await asyncio.sleep(1.0)\n                await self._dispatcher.on_wake(channels[channel], message)",
 )
+#: it never asks Redis about the jobs that it has begun
+SILENT = Edit("worker/dispatcher/claims/confirming.py", "        if begun:\n", "        if False:\n")
 #: it waits, and hears no wake-up
 DEAF = Edit("worker/dispatcher/group.py", "await self._dispatcher.on_wake(channels[channel], message)", "pass")
 
@@ -97,10 +99,10 @@ BUGS = {
     "nobody looks whether a job is confirmed": Edit(
         "worker/dispatcher/loop.py", "            self._asking.claim_when_due(queue, CARRIED)\n", "            pass\n"
     ),
-    "a job that begins before it is confirmed": Edit(
-        "worker/dispatcher/claims/confirming.py",
-        "        await self._confirm(question, sent)\n",
-        "        question.attempt.lease = question.until\n",
+    "a job that comes late and begins before it is confirmed": Edit(
+        "worker/dispatcher/waiting.py",
+        "        return attempt.lease > boot_ns() and ",
+        "        attempt.lease = boot_ns() + 10**10\n        return ",
     ),
     "a job that is not confirmed counts as rescued": Edit(
         "broker/lua/shared/rescue.lua", "found[i + 1] % 1 ~= 0", "false"
@@ -120,8 +122,8 @@ def test_a_seeded_bug_is_found(place, bug):
 
 
 @pytest.mark.parametrize("retry", ["standard", "none"])
-def test_a_dispatcher_that_confirms_too_late_does_not_begin_the_job(place, retry):
-    """Its question comes when another one has run the job, or has it; to this one the job is lost."""
+def test_a_dispatcher_that_hears_of_the_job_too_late_does_not_begin_it(place, retry):
+    """By then another one has run the job, or has it; to this one the job is lost."""
     place.start(processes=1, tasks={"work": {"retry": retry}}, own=seldom_polls(place.directory))
     late = place.start(processes=1, tasks={"work": {"retry": retry}}, own=place.edited(LATE, *SELDOM_POLLS))
     path = place.path()
@@ -131,6 +133,21 @@ def test_a_dispatcher_that_confirms_too_late_does_not_begin_the_job(place, retry
         assert (record.status, record.attempts, record.rescues) == ("finished", 1, 0)
         assert began_by_the_wake_up(record)
     until_it_waits(place, late)
+    assert len(place.lines(path)) == 2
+
+
+def test_a_job_that_nobody_confirms_has_ended_when_another_dispatcher_begins_it(place):
+    """Who has begun it gives it up while Redis still keeps it; this is no rescue."""
+    place.start(processes=1, own=seldom_polls(place.directory))
+    silent = place.start(processes=1, own=place.edited(SILENT, *SELDOM_POLLS))
+    until_it_waits(place, silent)
+    path = place.path()
+    id_ = place.enqueue("work", path, 3.0)
+    pids = [int(line.split()[1]) for line in place.until_lines(path, 2)]
+    assert not alive(pids[0]), place.logs()
+    place.result(id_)
+    record = place.job(id_)
+    assert (record.attempts, record.rescues) == (1, 0)
     assert len(place.lines(path)) == 2
 
 

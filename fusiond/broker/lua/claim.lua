@@ -257,7 +257,7 @@ if fair and not suspended and not left then redis.call('DEL', TENANTS) end
 local stopped = left and #ids >= most and stop
 if #ids < want and not suspended and (not left or stopped == 'running') then
   -- of a queue with a limit, its own or a task's, or with tenants, nothing but a claim may begin a job
-  redis.call('SET', WAKE, parking ~= '' and not (max_running or every or limits or fair) and parking or '1', 'PX', WAITS)
+  redis.call('SET', WAKE, parking ~= '' and not (max_running or every or limits or fair) and parking .. ' ' .. whole(now) or '1', 'PX', WAITS)
 elseif moved and left then
   wake()
 end

@@ -12,8 +12,9 @@
 -- at maxmemory a script passes whose first write frees memory
 redis.call('ZREM', QUEUE, '')
 local waiting = redis.pcall('GET', WAKE)
+local parked = type(waiting) == 'string' and waiting:match('^%S+')
 for _, token in ipairs(ARGV) do
-  if waiting == token then
+  if parked == token then
     redis.call('SET', WAKE, '1', 'KEEPTTL')
     return 1
   end

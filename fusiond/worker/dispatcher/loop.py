@@ -108,7 +108,9 @@ class Dispatcher:
         self.ready: asyncio.Future[Problems] = asyncio.get_running_loop().create_future()
         self._timers = Timers(self._wake.set)
         self._asking = Asking(config, group, self.pool, self._waiting, self._timers, wake=self._wake.set)
-        self._confirming = Confirming(broker, leases, outage, self._waiting, self._on_confirmed)
+        self._confirming = Confirming(
+            broker, leases, outage, self._waiting, on_answer=self._park_again, on_change=self.on_leases_changed
+        )
         #: monotonic s; from then on nothing waits for the last outcomes
         self._give_up: float | None = None
 
@@ -175,16 +177,20 @@ class Dispatcher:
         if job is None:
             self.claim_from(queue)
         elif attempt := self._parkings.take(queue, job):
-            await self._confirming.ask(attempt)
+            if self._waiting.hand_at_once(attempt):
+                self._confirming.ask_later(attempt)
+                self._park_again(queue)
+            else:
+                await self._confirming.ask(attempt)
         else:
             # The dispatcher that has it may be gone.
             self._asking.claim_when_due(queue, CARRIED)
 
-    def _on_confirmed(self, queue: str) -> None:
+    def _park_again(self, queue: str) -> None:
         """A job that a wake-up has brought is handed to a child, or given back."""
         # The round trip that settles it leaves the next token, too.
         self.queues.mark_open(queue)
-        self._timers.start("park", PARK_AGAIN)
+        self._timers.start("park", PARK_AGAIN, self._confirming.ask_begun)
 
     def set_config(self, config: Config, group: WorkerGroup) -> None:
         """Follow a change in place."""

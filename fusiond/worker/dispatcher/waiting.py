@@ -24,6 +24,7 @@ from fusiond.worker.pool.attempt import Attempt
 from fusiond.worker.pool.call_options import call_options
 from fusiond.worker.pool.pool import Pool
 from fusiond.worker.pool.run_times import PENDING
+from fusiond.worker.runtime.wire import boot_ns
 
 
 class Waiting:
@@ -133,6 +134,12 @@ class Waiting:
             first = min(attempt.claimed for attempt in chain(self.for_child, self.for_permit))
             seconds = first / 1e9 + PENDING - time.monotonic() + 0.001
             self._timer = asyncio.get_running_loop().call_later(seconds, self._release_old)
+
+    def hand_at_once(self, attempt: Attempt) -> bool:
+        """Hand a job that a wake-up has just brought to a child; False: Redis must confirm it first."""
+        if self._draining or self._pool.problems or self.free() <= 0 or self.may_begin_once(attempt):
+            return False
+        return attempt.lease > boot_ns() and self._pool.hand_one(attempt)
 
     def expect(self, attempt: Attempt) -> None:
         """Keep a child free for a job that a wake-up has brought, until Redis has said whether it is ours."""

@@ -13,8 +13,6 @@ from fusiond.worker.runtime.wire import JobReport
 TAIL = 4096
 #: boot ns; the expiry of a job that never expires
 NEVER = 1 << 63
-#: boot ns; the lease of a job that a wake-up has brought, until Redis confirms it: the job may not begin
-UNCONFIRMED = 0
 
 
 class KillReason(enum.Enum):
@@ -45,7 +43,7 @@ class Attempt:
     attempts: int
     crashes: int
     rescues: int
-    #: boot ns until when the lease is trusted; UNCONFIRMED: not at all
+    #: boot ns until when the lease is trusted
     lease: int
     #: monotonic ns of its claim, and of when a child was handed it
     claimed: int

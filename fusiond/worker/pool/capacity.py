@@ -23,6 +23,8 @@ from fusiond.worker.pool.slots import ChildHandle
 WAITING = 3
 #: s; a child that runs many jobs at once gets no more while one that it was handed so long ago has not begun
 LAG = 0.02
+#: s; a child of isolation `fork` is ready to begin so long after its fork was asked for
+PREPARED = 0.015
 #: children beyond the group's processes, at most: of isolation `fork` that stand ready, or for jobs that run alone
 AHEAD = 4
 
@@ -107,6 +109,18 @@ class Capacity:
                 if child.serves and (child.ran(now) < BATCH if child.outstanding else not child.owes)
             )
         return sorted(takers, key=lambda child: len(child.outstanding))
+
+    def taker(self) -> ChildHandle | None:
+        """A child that can begin one job now: the newest of those that are ready; None: there is none."""
+        if self.unused() <= 0:
+            return None
+        ready = time.monotonic() - (PREPARED if self._one_job else 0.0)
+        free = (child for child in self.takers() if len(child.outstanding) < self.concurrency)
+        return min(
+            free,
+            key=lambda child: (len(child.outstanding), child.slot.forked_at > ready, -child.slot.forked_at),
+            default=None,
+        )
 
     def free(self) -> int:
         """How many jobs children could begin now."""

@@ -57,6 +57,16 @@ class Handing:
         for child, batch in self._batches(pending, reserved):
             child.send_jobs(batch, self._children.table)
 
+    def hand_one(self, attempt: Attempt) -> bool:
+        """Hand out one job, which must begin at once and may have others beside it; False: it has to wait."""
+        child = None if self._alone and self._runs_alone(attempt) else self._capacity.taker()
+        if child is None or attempt.task not in self._hard:
+            return False
+        attempt.cost, attempt.hard = self._children.times.expected(attempt.task), self._hard_timeout(attempt)
+        attempt.handed_at = time.monotonic_ns()
+        child.send_jobs([attempt], self._children.table)
+        return True
+
     def _hand_alone(self, pending: deque[Attempt], reserved: int) -> None:
         """
         Hand out the jobs that run alone, each to an idle child; where there is none, fork one.

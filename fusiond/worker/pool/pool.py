@@ -194,6 +194,13 @@ class Pool:
             self._handing.hand_out(pending, reserved)
             self._watchdog.keep_on()
 
+    def hand_one(self, attempt: Attempt) -> bool:
+        """Hand a job that waits for no other to a child that begins it at once; False: there is none."""
+        if not self._handing.hand_one(attempt):
+            return False
+        self._watchdog.keep_on()
+        return True
+
     def begin(self) -> None:
         """Jobs are claimed from now on: a group that follows its load has one child until then."""
         self._capacity.begin()

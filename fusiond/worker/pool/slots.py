@@ -29,6 +29,8 @@ from fusiond.worker.runtime import wire
 _OF_ALL = frozenset({KillReason.SHUTDOWN, KillReason.HOSTILE, KillReason.SERVER, KillReason.STILL})
 #: ns; an event loop that has not turned for so long is kept from it
 _STILL = 2_000_000_000
+#: ns; a child that has begun nothing for so long is taken for broken, however soon the lease of its job is over
+_SLOW = 13_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +138,7 @@ class ChildHandle:
     outstanding: dict[int, Attempt] = field(default_factory=dict)
     #: serials that were taken back, and of which it has not reported yet that it has passed over them
     taken_back: set[int] = field(default_factory=set)
-    #: boot ns until when the lease of the job handed out last is trusted; 0: it was handed nothing yet
+    #: boot ns by when it must have begun the job handed out last; 0: it was handed nothing yet
     handed: int = 0
     kill: Kill | None = None
     #: how it broke the protocol, on the socket or on the page
@@ -173,10 +175,10 @@ class ChildHandle:
             serial = slot.serial = slot.serial + 1
             slot.page.allow(serial, min(attempt.lease, attempt.expires))
             self.outstanding[serial] = attempt
-            self.handed = attempt.lease
             messages.append(
                 wire.JobMessage(serial, attempt.attempts, attempt.id, attempt.task, attempt.header, attempt.args)
             )
+        self.handed = max(attempt.lease, wire.boot_ns() + _SLOW)
         if slot.kind.one_job:
             # Everything that this child prints belongs to this job; it writes no marks.
             slot.output.attempt = attempt

@@ -1,7 +1,7 @@
 -- What an enqueue has for a dispatcher that waits: WAKE says that one does, and the token under which it takes a job. (needs now, queue, score, text, wake)
--- A job that a wake-up carries has a lease of CARRIED ms and a half. Its dispatcher confirms it by a renewal, to a whole number; if it does
--- not, the next claim puts the job back in its place (rescue.lua).
-local CARRIED, LARGEST_CARRIED = '200.5', 4096   -- ms; bytes of header and args
+-- A job that a wake-up carries has a lease of CARRIED ms and a half. Its dispatcher has it begin at once, trusts that lease for a part of it,
+-- and confirms it by a renewal, to a whole number; if it does not, the next claim puts the job back in its place (rescue.lua).
+local CARRIED, LARGEST_CARRIED = '700.5', 4096   -- ms; bytes of header and args
 -- who_waits(): takes what WAKE says; false: nobody waits
 local function who_waits()
   local waiting = redis.pcall('GETDEL', WAKE)
@@ -9,8 +9,9 @@ local function who_waits()
 end
 -- takes_one(waiting): whether one of those takes a job, and no other job waits
 local function takes_one(waiting) return waiting and waiting ~= '1' and redis.call('EXISTS', QUEUE) == 0 end
--- carry(token, id, task, args, score, header): -> started, under this token
-local function carry(token, id, task, args, score, header)
+-- carry(waiting, id, task, args, score, header): -> started, under the token that WAKE has said
+local function carry(waiting, id, task, args, score, header)
+  local token, left = waiting:match('^(%S*) ?(%d*)')
   local words, line = ' b0 n1 s' .. whole(score), args
   if #args >= LARGE then
     redis.call('SET', JOB .. id .. ARGS, args)
@@ -20,5 +21,5 @@ local function carry(token, id, task, args, score, header)
   redis.call('ZADD', STARTED, now + CARRIED, id)
   -- others may wait, too
   redis.call('SET', WAKE, '1', 'PX', WAITS)
-  redis.call('PUBLISH', WAKE, string.format('job %s %d %d %d\n', token, #id, #task, #header) .. id .. task .. header .. args)
+  redis.call('PUBLISH', WAKE, string.format('job %s %d %d %d %d\n', token, now - (tonumber(left) or 0), #id, #task, #header) .. id .. task .. header .. args)
 end

@@ -22,8 +22,8 @@ local function end_job(id, h, status, code, message, ttl, score, ...)
   save(id, h)
   tell(id, code, message, ...)
 end
--- rescue(id, max_rescues, carried): its lease has expired; `carried`: a wake-up had it, and no dispatcher has confirmed that it came, so this
--- is as if it had never been claimed
+-- rescue(id, max_rescues, carried): its lease has expired; `carried`: a wake-up had it, and no dispatcher has confirmed that it came. It may
+-- have begun, for a moment; nobody knows, so this is as if it had never been claimed
 local function rescue(id, max_rescues, carried)
   local h = load(id)
   leave_started(id, h and h.limit)

@@ -1,7 +1,10 @@
 """
-Ask Redis whether a job that a wake-up has brought is this dispatcher's. Its child begins it only after the answer.
+Ask Redis whether a job that a wake-up has brought is this dispatcher's: the answer renews its lease.
 
-1. ask      at once, on the connection of the leases: the answer renews the job's lease, and stores its permit
+A job that came in time begins under its first lease, and Redis is asked only if it still runs a moment later. Most have
+ended by then. Any other job waits for the answer:
+
+1. ask      at once, on the connection of the leases: the answer stores its permit, too
 2. wait     for the answer in a task of its own, so that other wake-ups are heard, however long Redis is away
 3. hand     the job to a child, or give it back (waiting.py)
 """
@@ -10,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Literal, NamedTuple
 
 from fusiond.broker.call import Call
@@ -20,7 +23,7 @@ from fusiond.broker.redis.links import Sent
 from fusiond.broker.redis.outage import Outage
 from fusiond.broker.verbs import Verbs
 from fusiond.errors import BrokerError, BrokerUnavailable
-from fusiond.worker.dispatcher.claims.leases import LEASE_MS, SHORT_PAUSE, mark, trusted_until
+from fusiond.worker.dispatcher.claims.leases import LEASE_MS, SHORT_PAUSE, mark, renew, trusted_until
 from fusiond.worker.dispatcher.waiting import Waiting
 from fusiond.worker.pool.attempt import Attempt
 from fusiond.worker.runtime.wire import boot_ns
@@ -47,12 +50,26 @@ class Confirming:
         connection: AsyncConnection,
         outage: Outage,
         waiting: Waiting,
+        *,
         on_answer: Callable[[str], None],
+        on_change: Callable[[], None],
     ) -> None:
-        """`connection`: that of the leases; `on_answer`: told the queue of each job that was answered."""
+        """
+        No question is open.
+
+        Args:
+            broker: gives the verb.
+            connection: that of the leases.
+            outage: how long to wait while Redis is away.
+            waiting: the jobs without a child.
+            on_answer: told the queue of each job that has waited for the answer.
+            on_change: called when a job that runs turned out lost or canceled.
+        """
         self._broker, self._connection, self._outage = broker, connection, outage
-        self._waiting, self._on_answer = waiting, on_answer
+        self._waiting, self._on_answer, self._on_change = waiting, on_answer, on_change
         self._tasks: set[asyncio.Task[None]] = set()
+        #: jobs that have begun, and of which Redis was not asked
+        self._begun: list[Attempt] = []
 
     @property
     def busy(self) -> bool:
@@ -68,9 +85,38 @@ class Confirming:
             sent = await self._connection.send_at_once(question.call)
         finally:
             # If this is cancelled, too: a child is kept free for the job.
-            task = asyncio.get_running_loop().create_task(self._finish(question, sent))
-            self._tasks.add(task)
-            task.add_done_callback(self._on_done)
+            self._start(self._finish(question, sent))
+
+    def ask_later(self, attempt: Attempt) -> None:
+        """Its child was handed this job: `ask_begun` asks, if it has not ended by then."""
+        self._begun.append(attempt)
+
+    def ask_begun(self) -> None:
+        """Ask about the jobs that were handed out before, and return without the answer."""
+        begun, self._begun = _not_ended(self._begun), []
+        if begun:
+            self._start(self._confirm_begun(begun))
+
+    def _start(self, question: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(question)
+        self._tasks.add(task)
+        task.add_done_callback(self._on_done)
+
+    async def _confirm_begun(self, attempts: list[Attempt]) -> None:
+        """Mark the answer on each. Where there is none, their children are ended with their first leases."""
+        failures = 0
+        while attempts := _not_ended(attempts):
+            try:
+                changed, failed = await renew(self._broker, self._connection, attempts)
+            except BrokerUnavailable:
+                failures += 1
+                await self._outage.wait(failures, longest=SHORT_PAUSE)
+            else:
+                if failed:
+                    log.warning("a job that a wake-up has brought is not confirmed: %s", failed)
+                if changed:
+                    self._on_change()
+                return
 
     def _question(self, attempt: Attempt) -> Question:
         # What has a permit and has not begun fails with this dispatcher: none for a job that no child is free for.
@@ -110,3 +156,7 @@ class Confirming:
         # A callback that raises fails the program.
         if not task.cancelled():
             task.result()
+
+
+def _not_ended(attempts: list[Attempt]) -> list[Attempt]:
+    return [each for each in attempts if each.ran is None and not each.lost]

@@ -3,7 +3,8 @@ Jobs that a wake-up brings. A claim that gets fewer jobs than it asked for leave
 enqueue that finds it there begins its job under that token, and the message that wakes the dispatchers has the job.
 
 1. park   in as many queues as children are free, at most
-2. take   a job under a token of ours. Redis must confirm it before a child begins it: another dispatcher may have it
+2. take   a job under a token of ours. Redis keeps it for this dispatcher for CARRIED ms from the enqueue; it is trusted
+          for TRUSTED ms. After that Redis must confirm it before a child begins it: another dispatcher may have it
 3. leave  a queue that is not served any more: the token is taken back
 """
 
@@ -12,20 +13,32 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Collection
+from typing import NamedTuple
 
 from fusiond.broker.call import Call
 from fusiond.broker.records import CarriedJob
 from fusiond.broker.verbs import Verbs
 from fusiond.job import new_token
-from fusiond.worker.pool.attempt import UNCONFIRMED, Attempt
+from fusiond.worker.pool.attempt import Attempt
+from fusiond.worker.runtime.wire import boot_ns
 
-#: ms; how long Redis keeps a job for the dispatcher to which a wake-up brings it, as enqueue.lua has it
-CARRIED = 200
+#: ms; how long Redis keeps a job for the dispatcher to which a wake-up brings it, as carry.lua has it; and for how much
+#: of that the dispatcher trusts it. The rest is for ending the child of a job that was not confirmed: a container that
+#: may not use more of a processor stands still for 100 ms at a time
+CARRIED, TRUSTED = 700, 400
 #: s; from when such a job has come until the next token is left, unless the job has ended by then. On a busy machine
 #: its child cannot begin while this process has something to do
 PARK_AGAIN = 0.001
 #: tokens of a queue that are remembered: a job may come by one that a later claim is just replacing
 _TOKENS = 4
+
+
+class _Token(NamedTuple):
+    """What a claim leaves in Redis."""
+
+    text: str
+    #: boot ns, before the claim was sent
+    made: int
 
 
 class Parkings:
@@ -35,7 +48,7 @@ class Parkings:
         """`mark`: the first letters of its tokens; `free`: how many children could begin a job."""
         self._mark, self._free = mark, free
         #: queue → its last tokens
-        self._tokens: dict[str, deque[str]] = {}
+        self._tokens: dict[str, deque[_Token]] = {}
         #: queues that may have one of them
         self._parked: set[str] = set()
         #: queues to be left, with tokens that may be there
@@ -48,12 +61,14 @@ class Parkings:
             return ""
         self._parked.add(queue)
         token = new_token(self._mark)
-        self._tokens.setdefault(queue, deque(maxlen=_TOKENS)).append(token)
+        self._tokens.setdefault(queue, deque(maxlen=_TOKENS)).append(_Token(token, boot_ns()))
         return token
 
     def leave(self, queues: Collection[str]) -> None:
         """Have no wake-up bring jobs of these queues any more."""
-        self._leaving |= {queue: list(tokens) for queue, tokens in self._tokens.items() if queue in queues and tokens}
+        for queue, tokens in self._tokens.items():
+            if queue in queues and tokens:
+                self._leaving[queue] = [token.text for token in tokens]
         self._parked.difference_update(queues)
 
     def leave_all(self) -> None:
@@ -71,11 +86,14 @@ class Parkings:
         return [broker.unpark(queue, tokens) for queue, tokens in leaving.items()]
 
     def take(self, queue: str, job: CarriedJob) -> Attempt | None:
-        """The attempt, which Redis must confirm before it may begin; None: it is another dispatcher's."""
-        tokens = self._tokens.get(queue)
-        if tokens is None or job.token not in tokens:
+        """The attempt, whose lease may be over already; None: it is another dispatcher's."""
+        token = next((each for each in self._tokens.get(queue, ()) if each.text == job.token), None)
+        if token is None:
             return None
-        tokens.remove(job.token)
+        self._tokens[queue].remove(token)
         self._parked.discard(queue)
-        now = time.monotonic_ns()
-        return Attempt(queue, job.id, job.token, job.task, job.args, job.header, 1, 0, 0, UNCONFIRMED, now)
+        # The claim that left the token came to Redis after this host had made it, so the job is not older than this
+        # says. If Redis' clock was set forward meanwhile, it may say too much.
+        enqueued = min(token.made + job.after * 1_000_000, boot_ns())
+        lease, now = enqueued + TRUSTED * 1_000_000, time.monotonic_ns()
+        return Attempt(queue, job.id, job.token, job.task, job.args, job.header, 1, 0, 0, lease, now)

@@ -3,8 +3,8 @@
 import pytest
 
 from fusiond.broker.records import CarriedJob
-from fusiond.worker.dispatcher.claims.parkings import Parkings
-from fusiond.worker.pool.attempt import UNCONFIRMED
+from fusiond.worker.dispatcher.claims.parkings import TRUSTED, Parkings
+from fusiond.worker.runtime.wire import boot_ns
 
 
 class Noted:
@@ -20,15 +20,26 @@ def parked(free=1):
     return found, found.park("q")
 
 
-def job(token):
-    return CarriedJob(token, b"id", b"task", b"", b"[[],{}]")
+def job(token, after=0):
+    return CarriedJob(token, after, b"id", b"task", b"", b"[[],{}]")
 
 
-def test_a_job_that_has_come_is_not_confirmed():
-    """Nothing that looks at its lease lets it begin."""
+def test_a_job_is_trusted_from_its_enqueue():
+    """That was so long after the token was left."""
+    before = boot_ns()
     found, token = parked()
-    attempt = found.take("q", job(token))
-    assert (attempt.token, attempt.attempts, attempt.lease) == (token, 1, UNCONFIRMED)
+    made = boot_ns()
+    while boot_ns() < made + 30_000_000:
+        pass
+    attempt = found.take("q", job(token, after=20))
+    assert (attempt.token, attempt.attempts) == (token, 1)
+    assert before <= attempt.lease - (TRUSTED + 20) * 1_000_000 <= made
+
+
+def test_a_job_is_not_trusted_for_longer_than_from_now():
+    """Where Redis' clock was set forward since the token was left."""
+    found, token = parked()
+    assert found.take("q", job(token, after=3_600_000)).lease <= boot_ns() + TRUSTED * 1_000_000
 
 
 def test_a_job_of_another_dispatcher_is_not_taken():
