@@ -21,13 +21,14 @@ from fusiond.broker.records import NewJob
 from fusiond.enqueue_options import Options, shown
 from fusiond.errors import BrokerError, BrokerUnavailable, Enqueued, EnqueueError, FusionError
 from fusiond.loading_guard import refuse_while_loading
-from fusiond.producer.new_jobs import JobMaker, JobRef, TaskCall
+from fusiond.producer.new_jobs import JobMaker, JobRef, TaskCall, with_trace
 from fusiond.producer.store import Store
+from fusiond.producer.tracing import traceparent
 
 #: jobs, and bytes of their arguments, in one chunk
 CHUNK, CHUNK_BYTES = 250, 1 << 19
-#: types of the arguments and of the named ones, as most callers give them
-_USUAL = frozenset({(tuple, dict), (list, dict)})
+#: types of the arguments, as most callers give them
+_LISTS = (tuple, list)
 
 
 @dataclass(slots=True)
@@ -108,9 +109,14 @@ class Bulk:
 
     def _send_all(self) -> Plan[None]:
         make, options, refs, gathered = self._maker.make, self._options, self._refs, self._gathered
+        # Once for all jobs: to look for a variable that is not there takes as long as to make an id.
+        trace = traceparent()
         for job in self._jobs:
-            call = job if type(job) is tuple and tuple(map(type, job[1:])) in _USUAL else _task_call(job)
+            is_usual = type(job) is tuple and len(job) == 3 and type(job[1]) in _LISTS and type(job[2]) is dict
+            call = job if is_usual else _task_call(job)
             queue, new, served = make(options, call) or (yield from self._maker.make_anew(options, call))
+            if trace:
+                new = with_trace(new, trace)
             chunk = gathered.get(queue)
             if chunk is None:
                 chunk = gathered[queue] = _Chunk(queue)

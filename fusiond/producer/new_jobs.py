@@ -25,7 +25,6 @@ from fusiond.config.model.on_end import URL
 from fusiond.enqueue_options import NO_OPTIONS, Options, dotted_path, encoded, shown, stored, text
 from fusiond.errors import BadArguments, EnqueueError, UnknownTask
 from fusiond.job import id_of_key, new_id
-from fusiond.producer.tracing import traceparent
 
 #: seconds for which the catalogue is believed
 CATALOGUE_AGE = 10.0
@@ -86,10 +85,9 @@ def _wanted(task: str, unique: str, args: Sequence[Any], kwargs: dict[str, Any])
         raise BadArguments(f"task {task!r}: the call cannot be unique: {error}") from None
 
 
-def _traced(made: MadeJob) -> MadeJob:
-    """The job with the trace in which it is enqueued, if there is one and the call names no other."""
-    trace = None if made[1].traceparent else traceparent()
-    return (made[0], made[1]._replace(traceparent=trace), made[2]) if trace else made
+def with_trace(job: NewJob, trace: str | None) -> NewJob:
+    """The job, enqueued in this trace if there is one and its call names no other."""
+    return job._replace(traceparent=trace) if trace and not job.traceparent else job
 
 
 class JobMaker:
@@ -110,7 +108,7 @@ class JobMaker:
         if age > CATALOGUE_AGE:
             return None
         try:
-            made = _traced(self._make(options, call))
+            made = self._make(options, call)
         except UnknownTask:
             return None  # it may have been added since
         except EnqueueError:
@@ -123,7 +121,7 @@ class JobMaker:
     def make_anew(self, options: Options, call: TaskCall) -> Plan[MadeJob]:
         """The job of a call, by the catalogue as it is now. Raises EnqueueError."""
         yield from self._read_catalogue()
-        return _traced(self._make(options, call))
+        return self._make(options, call)
 
     def _make(self, options: Options, call: TaskCall) -> MadeJob:
         task, args, kwargs = call

@@ -21,8 +21,9 @@ from fusiond.errors import BrokerError, JobCanceled, JobConflict, JobFailed, Job
 from fusiond.job import JobProgress, JobRecord, JobStatus
 from fusiond.loading_guard import refuse_while_loading
 from fusiond.producer.bulk import Bulk
-from fusiond.producer.new_jobs import JobMaker, JobRef
+from fusiond.producer.new_jobs import JobMaker, JobRef, with_trace
 from fusiond.producer.store import Store
+from fusiond.producer.tracing import traceparent
 
 #: seconds between two looks for a result: the first, the longest, and the growth from one to the next
 FIRST_LOOK, LONGEST_LOOK, SLOWER = 0.005, 0.25, 1.5
@@ -42,6 +43,7 @@ class Producer:
         refuse_while_loading()
         call = (task, args, kwargs)
         queue, job, served = self._maker.make(options, call) or (yield from self._maker.make_anew(options, call))
+        job = with_trace(job, traceparent())
         if not self.store.is_ready:
             yield from self.store.prepare()
         calls = self.store.calls(queue, (job,))
