@@ -12,7 +12,7 @@ END = {"time": 1, "zrem": 2, "mget": 1, "mset": 1, "zadd": 1, "zrangebyscore": 1
 #: as many as before any of these keys was there; a change of them must be worth it to every job
 COST = {
     "idle": IDLE,
-    "enqueue": {"time": 1, "hmget": 1, "exists": 1, "incr": 1, "getdel": 1, "set": 1, "zadd": 1, "publish": 1},
+    "enqueue": {"time": 1, "hmget": 1, "incr": 1, "set": 2, "zadd": 1, "del": 1, "publish": 1},
     "claim": IDLE | FOUND,
     "renew": {"time": 1, "zrem": 1, "getrange": 1, "zadd": 1},
     "finished": END,

@@ -124,7 +124,7 @@ local function options(first, n)
   return due, header, expires_at, follow, after
 end
 
-local waiting                     -- what WAKE has said; false: nothing
+local waiting                     -- what WAKE has said; false: nothing; nil: it was not asked
 -- may_be_carried(args, due, header, expires_at): whether claim has nothing to check of this job but its turn
 local function may_be_carried(args, due, header, expires_at)
   return n == 1 and due <= now and not expires_at and #args + #header <= LARGEST_CARRIED
@@ -164,7 +164,7 @@ for i, first in ipairs(fresh) do
 end
 if unique then write_endings() end
 if line_up() then
-  if waiting == nil then wake() elseif waiting then redis.call('PUBLISH', WAKE, 'ready') end
+  if waiting ~= false then wake() end
 end
 if has_deferred then end_defer() end
 if events then events.write() end

@@ -137,7 +137,7 @@ class Waiting:
 
     def hand_at_once(self, attempt: Attempt) -> bool:
         """Hand a job that a wake-up has just brought to a child; False: Redis must confirm it first."""
-        if self._draining or self._pool.problems or self.free() <= 0 or self.may_begin_once(attempt):
+        if self._draining or len(self) or self._pool.problems or self.may_begin_once(attempt):
             return False
         return attempt.lease > boot_ns() and self._pool.hand_one(attempt)
 

@@ -1,24 +1,16 @@
--- The quick way of a call with one job that is new and plain, in a queue without a limit on its length, turns or events: most calls are such.
+-- The quick way of a call with one job that is new, plain and small, in a queue without a limit on its length, turns or events: most calls are such.
 -- A call that takes it makes none of the functions that stand behind. (needs queue, score, text, carry)
 local function store_single()
   local id, task, args = ARGV[1], ARGV[2], ARGV[3]
-  if not id or ARGV[5] ~= '0' or ARGV[6] or redis.call('EXISTS', JOB .. id) == 1 then return false end
+  if not id or ARGV[5] ~= '0' or ARGV[6] or #args >= LARGE then return false end
   local conf = redis.call('HMGET', CONF, 'max_length', 'fair', 'events')
   if conf[1] or conf[2] or conf[3] then return false end
   local score = (255 - ARGV[4]) * BAND + redis.call('INCR', SEQ)
   local waiting = who_waits()
-  if #args <= LARGEST_CARRIED and takes_one(waiting) then
-    carry(waiting, id, task, args, score, '')
-    return true
-  end
-  local line, words = args, ''
-  if #args >= LARGE then
-    redis.call('SET', JOB .. id .. ARGS, args)
-    line, words = '', ',' .. #args
-  end
-  redis.call('SET', JOB .. id, new_text(task, '', line, words))
+  if takes_one(waiting) then return carry(waiting, id, task, args, score, '') end
+  if not redis.call('SET', JOB .. id, new_text(task, '', args, ''), 'NX') then return false end
   redis.call('ZADD', QUEUE, score, id)
-  if waiting then redis.call('PUBLISH', WAKE, 'ready') end
+  if waiting then wake() end
   return true
 end
 if store_single() then return '0' end
