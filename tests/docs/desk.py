@@ -96,6 +96,9 @@ class Desk(Running):
         if word.startswith(("/etc/", "/tmp/")):
             return str(self.directory) + word
         if word == "RUN":
+            if words[:2] == ["flow", "retry"]:
+                # The command before has canceled it, which takes until the child of its step has been killed.
+                until(lambda: self.client.flow_run(self._run).status() == "canceled", self.text)
             return self._run
         if word == "JOB" or re.fullmatch(r"(reports|sms)/[\w:-]{12,}", word):
             return self._broken() if words[0] == "broken" else self._job(words[:2])
