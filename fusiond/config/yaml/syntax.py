@@ -36,6 +36,9 @@ def explain(problem: str, context: str, line: str, column: int) -> Explanation:
         line: the source line.
         column: from 0, within the line.
     """
+    if "nesting depth" in problem:
+        # libyaml looks further ahead than the reader, which has a lower limit and says the same.
+        return Explanation("too-deep", "maps and lists are nested too deeply", "use fewer levels")
     if "\t" in (line[column : column + 1], *line[: len(line) - len(line.lstrip())]):
         return Explanation("yaml-tab", "a tab is used to indent", "indent with spaces")
     return (
