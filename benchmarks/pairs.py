@@ -35,6 +35,8 @@ class Measure(NamedTuple):
     unit: str
     #: jobs of a block
     jobs: int
+    #: children of the daemon
+    children: int = 8
 
 
 #: name → block; in units of which less is better `ms` is one
@@ -42,6 +44,7 @@ MEASURES = {
     "drain": Measure("process", "drain", "jobs/s", 20_000),
     "cpu": Measure("process", "cpu", "ms a job", 20_000),
     "fork": Measure("fork", "drain", "jobs/s", 1_500),
+    "rest": Measure("process", "rest", "jobs/s", 4_000, 50),
     "latency": Measure("process", "latency", "ms", 30),
     "latency-fork": Measure("fork", "latency", "ms", 30),
     "enqueue": Measure("process", "enqueue", "jobs/s", 2_000),
@@ -77,7 +80,7 @@ def line(name: str, unit: str, values: Sequence[tuple[float, float]]) -> str:
 
 def _pairs(trees: Sequence[Path], measure: Measure, count: int, scale: float) -> list[tuple[float, float]]:
     jobs = max(5, int(measure.jobs * scale))
-    halves = [Half(tree, measure.isolation) for tree in trees]
+    halves = [Half(tree, measure.isolation, measure.children) for tree in trees]
     try:
         # The first of each warms it up.
         for half in halves:
@@ -96,9 +99,10 @@ def _pairs(trees: Sequence[Path], measure: Measure, count: int, scale: float) ->
 class Half:
     """The daemon of one tree, and the process in which its client is."""
 
-    def __init__(self, tree: Path, isolation: str) -> None:
+    def __init__(self, tree: Path, isolation: str, children: int) -> None:
         # These benchmarks with that tree's package: it is what its environment imports.
-        words = [str(tree / ".venv/bin/python"), "-c", _SERVE, str(Path(__file__).parent.parent), isolation]
+        words = [str(tree / ".venv/bin/python"), "-c", _SERVE, str(Path(__file__).parent.parent)]
+        words += [isolation, str(children)]
         self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=tree)
         self._answer()
 
@@ -126,13 +130,13 @@ import sys
 import fusiond
 sys.path.insert(0, sys.argv[1])
 from benchmarks.pairs import serve
-serve(sys.argv[2])
+serve(sys.argv[2], int(sys.argv[3]))
 """
 
 
-def serve(isolation: str) -> None:
+def serve(isolation: str, children: int) -> None:
     """Do the blocks that standard input names, and answer each with what was measured."""
-    with Daemon(group(isolation, 8)) as daemon, daemon.client() as client:
+    with Daemon(group(isolation, children)) as daemon, daemon.client() as client:
         client.enqueue("noop").result(timeout=30)
         print("ready", flush=True)
         for request in sys.stdin:
@@ -148,11 +152,15 @@ def _cpu(daemon: Daemon, client: Client, jobs: int) -> float:
     return _drained(daemon, client, jobs)[1] / jobs * 1e3
 
 
-def _drained(daemon: Daemon, client: Client, jobs: int) -> tuple[float, float]:
+def _rest(daemon: Daemon, client: Client, jobs: int) -> float:
+    return jobs / _drained(daemon, client, jobs, "rest")[0]
+
+
+def _drained(daemon: Daemon, client: Client, jobs: int, task: str = "noop") -> tuple[float, float]:
     """Seconds, and CPU seconds of the daemon and of Redis."""
     goal = daemon.finished() + jobs
     daemon.suspend(on=True)
-    client.enqueue_many(("noop",) for _ in range(jobs))
+    client.enqueue_many((task,) for _ in range(jobs))
     before, began = _used(daemon), time.monotonic()
     daemon.suspend(on=False)
     daemon.await_finished(goal)
@@ -190,7 +198,7 @@ def _bulk(daemon: Daemon, client: Client, jobs: int) -> float:
     return _enqueue(daemon, client, jobs, bulk=True)
 
 
-_BLOCKS = {"drain": _drain, "cpu": _cpu, "latency": _latency, "enqueue": _enqueue, "bulk": _bulk}
+_BLOCKS = {"drain": _drain, "rest": _rest, "cpu": _cpu, "latency": _latency, "enqueue": _enqueue, "bulk": _bulk}
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 Which child is handed which jobs.
 
 So many to one child as fit into about 5 ms of work by recent run times; one if jobs are long, or if each has a child of
-its own. A job whose next crash would be its last runs alone.
+its own; in between, one that runs and one that waits for it. A job whose next crash would be its last runs alone.
 
 A job that has waited for PENDING seconds since its claim is handed to an idle child only, where it begins at once.
 Behind another job it might wait for as long again while a child of another host is idle.
@@ -23,7 +23,7 @@ from fusiond.worker.pool.attempt import Attempt
 from fusiond.worker.pool.call_options import call_options
 from fusiond.worker.pool.capacity import Capacity
 from fusiond.worker.pool.children import Children
-from fusiond.worker.pool.run_times import BATCH, BATCH_BYTES, PENDING
+from fusiond.worker.pool.run_times import BATCH, BATCH_BYTES, PAIR, PENDING
 from fusiond.worker.pool.slots import ChildHandle
 
 
@@ -109,6 +109,7 @@ class Handing:
         takers = self._capacity.takers()
         free = self._capacity.unused() - reserved
         beyond = 0 if self._one_job else self._capacity.beyond(self._children.ahead.most(time.monotonic()))
+        most_work = PAIR if beyond == 1 else BATCH * self._capacity.concurrency
         for at, child in enumerate(takers):
             if not pending:
                 return
@@ -120,14 +121,22 @@ class Handing:
                 if free < begins:
                     begins = most = free
             share = math.ceil(len(pending) / (len(takers) - at))
-            batch = self._batch(child, pending, min(share, most))
+            batch = self._batch(child, pending, min(share, most), most_work)
             if batch:
                 if begins > 0:
                     free -= min(begins, len(batch))
                 yield child, batch
 
-    def _batch(self, child: ChildHandle, pending: deque[Attempt], most: int) -> list[Attempt]:
-        """The next attempts for this child: one where jobs are long or unknown, many where they are short."""
+    def _batch(self, child: ChildHandle, pending: deque[Attempt], most: int, most_work: float) -> list[Attempt]:
+        """
+        The next attempts for this child: one where jobs are long or unknown, many where they are short.
+
+        Args:
+            child: it gets them.
+            pending: what was claimed.
+            most: attempts, at most.
+            most_work: s; a job waits behind others only if they and it take no longer than this.
+        """
         batch: list[Attempt] = []
         work, size, mates = child.work_ahead(), 0, self._capacity.concurrency - 1
         now = time.monotonic_ns()
@@ -146,7 +155,7 @@ class Handing:
                     most = 1
             cost = self._children.times.expected(attempt.task)
             size += len(attempt.args) + len(attempt.header)
-            late = behind and (work + cost > BATCH * self._capacity.concurrency or attempt.claimed <= old)
+            late = behind and (work + cost > most_work or attempt.claimed <= old)
             if late or (batch and size > BATCH_BYTES):
                 break
             if before >= mates:

@@ -3,8 +3,9 @@ How long tasks have run, and how many jobs have ended, lately. This decides how 
 before a child is free for them.
 
 A batch is as many jobs as fit into about 5 ms of work: few enough that none waits long behind another, many enough that
-a message costs little. A task that has not run yet counts as long. At most as many jobs are claimed ahead as ended
-within the last LATELY seconds, so a dispatcher that was idle claims for its idle children alone.
+a message costs little. Of longer jobs, up to 12.5 ms, one waits in a child while another one runs. A task that has not
+run yet counts as long. At most as many jobs are claimed ahead as ended within the last LATELY seconds, so a dispatcher
+that was idle claims for its idle children alone.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ import math
 
 #: s; the work that one child may be handed at once
 BATCH = 0.005
+#: s; the work of two jobs of which the second one may wait in a child while the first one runs: the child begins it
+#: without waiting for the dispatcher
+PAIR = 0.025
 #: jobs that one child may be handed at once; the page's ring must hold two batches
 DEPTH = 64
 #: bytes of arguments that one child may be handed at once, unless a single job has more; far below a frame's limit
@@ -42,7 +46,7 @@ class RunTimes:
         known = self._by_task.get(task, seconds)
         self._by_task[task] = known + (seconds - known) * _WEIGHT
         # One job of an hour must not count as an hour each for the next hundred.
-        mean = seconds if self._all == math.inf else min(self._all, 2 * BATCH)
+        mean = seconds if self._all == math.inf else min(self._all, PAIR)
         self._all = mean + (seconds - mean) * _WEIGHT
 
     def expected(self, task: bytes) -> float:
@@ -53,6 +57,11 @@ class RunTimes:
     def quick(self) -> bool:
         """Whether jobs are so short that a child may be handed more than one."""
         return self._all < BATCH
+
+    @property
+    def short(self) -> bool:
+        """Whether jobs are so short that one may wait in a child while another one runs there."""
+        return self._all <= PAIR / 2
 
     def depth(self, concurrency: int) -> int:
         """How many of the jobs to come one child may be handed that runs so many at once."""

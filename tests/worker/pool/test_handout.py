@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from fusiond.worker.pool.run_times import LATELY, MODEST, MOST_MODEST, Ahead
+from fusiond.worker.pool.run_times import LATELY, MODEST, MOST_MODEST, PAIR, Ahead, RunTimes
 from tests.chaos.package import SELDOM_RENEWALS
 
 BOTH = pytest.mark.parametrize("isolation", ["fork", "process"])
@@ -42,6 +42,16 @@ def test_as_many_as_should_end_soon():
         ahead.note(1)
         soon = ahead.soon(1.0 + step * 0.02)
     assert soon == 0
+
+
+def test_one_job_may_wait_behind_another_while_both_take_25_ms():
+    """Also soon after a job that took an hour."""
+    times = RunTimes()
+    assert not times.short
+    for seconds, are_short in ((PAIR / 2 - 0.002, True), (PAIR / 2 + 0.002, False), (3600, False), (0.01, True)):
+        for _ in range(20):
+            times.note(b"task", seconds)
+        assert times.short == are_short
 
 
 def test_none_for_a_while_after_a_job_found_no_child():
@@ -111,6 +121,24 @@ def test_jobs_that_turn_out_to_be_slower_do_not_wait_in_one_child(place):
         children = [line.split()[1] for line in lines]
         assert min(children.count(child) for child in set(children)) >= 25
         path = place.path()
+
+
+def test_jobs_behind_one_that_turns_out_to_be_long_do_not_wait_for_it(place):
+    """A child has the next job while it runs one of 10 ms. If that one takes a minute, another child gets the next."""
+    for _ in range(3):
+        program, path = place.start(processes=1), place.path()
+        place.enqueue_many([("work", path, 0.01)] * 50)
+        [slow] = place.enqueue_many([("work", path, 60, "slow")])
+        ids = place.enqueue_many([("work", path, 0.01)] * 20)
+        place.until_lines(path, 51)
+        place.start(processes=1)
+        place.until_lines(path, 71)
+        assert {place.until(id_).status for id_ in ids} == {"finished"}
+        assert {place.job(id_).attempts for id_ in ids} == {1}
+        place.cancel(slow)
+        place.until(slow)
+        program.signal(signal.SIGTERM)
+        assert program.wait() == 0
 
 
 @BOTH
