@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from benchmarks import processes
 from fusiond.broker.call import as_is, plain
+from fusiond.broker.redis import embedded
 from fusiond.broker.redis.connection import connect
-from fusiond.broker.redis.embedded import answers, command
 from fusiond.config import model
 from fusiond.supervise.server import choose_server
 
@@ -52,14 +52,16 @@ class Server:
         self.socket_url = f"unix://{self.path}"
         self.url = f"redis://{address}:{self.port}" if tcp else self.socket_url
         where = ["--port", f"{self.port}", "--bind", address, "--protected-mode", "no"]
-        words = [*command(choose_server().path, self._directory, self.path, None), *where]
+        words = [*embedded.command(choose_server().path, self._directory, self.path, None), *where]
         self._words = [*inside, *words, "--appendonly", "yes" if aof else "no", *options]
 
     def __enter__(self) -> Self:
-        self._process = subprocess.Popen(self._words, stdout=subprocess.DEVNULL, cwd=self._directory)
+        self._process = subprocess.Popen(
+            self._words, stdout=subprocess.DEVNULL, cwd=self._directory, env=embedded.environment()
+        )
         self._connection = connect(model.Broker(url=self.socket_url), self._directory)
         try:
-            while not answers(self.path):
+            while not embedded.answers(self.path):
                 time.sleep(0.01)
         except BaseException:  # Ctrl-C: the block that would end it has not begun
             self.__exit__()

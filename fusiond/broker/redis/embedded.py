@@ -177,6 +177,15 @@ def command(server: str, state: Path, path: Path, group: str | None) -> list[str
     # fmt: on
 
 
+def environment() -> dict[str, str]:
+    """The server's environment variables."""
+    # A claim and a settle replace the texts of hundreds of jobs. By default glibc keeps 7 free pieces of each size at
+    # hand and searches for others, which took a seventh of Redis' time for a job. Other allocators ignore this. The
+    # price: free memory that is kept, 24 MB after a million jobs, and 135 MB if 4,000 pieces of each size were in use.
+    tuned = {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=4000"}
+    return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", **tuned}
+
+
 def start(words: Sequence[str], state: Path, held: int, output: ServerOutput) -> subprocess.Popen[bytes]:
     """Start the server, holding the lock `held`, and write its pid to `server.pid`."""
     libc = ctypes.CDLL(None)
@@ -187,13 +196,12 @@ def start(words: Sequence[str], state: Path, held: int, output: ServerOutput) ->
         if os.getppid() != parent:
             os._exit(1)
 
-    environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"}
     try:
         # A process group of its own: Ctrl-C in a terminal is for the supervisor, which stops Redis last.
         server = subprocess.Popen(
             words,
             cwd=state,
-            env=environment,
+            env=environment(),
             pass_fds=(held,),
             process_group=0,
             stdin=subprocess.DEVNULL,
