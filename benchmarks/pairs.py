@@ -44,6 +44,7 @@ MEASURES = {
     "drain": Measure("process", "drain", "jobs/s", 20_000),
     "cpu": Measure("process", "cpu", "ms a job", 20_000),
     "fork": Measure("fork", "drain", "jobs/s", 1_500),
+    "cpu-fork": Measure("fork", "cpu", "ms a job", 1_500),
     "rest": Measure("process", "rest", "jobs/s", 4_000, 50),
     "latency": Measure("process", "latency", "ms", 30),
     "latency-fork": Measure("fork", "latency", "ms", 30),

@@ -1,7 +1,6 @@
 """What the benchmarks' jobs do: nothing, or next to it."""
 
 import os
-import socket
 import time
 
 
@@ -36,12 +35,15 @@ async def nap(seconds: float) -> None:
 
 def host() -> str:
     """On which host it runs."""
+    import socket
+
     return socket.gethostname()
 
 
 async def visit(seconds: float) -> tuple[str, float]:
     """Await; on which host, and when it began by the monotonic clock."""
     import asyncio
+    import socket
 
     began = time.monotonic()
     await asyncio.sleep(seconds)

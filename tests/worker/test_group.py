@@ -506,6 +506,19 @@ def test_lines_carry_the_jobs_id(place, isolation):
         until(lambda: set(program.printed(id_)) == wanted, lambda: program.printed(id_))  # noqa: B023
 
 
+def test_lines_carry_the_jobs_id_in_a_child_that_has_one_job_or_many(place):
+    """The only job of a child needs no mark of its own. Marks of jobs before and behind it do not count for it."""
+    program = place.start()
+    words = iter(f"word{n}" for n in range(100))
+    for jobs in (1, 5, 1, 1, 20, 1):
+        mine = [next(words) for _ in range(jobs)]
+        ids = place.enqueue_many([("speak", word) for word in mine])
+        for word, id_ in zip(mine, ids, strict=True):
+            place.result(id_)
+            wanted = {f"{word} {how}" for how in ("printed", "complained", "echoed", "unended")}
+            until(lambda: set(program.printed(id_)) == wanted, lambda: program.printed(id_))  # noqa: B023
+
+
 @BOTH
 @pytest.mark.parametrize("before", [0, 3])
 def test_job_that_makes_its_output_non_blocking_costs_no_other_its_lines(place, isolation, before):

@@ -3,7 +3,8 @@ What a slot's children print, as lines with the job's id and the level of the lo
 
 A child that runs many jobs writes a mark before each job: NUL and the job's serial in hex. Everything between two
 marks was printed while the first mark's job ran: by Python, by a library in C or by a program that the job started.
-Everything that a one-job child prints belongs to its job.
+A child that is handed a single job while it has no other, as one-job children are, writes no mark: everything that it
+prints is that job's.
 
 A child that runs many jobs at once writes such a mark before the lines of a job, and the mark of no job, a 0, behind
 them.

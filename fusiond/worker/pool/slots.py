@@ -170,7 +170,7 @@ class ChildHandle:
 
     def send_jobs(self, attempts: Iterable[Attempt], table: bytes) -> None:
         """Send a batch, behind the newest table where the child has an older one."""
-        slot, messages = self.slot, []
+        slot, messages, is_idle = self.slot, [], not self.outstanding
         for attempt in attempts:
             serial = slot.serial = slot.serial + 1
             slot.page.allow(serial, min(attempt.lease, attempt.expires))
@@ -179,10 +179,11 @@ class ChildHandle:
                 wire.JobMessage(serial, attempt.attempts, attempt.id, attempt.task, attempt.header, attempt.args)
             )
         self.handed = max(attempt.lease, wire.boot_ns() + _SLOW)
-        if slot.kind.one_job:
-            # Everything that this child prints belongs to this job; it writes no marks.
+        is_lone = is_idle and len(messages) == 1 and not slot.kind.is_concurrent
+        if is_lone:
+            # Without a mark, which would wake this process before the outcome does.
             slot.output.attempt = attempt
-        frame = wire.jobs_frame(messages)
+        frame = wire.jobs_frame(messages, wire.LONE if is_lone else wire.JOBS)
         self.socket.send(frame if self.table is table else table + frame)
         self.table = table
 

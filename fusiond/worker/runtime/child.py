@@ -64,15 +64,19 @@ class Child:
                 if kind == wire.TABLE:
                     self._tasks.replace(buffer[start:at])
                     tasklog.set_level(self._tasks.level)
-                elif not self._batch(buffer[start:at]):
+                elif not self._batch(buffer[start:at], marked=kind == wire.JOBS):
                     return
             buffer = buffer[at:]
 
-    def _batch(self, body: bytes) -> bool:
-        """Run a batch; False: this child is to be replaced. The dispatcher takes back what it has not begun."""
+    def _batch(self, body: bytes, *, marked: bool) -> bool:
+        """
+        Run a batch; False: this child is to be replaced. The dispatcher takes back what it has not begun.
+
+        `marked`: the dispatcher needs a mark of each job to know what it prints.
+        """
         most = float("inf") if self._tasks.max_jobs is None else self._tasks.max_jobs
         for job in wire.read_jobs(body):
-            self._run(job)
+            self._run(job, marked=marked)
             self._done += 1
             if self._done >= most:
                 break
@@ -83,7 +87,7 @@ class Child:
 
     # -- one job -------------------------------------------------------------------------------------------------
 
-    def _run(self, job: wire.JobMessage) -> None:
+    def _run(self, job: wire.JobMessage, *, marked: bool) -> None:
         """Begin a job, run it, keep its outcome."""
         known = job.task in self._quick
         if self._outcomes and not known:
@@ -93,7 +97,8 @@ class Child:
         if not self.page.begin(job.serial, time.monotonic_ns()):
             self._keep(wire.OutcomeMessage(job.serial, wire.RETURNED, False, 0.0, b""))
             return
-        self._mark(job.serial)
+        if marked:
+            self._mark(job.serial)
         kind, retry, payload = run.run(self, self._tasks, job)
         duration = time.monotonic() - began
         quick = duration < REPORT_WITHIN / 5

@@ -2,7 +2,8 @@
 What dispatcher and child share: frames on their socket, and one page of memory.
 
 A frame is its kind, one byte, the length of its body, and the body. A body of JOBS or OUTCOMES is many records, each a
-fixed head and the bytes that it counts. Arguments and results are JSON that only the child reads.
+fixed head and the bytes that it counts; one of LONE is a single record of JOBS. Arguments and results are JSON that
+only the child reads.
 
 The page says what no message could say in time: which job has begun, and until when a job may begin. Both sides write
 without a system call, each its own words.
@@ -38,8 +39,9 @@ TYPE_CHECKING = False  # of typing, which a fork server does without: half a meg
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-#: kinds of frames. To the child: the table, jobs, and the serial of a job that it is to stop
-TABLE, JOBS, STOP = b"T", b"J", b"C"
+#: kinds of frames. To the child: the table; jobs; the only job of a child, so that all it prints is known to be this
+#: job's; the serial of a job that it is to stop
+TABLE, JOBS, LONE, STOP = b"T", b"J", b"L", b"C"
 #: from the child: outcomes; how far a job was at its end; its `on_start` has ended, or why it failed; it begins no more
 #: jobs, and ends with its last
 OUTCOMES, REPORT, STARTED, ENDING = b"O", b"R", b"S", b"E"
@@ -126,13 +128,13 @@ def read_stop(body: bytes) -> int:
     return _SERIAL.unpack(body)[0]  # type: ignore[no-any-return]
 
 
-def jobs_frame(jobs: Iterable[JobMessage]) -> bytes:
-    """The JOBS frame of these jobs, in this order."""
+def jobs_frame(jobs: Iterable[JobMessage], kind: bytes = JOBS) -> bytes:
+    """The JOBS frame of these jobs, in this order; or the LONE frame of one."""
     parts: list[bytes] = []
     pack = _JOB.pack
     for serial, attempt, id_, task, header, args in jobs:
         parts += (pack(serial, attempt, len(id_), len(task), len(header), len(args)), id_, task, header, args)
-    return frame(JOBS, b"".join(parts))
+    return frame(kind, b"".join(parts))
 
 
 def outcomes_frame(outcomes: Iterable[OutcomeMessage]) -> bytes:
@@ -145,7 +147,7 @@ def outcomes_frame(outcomes: Iterable[OutcomeMessage]) -> bytes:
 
 
 def read_jobs(body: bytes) -> list[JobMessage]:
-    """The jobs of a JOBS body, which the dispatcher has made."""
+    """The jobs of a JOBS or LONE body, which the dispatcher has made."""
     jobs: list[JobMessage] = []
     at = 0
     while at < len(body):
@@ -161,7 +163,7 @@ def read_jobs(body: bytes) -> list[JobMessage]:
 
 def read_one_job(data: bytes) -> tuple[int, int, bytes, bytes, bytes, bytes] | None:
     """
-    The job of a frame that has just one; None: the data is something else than that whole frame.
+    The job of a LONE frame; None: the data is something else than that whole frame.
 
     JobMessage's fields as a plain tuple, for a one-job child: what that class needs besides would be copied for it.
     """
@@ -172,7 +174,7 @@ def read_one_job(data: bytes) -> tuple[int, int, bytes, bytes, bytes, bytes] | N
     header = task + tasks
     args = header + headers
     end = args + argses
-    if kind != JOBS or len(data) != end or length != end - _FRAME_SIZE:
+    if kind != LONE or len(data) != end or length != end - _FRAME_SIZE:
         return None
     return serial, attempt, data[_ONE_JOB_SIZE:task], data[task:header], data[header:args], data[args:]
 
