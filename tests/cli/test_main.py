@@ -1,3 +1,4 @@
+import importlib
 import os
 import subprocess
 import sys
@@ -5,7 +6,7 @@ import sys
 import pytest
 
 from fusiond import errors
-from fusiond.cli import main, parser
+from fusiond.cli import FAMILIES, Parser, main, parser
 from fusiond.cli.exits import UsageError, status_of
 from tests.support.fusiond_command import fusiond
 
@@ -29,6 +30,26 @@ def test_help_says_which_commands_speak_to_whom(tmp_path):
     speaking = ("enqueue", "job", "requeue", "queue", "suspend", "resume", "cron")
     assert all("[broker]" in lines[name] for name in speaking)
     assert not any("[broker]" in lines[name] for name in ("run", "validate", "call"))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_command_is_parsed_by_its_family_alone(family):
+    """Each family adds the commands that the table says, and no other family is loaded for one of them."""
+    commands = Parser().add_subparsers()
+    importlib.import_module(f"fusiond.cli.{family}").register(commands)
+    assert tuple(commands.choices) == FAMILIES[family]
+    for command in commands.choices:
+        assert _commands_of(parser(command)) == FAMILIES[family]
+
+
+def test_the_whole_command_line_is_parsed_by_all_families():
+    """For `--help`, for completion, and for a word that is no command."""
+    everything = tuple(command for commands in FAMILIES.values() for command in commands)
+    assert [_commands_of(parser(word)) for word in ("", "--help", "fly")] == [everything] * 3
+
+
+def _commands_of(whole):
+    return tuple(next(action.choices for action in whole._actions if action.dest == "==SUPPRESS==" and action.choices))
 
 
 @pytest.mark.parametrize(
