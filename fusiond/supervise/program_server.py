@@ -65,9 +65,7 @@ class ProgramServer:
         """Fork it from this process, which has one thread. `loaded`: modules; and module:function, to be called."""
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.settimeout(LOADING)
-        # Otherwise the next collection in either process would copy all pages that the two share.
-        gc.collect()
-        gc.freeze()
+        _keep_shared()
         daemon, pid = os.getpid(), os.fork()
         if not pid:
             _become_server(theirs, daemon, loaded)
@@ -116,6 +114,17 @@ class ProgramServer:
             signal.pidfd_send_signal(self._process, signal.SIGKILL)
 
 
+def _keep_shared() -> None:
+    """What is in memory now is shared with what is forked: have neither process write to it without need."""
+    if sys.version_info < (3, 12):
+        # Python's cache of methods refers to their names, which are all over the memory: a page is copied for an entry
+        # that makes way for another one. Later versions do not count references to names.
+        sys._clear_type_cache()  # noqa: SLF001 - documented, and has no other name
+    # Otherwise the next collection in either process would copy all pages.
+    gc.collect()
+    gc.freeze()
+
+
 @contextlib.contextmanager
 def _subreaper() -> Iterator[None]:
     """This process inherits orphans meanwhile."""
@@ -149,9 +158,7 @@ def _load(names: Sequence[str]) -> None:
         found = pkgutil.resolve_name(name)
         if callable(found):
             found()
-    # As before the fork of this process.
-    gc.collect()
-    gc.freeze()
+    _keep_shared()
 
 
 def _leave_the_daemon(daemon: socket.socket) -> None:
