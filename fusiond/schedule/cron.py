@@ -20,12 +20,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice, takewhile
+from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
-from croniter import croniter
-from croniter.croniter import CroniterBadDateError
-
 from fusiond.config.model import CronEntry
+
+if TYPE_CHECKING:
+    from croniter import croniter
 
 _DAY = 86_400
 _SECOND = timedelta(seconds=1)
@@ -98,6 +99,8 @@ def _interval(entry: CronEntry) -> int:
 
 @functools.lru_cache(maxsize=4096)  # `due` asks some moments twice, and many entries share a timetable
 def _next_at(text: str, timezone: str, after: int) -> int | None:
+    from croniter.croniter import CroniterBadDateError
+
     zone, matcher = ZoneInfo(timezone), _matcher(text)
     rule = _next_by_interval if _runs_in_each_hour(matcher) else _next_by_wall_clock
     try:
@@ -108,6 +111,9 @@ def _next_at(text: str, timezone: str, after: int) -> int | None:
 
 @functools.lru_cache(maxsize=1024)
 def _matcher(text: str) -> croniter:
+    # Here: it takes 1 MB, and many files have no schedule, or all of theirs are `every:`.
+    from croniter import croniter
+
     return croniter(text, datetime(1970, 1, 1))  # noqa: DTZ001 - wall-clock time
 
 

@@ -89,7 +89,10 @@ class RunOptions:
 def loaded_for(config: Config) -> list[str]:
     """What programs need besides LOADED, as this file says."""
     scheme = config.broker.url.partition("://")[0]
-    return [name for end, name in _LOADED_FOR.items() if scheme.endswith(end)]
+    found = [name for end, name in _LOADED_FOR.items() if scheme.endswith(end)]
+    if any(entry.schedule for entry in config.cron.values()):
+        found.append("croniter")
+    return found
 
 
 def part_of(group: str) -> str:

@@ -1,5 +1,6 @@
 """Config → programs: pure."""
 
+import importlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,8 +10,9 @@ from hypothesis import strategies as st
 
 from fusiond.config.accepted.snapshot import Snapshot
 from fusiond.config.model import Broker, Config, WorkerGroup
+from fusiond.config.model.cron_entries import CronEntry
 from fusiond.config.model.web_face import Web
-from fusiond.supervise.wanted_programs import SETTLE, RunOptions, part_of, wanted_programs
+from fusiond.supervise.wanted_programs import SETTLE, RunOptions, loaded_for, part_of, wanted_programs
 
 OPTIONS = RunOptions(Path("/s"), Path("/r"), "/usr/bin/redis-server")
 
@@ -121,3 +123,20 @@ def test_each_group_is_one_program_with_its_own_name(groups):
     assert {f"worker:{name}@{generation}" for name, generation in groups.items()} == set(made) - {"redis", "scheduler"}
     assert len({program.part for program in made.values()}) == len(made)
     assert list(wanted_programs(replace(found, generation=9), born, OPTIONS)) == list(made)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "entry", "needed"),
+    [
+        ("redis", {"every": 60.0}, []),
+        ("redis", {"schedule": "@daily"}, ["croniter"]),
+        ("redis+cluster", {}, ["fusiond.broker.redis.cluster_map"]),
+        ("rediss+sentinel", {"schedule": "0 2 * * *"}, ["fusiond.broker.redis.sentinels", "croniter"]),
+    ],
+)
+def test_programs_load_beforehand_what_the_file_needs(scheme, entry, needed):
+    """Each of them takes a megabyte or more, which daemons with other files do without."""
+    config = Config(broker=Broker(url=f"{scheme}://elsewhere"), cron={"c": CronEntry("c", "t", **entry)})
+    assert loaded_for(config) == needed
+    for name in needed:
+        importlib.import_module(name)
