@@ -18,9 +18,9 @@ from fusiond.worker.pool.children import Children
 from fusiond.worker.pool.run_times import BATCH, PAIR
 from fusiond.worker.pool.slots import ChildHandle
 
-#: quick jobs that wait for the next child of isolation `fork`, for each process: with one of each the dispatcher claims
-#: 1.6 at a time, and half of what Redis does for a job is the call around it
-WAITING = 3
+#: quick jobs that wait for the next child of isolation `fork`, for each process: a claim costs Redis and this process
+#: little more for ten jobs than for one. They wait for a tenth of a second at most, since `ahead` bounds them, too
+WAITING = 6
 #: s; a child that runs many jobs at once gets no more while one that it was handed so long ago has not begun
 LAG = 0.02
 #: s; a child of isolation `fork` is ready to begin so long after its fork was asked for

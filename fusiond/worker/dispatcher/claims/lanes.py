@@ -24,7 +24,7 @@ from fusiond.worker.dispatcher.ends.outcomes import Outcomes, Refusals
 from fusiond.worker.pool.attempt import Attempt
 
 #: s; between two round trips, while children have work, and jobs wait for them here
-PACE = 0.005
+PACE = 0.012
 #: so many outcomes are worth a second round trip at the same time; seconds that the first lane waits for so many while
 #: the second one waits for its answer
 _WORTH, _WAIT = 128, 0.02
