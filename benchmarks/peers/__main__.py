@@ -72,21 +72,32 @@ def steps(runners: Sequence[Runner]) -> list[Step]:
     """All measures of these runners, in the order of a round."""
     quick = [runner for runner in runners if runner.name in (FUSIOND, SIDEKIQ, BULLMQ, HUEY)]
     wide = [runner for runner in runners if runner.many_slots and not runner.fork]
+    narrow = [runner for runner in runners if not runner.threads]
     single = {"p50": "p50, ms", "p99": "p99, ms"}
     idle = {"workers": "workers, % of a core", "redis": "Redis, % of a core", "memory": "memory of the workers, MB"}
     growing: list[Row] = []
     if any(runner.name == FUSIOND for runner in runners):
-        growing = [(name, partial(measures.backlog, jobs)) for name, jobs in ((FEW, 50_000), (MANY, 1_000_000))]
-    work = partial(_rows, measures.work)
+        growing = [
+            (FEW, partial(measures.backlog, 50_000, 8)),
+            (MANY, partial(measures.backlog, 1_000_000, 1)),
+        ]
     return [
-        Step("work", "Work: TCP, no append-only file", work(runners), _WORK, 5),
-        Step("latency", "From enqueue to start: TCP", _rows(measures.latency, runners), single, 3),
+        Step("work", "Work: TCP, no append-only file", _rows(measures.work, narrow), _WORK, 5),
+        Step("latency", "From enqueue to start: TCP", _rows(measures.latency, narrow), single, 3),
         Step("sleepers", "50 slots, jobs of 10 ms: TCP", _rows(measures.sleepers, wide), _DRAIN, 3),
         Step("backlog", "A backlog that grows: TCP", growing, {"drain": _WORK["drain"], "many": _WORK["many"]}, 3),
-        Step("work-unix", "Work: unix socket, no append-only file", work(quick), _BRIEF, 2, tcp=False),
-        Step("work-aof", "Work: TCP, append-only file", work(quick), _BRIEF, 2, aof=True),
-        Step("work-aof-unix", "Work: unix socket, append-only file", work(quick), _BRIEF, 2, tcp=False, aof=True),
-        Step("idle", "Idle, 8 slots: TCP", _rows(measures.idle, runners), idle, 1),
+        Step("work-unix", "Work: unix socket, no append-only file", _rows(measures.work, quick), _BRIEF, 2, tcp=False),
+        Step("work-aof", "Work: TCP, append-only file", _rows(measures.work, quick), _BRIEF, 2, aof=True),
+        Step(
+            "work-aof-unix",
+            "Work: unix socket, append-only file",
+            _rows(measures.work, quick),
+            _BRIEF,
+            2,
+            tcp=False,
+            aof=True,
+        ),
+        Step("idle", "Idle, 8 slots: TCP", _rows(measures.idle, narrow), idle, 1),
     ]
 
 

@@ -27,6 +27,8 @@ class Runner:
     counts_down: bool = False
     #: has a call that enqueues many jobs
     bulk: bool = False
+    #: of fusiond: how many jobs each child runs at once, in threads, where jobs sleep; nothing else is measured of it
+    threads: int = 0
     #: has its jobs run in children of their own
     fork: bool = False
     environment: dict[str, str] = field(default_factory=dict)
@@ -39,12 +41,13 @@ _CELERY = ("celery", "-A", "celery_app", "worker", "-l", "WARNING")
 _SIDEKIQ = ("sidekiq", "-r", "./sidekiq_app.rb", "-q", "default")
 _BULLMQ = ("node", "bullmq_app.js", "worker")
 
-FUSIOND, FORK = "fusiond, process", "fusiond, fork"
+FUSIOND, FORK, THREADS = "fusiond, process", "fusiond, fork", "fusiond, 2 × 25 threads"
 SIDEKIQ, BULLMQ, HUEY, RQ_FORK = "Sidekiq", "BullMQ", "Huey", "RQ, a fork per job"
 # fmt: off
 RUNNERS = (
     # Their workers are a daemon's: session.py starts it.
     Runner(FUSIOND, "fusiond", "fusiond", "fusiond_app.py", (), (), 50_000, ((),), bulk=True),
+    Runner(THREADS, "fusiond", "fusiond", "fusiond_app.py", (), (), 50_000, ((),), threads=25),
     Runner(SIDEKIQ, "ruby", "sidekiq", "sidekiq_app.rb",
            ((*_SIDEKIQ, "-c", "4"),) * 2, ("LLEN", "queue:default"), 40_000,
            ((*_SIDEKIQ, "-c", "25"),) * 2, counts_down=True, bulk=True),

@@ -135,7 +135,12 @@ class _Daemon:
 
     def __init__(self, runner: Runner, server: Server, slots: int) -> None:
         quiet = "logging: {jobs: false}\n"
-        self._daemon = Daemon(group("fork" if runner.fork else "process", slots) + quiet, url=server.url)
+        if runner.threads:
+            keys = f"executor: thread, concurrency: {runner.threads}"
+            workers = group("process", slots // runner.threads, keys=keys)
+        else:
+            workers = group("fork" if runner.fork else "process", slots)
+        self._daemon = Daemon(workers + quiet, url=server.url)
         self._runs = False
 
     def prepare(self, _environment: dict[str, str], _log: object) -> None:
