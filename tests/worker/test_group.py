@@ -519,6 +519,16 @@ def test_lines_carry_the_jobs_id_in_a_child_that_has_one_job_or_many(place):
             until(lambda: set(program.printed(id_)) == wanted, lambda: program.printed(id_))  # noqa: B023
 
 
+def test_lines_of_on_start_belong_to_no_job(place):
+    """Also where a job waits for the child, and they are more than one read of its pipe."""
+    program = place.start(max_jobs=1, processes=2, on_start="jobs.shout_at_start")
+    ids = place.enqueue_many([("speak", f"word{n}") for n in range(12)])
+    for id_ in ids:
+        place.result(id_)
+    until(lambda: len([line for line in program.printed() if line.startswith("start ")]) >= 12 * 100, program.text)
+    assert not [line for id_ in ids for line in program.printed(id_) if line.startswith("start ")]
+
+
 @BOTH
 @pytest.mark.parametrize("before", [0, 3])
 def test_job_that_makes_its_output_non_blocking_costs_no_other_its_lines(place, isolation, before):

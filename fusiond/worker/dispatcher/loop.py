@@ -263,7 +263,8 @@ class Dispatcher:
         try:
             if lane is self._lanes.first:
                 await self._get_permits()
-                if (rest := self._lanes.rest(jobs_wait=bool(self._waiting.for_child))) > 0:
+                jobs_wait, limited = bool(self._waiting.for_child), self._asking.limited
+                if (rest := self._lanes.rest(jobs_wait=jobs_wait, limited=limited)) > 0:
                     self._timers.start("rest", rest)
                     return
             await self._round_trip(lane)

@@ -103,10 +103,11 @@ class Capacity:
         if self.concurrency > 1:
             takers = (child for child in living if child.serves and not (child.is_alone or child.lags(now, LAG)))
         else:
+            long = PAIR / 2 if self._children.times.paired else BATCH
             takers = (
                 child
                 for child in living
-                if child.serves and (child.ran(now) < PAIR / 2 if child.outstanding else not child.owes)
+                if child.serves and (child.ran(now) < long if child.outstanding else not child.owes)
             )
         return sorted(takers, key=lambda child: len(child.outstanding))
 
@@ -158,7 +159,7 @@ class Capacity:
         depth = max(1, min(self._children.times.depth(self.concurrency), math.ceil(ahead / (2 * places))))
         if depth > 1:
             return 2 * depth - 1
-        return 1 if self._children.times.short and ahead >= 2 * places else 0
+        return 1 if self._children.times.paired and ahead >= 2 * places else 0
 
     def _soon_free(self) -> int:
         """Children of isolation `fork` whose job has not turned out to be long."""

@@ -228,8 +228,9 @@ class Children:
     def _hear(self, child: ChildHandle) -> None:
         """Take the outcomes that a child has sent; first pass on what it printed before them."""
         started, outcomes = child.started, child.receive()
-        if outcomes:
+        if outcomes or started != child.started:
             child.slot.output.drain()
+        if outcomes:
             self._take(child, outcomes)
         if child.broken:
             self.kill_hostile(child)
@@ -287,6 +288,7 @@ class Children:
         """Report that these jobs have not begun; they cannot begin any more."""
         attempts = {serial: attempt for serial in serials if (attempt := child.outstanding.pop(serial, None))}
         if attempts:
+            child.slot.output.forget(attempts.values())
             child.taken_back.update(attempts)
             self.report(NotBegun([*attempts.values()]))
 

@@ -109,7 +109,10 @@ class Handing:
         takers = self._capacity.takers()
         free = self._capacity.unused() - reserved
         beyond = 0 if self._one_job else self._capacity.beyond(self._children.ahead.most(time.monotonic()))
-        most_work = PAIR if beyond == 1 else BATCH * self._capacity.concurrency
+        in_pairs = beyond == 1
+        if in_pairs and reserved:
+            beyond = 0  # children that always have a next job would never be free
+        most_work = PAIR if in_pairs else BATCH * self._capacity.concurrency
         for at, child in enumerate(takers):
             if not pending:
                 return
@@ -120,6 +123,8 @@ class Handing:
                     continue
                 if free < begins:
                     begins = most = free
+                if in_pairs:
+                    most = begins  # the next one later: if it is a limited one, it takes a place of its limit
             share = math.ceil(len(pending) / (len(takers) - at))
             batch = self._batch(child, pending, min(share, most), most_work)
             if batch:

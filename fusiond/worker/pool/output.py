@@ -3,8 +3,8 @@ What a slot's children print, as lines with the job's id and the level of the lo
 
 A child that runs many jobs writes a mark before each job: NUL and the job's serial in hex. Everything between two
 marks was printed while the first mark's job ran: by Python, by a library in C or by a program that the job started.
-A child that is handed a single job while it has no other, as one-job children are, writes no mark: everything that it
-prints is that job's.
+A child that is handed a single job while it has no other, as one-job children are, writes no mark: what comes out of
+the pipe from the hand-out on is taken for that job's.
 
 A child that runs many jobs at once writes such a mark before the lines of a job, and the mark of no job, a 0, behind
 them.
@@ -22,7 +22,7 @@ import json
 import logging
 import os
 import termios
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from fusiond.worker.pool.attempt import Attempt
@@ -99,6 +99,11 @@ class Output:
         if self._rest and not self._rest.startswith(b"\0"):
             self._line(self._rest)
             self._rest = b""
+
+    def forget(self, attempts: Collection[Attempt]) -> None:
+        """What comes out of the pipe belongs to none of these: they have not begun."""
+        if self.attempt in attempts:
+            self.attempt = None
 
     def close(self) -> None:
         """Listen no more, and close both ends."""

@@ -339,6 +339,11 @@ def shout(lines):
     return lines
 
 
+def shout_at_start():
+    for n in range(100):
+        print("start", n, "x" * 50)
+
+
 def unblock_output(unblock=True):
     """As programs in other languages do to what they print to."""
     if unblock:

@@ -47,11 +47,14 @@ def test_as_many_as_should_end_soon():
 def test_one_job_may_wait_behind_another_while_both_take_25_ms():
     """Also soon after a job that took an hour."""
     times = RunTimes()
-    assert not times.short
-    for seconds, are_short in ((PAIR / 2 - 0.002, True), (PAIR / 2 + 0.002, False), (3600, False), (0.01, True)):
+    assert not times.paired
+    for seconds, are_paired in (
+        (PAIR / 2 - 0.002, True), (PAIR / 2 + 0.002, False), (3600, False), (0.01, True), (0.001, False),
+    ):  # fmt: skip
         for _ in range(20):
             times.note(b"task", seconds)
-        assert times.short == are_short
+        assert times.paired == are_paired
+    assert times.quick, "many fit into a batch"
 
 
 def test_none_for_a_while_after_a_job_found_no_child():
@@ -121,6 +124,22 @@ def test_jobs_that_turn_out_to_be_slower_do_not_wait_in_one_child(place):
         children = [line.split()[1] for line in lines]
         assert min(children.count(child) for child in set(children)) >= 25
         path = place.path()
+
+
+def test_a_child_has_its_next_job_while_it_runs_one_of_10_ms(place):
+    """While the dispatcher stands still, each child begins one more than it runs."""
+    program = place.start(processes=1)
+    path, went_on = place.path(), 0
+    place.enqueue_many([("work", path, 0.01)] * 2000)
+    place.until_lines(path, 50)
+    for count in range(50, 300, 50):
+        place.until_lines(path, count)
+        os.kill(program.pid, signal.SIGSTOP)
+        begun = len(place.lines(path))
+        time.sleep(0.1)  # ten times as long as the job runs that has begun
+        went_on += len(place.lines(path)) > begun
+        os.kill(program.pid, signal.SIGCONT)
+    assert went_on >= 3
 
 
 def test_jobs_behind_one_that_turns_out_to_be_long_do_not_wait_for_it(place):

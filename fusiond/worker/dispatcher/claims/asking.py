@@ -46,6 +46,10 @@ class Asking:
     def set_config(self, config: Config, group: WorkerGroup) -> None:
         """Follow a change of the group's queues; each of them may have jobs."""
         self.queues = queues_of(config, group)
+        #: whether jobs of these queues may wait for the end of others, as a limit has it
+        self.limited = any(config.queues[name].max_running for name in self.queues.names) or any(
+            task.limit and task.limit.max_running for task in config.tasks.values() if task.queue in self.queues.names
+        )
 
     def claim_from(self, queue: str | None = None) -> None:
         """Ask the queue, or all: there may be jobs."""

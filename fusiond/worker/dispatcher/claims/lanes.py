@@ -23,8 +23,9 @@ from fusiond.worker.dispatcher.claims.queue_order import Share
 from fusiond.worker.dispatcher.ends.outcomes import Outcomes, Refusals
 from fusiond.worker.pool.attempt import Attempt
 
-#: s; between two round trips, while children have work, and jobs wait for them here
-PACE = 0.012
+#: s; between two round trips, while children have work, and jobs wait for them here; the same where others may wait for
+#: the end of a job, since a limit says so
+PACE, LIMITED_PACE = 0.01, 0.005
 #: so many outcomes are worth a second round trip at the same time; seconds that the first lane waits for so many while
 #: the second one waits for its answer
 _WORTH, _WAIT = 128, 0.02
@@ -92,14 +93,15 @@ class Lanes:
             and len(self.outcomes) >= _WORTH
         )
 
-    def rest(self, *, jobs_wait: bool) -> float:
+    def rest(self, *, jobs_wait: bool, limited: bool = False) -> float:
         """
         Seconds until a round trip of the first lane is worth its price.
 
         Args:
             jobs_wait: jobs wait here for children, so these have work meanwhile.
+            limited: the group's queues, or tasks in them, have a `max_running`.
         """
-        pace = PACE if jobs_wait else 0.0
+        pace = (LIMITED_PACE if limited else PACE) if jobs_wait else 0.0
         if self.second.is_under_way and not self.second.failures and len(self.outcomes) < _WORTH:
             pace = _WAIT
         return pace - (time.monotonic_ns() - max(self.first.sent, self.second.sent)) / 1e9 if pace else 0.0
