@@ -498,12 +498,7 @@ def test_priority_then_arrival(place, run, isolation):
 def test_lines_carry_the_jobs_id(place, isolation):
     """Whoever writes them: print, standard error, a program that the job started, a line without its end."""
     program = place.start(isolation=isolation, processes=2)
-    words = [f"word{n}" for n in range(12)]
-    ids = place.enqueue_many([("speak", word) for word in words])
-    for word, id_ in zip(words, ids, strict=True):
-        place.result(id_)
-        wanted = {f"{word} {how}" for how in ("printed", "complained", "echoed", "unended")}
-        until(lambda: set(program.printed(id_)) == wanted, lambda: program.printed(id_))  # noqa: B023
+    check_lines(place, program, [f"word{n}" for n in range(12)])
 
 
 def test_lines_carry_the_jobs_id_in_a_child_that_has_one_job_or_many(place):
@@ -511,12 +506,16 @@ def test_lines_carry_the_jobs_id_in_a_child_that_has_one_job_or_many(place):
     program = place.start()
     words = iter(f"word{n}" for n in range(100))
     for jobs in (1, 5, 1, 1, 20, 1):
-        mine = [next(words) for _ in range(jobs)]
-        ids = place.enqueue_many([("speak", word) for word in mine])
-        for word, id_ in zip(mine, ids, strict=True):
-            place.result(id_)
-            wanted = {f"{word} {how}" for how in ("printed", "complained", "echoed", "unended")}
-            until(lambda: set(program.printed(id_)) == wanted, lambda: program.printed(id_))  # noqa: B023
+        check_lines(place, program, [next(words) for _ in range(jobs)])
+
+
+def check_lines(place, program, words):
+    """Have jobs say these words, and check that all lines of each, and no others, have its id."""
+    ids = place.enqueue_many([("speak", word) for word in words])
+    for word, id_ in zip(words, ids, strict=True):
+        place.result(id_)
+        wanted = {f"{word} {how}" for how in ("printed", "complained", "echoed", "unended")}
+        until(lambda: set(program.printed(id_)) == wanted, lambda: program.printed(id_))  # noqa: B023
 
 
 def test_lines_of_on_start_belong_to_no_job(place):

@@ -132,6 +132,18 @@ def test_it_is_private_durable_and_does_not_evict(start, directory):
     assert (mode(directory / "run"), mode(wrapper.path), mode(wrapper.state)) == (0o700, 0o600, 0o700)
 
 
+def test_the_server_has_no_variables_of_the_daemon(start, monkeypatch):
+    """Neither the daemon's secrets nor its settings of the memory allocator; its own keep free memory at hand."""
+    monkeypatch.setenv("PASSWORD_OF_SOMETHING", "secret")
+    monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0")
+    wrapper = start().ready()
+    # A part of it: the server writes its title over the begin.
+    environment = Path(f"/proc/{wrapper.server}/environ").read_bytes().decode()
+    assert "GLIBC_TUNABLES=glibc.malloc.tcache_count=4000\0" in environment
+    assert "secret" not in environment
+    assert "tcache_count=0" not in environment
+
+
 def test_it_ends_on_sigterm_with_its_file_written(start):
     """Exit 0; the next one has what this one had."""
     first = start().ready()

@@ -46,6 +46,18 @@ def test_jobs_come_out_as_they_went_in(jobs):
     assert list(wire.read_jobs(frame[start:end])) == jobs
 
 
+@given(JOBS)
+def test_the_only_job_of_a_child_comes_out_as_it_went_in(job):
+    """A one-job child reads it as one; in a frame of many, or in a part of its own, it leaves it to its slow way."""
+    frame = wire.jobs_frame([job], wire.LONE)
+    kind, start, end = wire.cut(frame, 0)
+    assert (kind, end) == (wire.LONE, len(frame))
+    assert [*wire.read_jobs(frame[start:end])] == [job]
+    assert wire.read_one_job(frame) == tuple(job)
+    assert wire.read_one_job(frame[:-1]) is None
+    assert wire.read_one_job(wire.jobs_frame([job])) is None
+
+
 def heard(*parts):
     """The outcomes that a dispatcher hears of these parts of a stream, each received by itself."""
     ours, theirs = ChildSocket.pair(one_job=False)
