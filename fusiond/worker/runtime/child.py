@@ -22,6 +22,8 @@ from . import run, tasklog, wire
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from . import task
 
 #: s; an outcome does not wait longer than this in the child
@@ -57,6 +59,11 @@ class Child:
         self.page.words[2] = self._pid
         buffer = b""
         while data := os.read(fd, 1 << 16):
+            lone = None if buffer else wire.read_one_job(data)
+            if lone is not None:
+                if not self._batch([lone], marked=False):
+                    return
+                continue
             buffer = buffer + data if buffer else data
             at = 0
             while found := wire.cut(buffer, at):
@@ -64,18 +71,18 @@ class Child:
                 if kind == wire.TABLE:
                     self._tasks.replace(buffer[start:at])
                     tasklog.set_level(self._tasks.level)
-                elif not self._batch(buffer[start:at], marked=kind == wire.JOBS):
+                elif not self._batch(wire.read_jobs(buffer[start:at]), marked=kind == wire.JOBS):
                     return
             buffer = buffer[at:]
 
-    def _batch(self, body: bytes, *, marked: bool) -> bool:
+    def _batch(self, jobs: Sequence[wire.JobFields], *, marked: bool) -> bool:
         """
         Run a batch; False: this child is to be replaced. The dispatcher takes back what it has not begun.
 
         `marked`: the dispatcher needs a mark of each job to know what it prints.
         """
         most = float("inf") if self._tasks.max_jobs is None else self._tasks.max_jobs
-        for job in wire.read_jobs(body):
+        for job in jobs:
             self._run(job, marked=marked)
             self._done += 1
             if self._done >= most:
@@ -87,24 +94,25 @@ class Child:
 
     # -- one job -------------------------------------------------------------------------------------------------
 
-    def _run(self, job: wire.JobMessage, *, marked: bool) -> None:
+    def _run(self, job: wire.JobFields, *, marked: bool) -> None:
         """Begin a job, run it, keep its outcome."""
-        known = job.task in self._quick
+        serial, _, _, name, _, _ = job
+        known = name in self._quick
         if self._outcomes and not known:
             self._report()
             self._look()
         began = time.monotonic()
-        if not self.page.begin(job.serial, time.monotonic_ns()):
-            self._keep(wire.OutcomeMessage(job.serial, wire.RETURNED, False, 0.0, b""))
+        if not self.page.begin(serial, time.monotonic_ns()):
+            self._keep(wire.OutcomeMessage(serial, wire.RETURNED, False, 0.0, b""))
             return
         if marked:
-            self._mark(job.serial)
+            self._mark(serial)
         kind, retry, payload = run.run(self, self._tasks, job)
         duration = time.monotonic() - began
         quick = duration < REPORT_WITHIN / 5
         if not (known and quick):
-            (self._quick.add if self._restore() and quick else self._quick.discard)(job.task)
-        self._keep(wire.OutcomeMessage(job.serial, kind, retry, duration, payload))
+            (self._quick.add if self._restore() and quick else self._quick.discard)(name)
+        self._keep(wire.OutcomeMessage(serial, kind, retry, duration, payload))
 
     def _mark(self, serial: int) -> None:
         """Write the mark by which the dispatcher knows to which job the next lines belong."""

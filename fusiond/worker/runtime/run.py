@@ -58,7 +58,7 @@ class SoftTimeout(BaseException):
     __module__ = "fusiond"  # a traceback must not show the private package
 
 
-def run(runner: Runner, tasks: task.Tasks, job: tuple[int, int, bytes, bytes, bytes, bytes]) -> tuple[int, int, bytes]:
+def run(runner: Runner, tasks: task.Tasks, job: wire.JobFields) -> tuple[int, int, bytes]:
     """Run a job, given as JobMessage's fields: (kind, what follows a failure, result or error as JSON)."""
     _, _, id_, name, header, raw = job
     row = tasks.rows.get(name)

@@ -39,6 +39,9 @@ TYPE_CHECKING = False  # of typing, which a fork server does without: half a meg
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    #: the fields of a JobMessage, in their order
+    JobFields = tuple[int, int, bytes, bytes, bytes, bytes]
+
 #: kinds of frames. To the child: the table; jobs; the only job of a child, so that all it prints is known to be this
 #: job's; the serial of a job that it is to stop
 TABLE, JOBS, LONE, STOP = b"T", b"J", b"L", b"C"
@@ -161,11 +164,11 @@ def read_jobs(body: bytes) -> list[JobMessage]:
     return jobs
 
 
-def read_one_job(data: bytes) -> tuple[int, int, bytes, bytes, bytes, bytes] | None:
+def read_one_job(data: bytes) -> JobFields | None:
     """
     The job of a LONE frame; None: the data is something else than that whole frame.
 
-    JobMessage's fields as a plain tuple, for a one-job child: what that class needs besides would be copied for it.
+    A plain tuple, for a one-job child: what the class JobMessage needs besides would be copied for it.
     """
     if len(data) < _ONE_JOB_SIZE:
         return None
