@@ -19,7 +19,7 @@ from fusiond.worker.pool.run_times import BATCH, PAIR
 from fusiond.worker.pool.slots import ChildHandle
 
 #: quick jobs that wait for the next child of isolation `fork`, for each process: a claim costs Redis and this process
-#: little more for ten jobs than for one. They wait for a tenth of a second at most, since `ahead` bounds them, too
+#: little more for ten jobs than for one. They wait for about a tenth of a second at most: `ahead` bounds them, too
 WAITING = 6
 #: s; a child that runs many jobs at once gets no more while one that it was handed so long ago has not begun
 LAG = 0.02

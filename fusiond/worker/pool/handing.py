@@ -124,7 +124,7 @@ class Handing:
                 if free < begins:
                     begins = most = free
                 if in_pairs:
-                    most = begins  # the next one later: if it is a limited one, it takes a place of its limit
+                    most = begins  # a second one, if of a limited task, would hold a place of its limit while it waits
             share = math.ceil(len(pending) / (len(takers) - at))
             batch = self._batch(child, pending, min(share, most), most_work)
             if batch:

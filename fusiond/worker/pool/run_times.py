@@ -39,15 +39,18 @@ class RunTimes:
 
     def __init__(self) -> None:
         self._by_task: dict[bytes, float] = {}
-        #: of all jobs; the second one tells short jobs from long ones, and forgets a long one later
-        self._all = self._mean = math.inf
+        #: of all jobs, for batches
+        self._all = math.inf
+        #: of all jobs, for pairs: it counts more of a long one, and forgets it later
+        self._for_pairs = math.inf
 
     def note(self, task: bytes, seconds: float) -> None:
         """A job of the task has run for so many seconds."""
         known = self._by_task.get(task, seconds)
         self._by_task[task] = known + (seconds - known) * _WEIGHT
         # One job of an hour must not count as an hour each for the next hundred.
-        self._all, self._mean = _mean(self._all, seconds, 2 * BATCH), _mean(self._mean, seconds, PAIR)
+        self._all = _moving_mean(self._all, seconds, 2 * BATCH)
+        self._for_pairs = _moving_mean(self._for_pairs, seconds, PAIR)
 
     def expected(self, task: bytes) -> float:
         """Seconds that a job of the task should run; inf: unknown."""
@@ -61,7 +64,7 @@ class RunTimes:
     @property
     def paired(self) -> bool:
         """Whether jobs are too long for batches, and so short that one may wait in a child while another runs there."""
-        return self._all > BATCH / 2 and self._mean <= PAIR / 2
+        return self._all > BATCH / 2 and self._for_pairs <= PAIR / 2
 
     def depth(self, concurrency: int) -> int:
         """How many of the jobs to come one child may be handed that runs so many at once."""
@@ -69,8 +72,8 @@ class RunTimes:
         return max(1, min(most, int(concurrency * BATCH / self._all))) if self._all > 0 else most
 
 
-def _mean(before: float, seconds: float, most: float) -> float:
-    """The moving mean with a further job; of what was before, at most so many seconds count."""
+def _moving_mean(before: float, seconds: float, most: float) -> float:
+    """The mean once a further job has run for so many seconds; the mean before it counts as `most` seconds at most."""
     mean = seconds if before == math.inf else min(before, most)
     return mean + (seconds - mean) * _WEIGHT
 
