@@ -206,20 +206,16 @@ local function begin(id, text, score)
   if how.expires then add(expiring, #ids, how.expires) end
 end
 
--- begin_all(popped): claims what was popped, {id, score, …}, until there is enough; the rest goes back. True where one stays for its task
-local function begin_all(popped)
-  local back, stays = {}, nil
-  for first = 1, #popped, 2 * PAGE do
-    local last = math.min(first + 2 * PAGE - 1, #popped)
-    local texts = texts_of(popped, first, last)
-    for i = first, last, 2 do
-      local full = stays or bytes >= LARGE_REPLY
-      if not full then
-        stays = begin(popped[i], texts[(i - first) / 2 + 1], popped[i + 1])
-        full = stays
-      end
-      if full then add(back, popped[i + 1], popped[i]) end
+-- begin_page(popped): claims what was popped, {id, score, …}, until there is enough; the rest goes back. True where one stays for its task
+local function begin_page(popped)
+  local back, stays, texts = {}, nil, texts_of(popped, 1, #popped)
+  for i = 1, #popped, 2 do
+    local full = stays or bytes >= LARGE_REPLY
+    if not full then
+      stays = begin(popped[i], texts[(i + 1) / 2], popped[i + 1])
+      full = stays
     end
+    if full then add(back, popped[i + 1], popped[i]) end
   end
   write(begun)
   begun = {}
@@ -229,9 +225,9 @@ local function begin_all(popped)
 end
 local looked, stays = 0, nil
 while not suspended and not stays and #ids < most and looked < most + CHORES and bytes < LARGE_REPLY do
-  local popped = redis.call('ZPOPMIN', QUEUE, most - #ids)
+  local popped = redis.call('ZPOPMIN', QUEUE, math.min(most - #ids, PAGE))
   if #popped == 0 then break end
-  stays = begin_all(popped)
+  stays = begin_page(popped)
   looked = looked + #popped / 2
 end
 if #ids > 0 then many('ZADD', STARTED, leases) end

@@ -125,9 +125,10 @@ local function load(id)
 end
 -- save(id, h): writes a job that was read
 local function save(id, h) redis.call('SET', JOB .. id, encode(h)) end
+local PAGE = 50                   -- jobs whose texts a command reads or writes; few, as many.lua says
 -- write(list): key, text, …
 local function write(list)
-  for first = 1, #list, 2000 do redis.call('MSET', unpack(list, first, math.min(first + 1999, #list))) end
+  for first = 1, #list, 2 * PAGE do redis.call('MSET', unpack(list, first, math.min(first + 2 * PAGE - 1, #list))) end
 end
 -- list_new(list, id, h): has `write` store a new job
 local function list_new(list, id, h)
@@ -139,7 +140,6 @@ local function list_new(list, id, h)
 end
 -- texts_of(list, first, last): the texts of the jobs whose ids are every second word from there to there, PAGE at most; false where there is
 -- none, or the key is of another type
-local PAGE = 100                  -- jobs
 local function texts_of(list, first, last)
   local keys = {}
   for i = first, last, 2 do keys[#keys + 1] = JOB .. list[i] end

@@ -1,8 +1,10 @@
 -- many(command, key, list [, option]): `command key [option] list…` for a list of any length.
--- In parts of 2,000, an even number: unpack() runs out of stack at about 8,000.
+-- In parts, an even number of words: the server makes a string of each word and forgets it behind the command. Those of a short command are made
+-- where those of the one before it were, and stay in the processor's caches.
+local PART = 100                  -- words
 local function many(command, key, list, option)
-  for first = 1, #list, 2000 do
-    local last = math.min(first + 1999, #list)
+  for first = 1, #list, PART do
+    local last = math.min(first + PART - 1, #list)
     if option then
       redis.call(command, key, option, unpack(list, first, last))
     else
