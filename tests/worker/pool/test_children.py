@@ -10,11 +10,14 @@ import pytest
 
 from fusiond.worker.pool.fork_server import orphans, server_handle
 from fusiond.worker.pool.fork_server.launch import Launched, LaunchedFrom
-from fusiond.worker.pool.pool_reports import Lost, ServerDied
+from fusiond.worker.pool.pool_reports import Died, Lost, ServerDied
 from tests.support.worker_program import children_of
 
 #: closes its socket, and ends some time later
 SLOW_END = "import os, sys, time; os.close(int(sys.argv[1])); time.sleep(0.3); sys.exit(7)"
+
+#: reads nothing
+LAST_WORDS = "import os, sys; os.write(int(sys.argv[1]), b'unforked 4 no memory')"
 
 
 @pytest.fixture
@@ -37,6 +40,28 @@ def launched(program):
     ours.setblocking(False)
     os.set_blocking(output, False)
     return Launched(process, ours, output, LaunchedFrom())
+
+
+@pytest.mark.usefixtures("_alone")
+def test_what_a_fork_server_said_last_is_heard():
+    """Also where it ended before it had read what it was asked."""
+
+    async def steps():
+        heard, ended = [], asyncio.get_running_loop().create_future()
+
+        def report(_server, what):
+            heard.append(what)
+            if isinstance(what, ServerDied):
+                ended.set_result(None)
+
+        server = server_handle.ServerHandle(launched(LAST_WORDS), report)
+        server.kill(1)
+        os.waitid(os.P_PID, server.pid, os.WEXITED | os.WNOWAIT)  # noqa: ASYNC222 - nothing may be heard before
+        async with asyncio.timeout(30):
+            await ended
+        assert heard[:2] == [Died(4, 1, "no memory"), Lost(hung=False)]
+
+    asyncio.run(steps())
 
 
 @pytest.mark.usefixtures("_alone")

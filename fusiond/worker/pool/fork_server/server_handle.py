@@ -157,6 +157,9 @@ class ServerHandle:
                 packet = self._launched.control.recv(_PACKET)
             except BlockingIOError:
                 return
+            except ConnectionResetError:
+                # It ended before it had read all commands. Linux says so once, ahead of the packets that it had sent.
+                continue
             except OSError:
                 packet = b""
             if not packet:
