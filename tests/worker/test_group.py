@@ -153,6 +153,15 @@ def test_outcome_that_comes_too_late_of_an_id_that_is_no_text(place, run):
 
 
 @BOTH
+def test_no_signal_is_blocked_or_ignored(place, isolation):
+    """A program that a job starts would inherit it; a program does so with SIGPIPE and SIGXFSZ if Python starts it."""
+    place.start(isolation=isolation)
+    usual = 1 << signal.SIGPIPE - 1 | 1 << signal.SIGXFSZ - 1
+    ids = place.enqueue_many([("signals",) for _ in range(30)])
+    assert [place.result(id_) for id_ in ids] == [[0, usual]] * 30
+
+
+@BOTH
 def test_job_is_told_about_itself(place, isolation):
     """`pass_job` hands over id, attempt, deadline, key, meta and trace; the environment has id and trace."""
     place.start(isolation=isolation, tasks={"told": {"pass_job": "job", "timeout": Timeout(60, 70)}})

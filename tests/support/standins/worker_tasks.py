@@ -679,6 +679,12 @@ async def started_in_this_loop():
     return [STARTED[0][0] == os.getpid(), STARTED[0][1] is asyncio.get_running_loop(), len(STARTED)]
 
 
+def signals():
+    """Signals that are blocked, and those that are ignored."""
+    status = dict(line.split(":\t", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return [int(status[name], 16) for name in ("SigBlk", "SigIgn")]
+
+
 def started():
     return [[os.getpid()] == STARTED, os.nice(0)]
 
