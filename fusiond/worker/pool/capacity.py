@@ -85,8 +85,8 @@ class Capacity:
     @property
     def running(self) -> int:
         """Jobs that run, at most so many of each child as it runs at once."""
-        children = self._children.living.values()
-        return sum(min(self.concurrency, len(child.outstanding)) for child in children if child.outstanding)
+        counts = [len(child.outstanding) for child in self._children.living.values() if child.outstanding]
+        return len(counts) if self.concurrency == 1 else sum(min(self.concurrency, count) for count in counts)
 
     def unused(self) -> int:
         """How many more jobs the group may run."""

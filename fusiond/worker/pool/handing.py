@@ -106,8 +106,10 @@ class Handing:
             pending: what was claimed.
             reserved: idle children that are kept free.
         """
-        takers = self._capacity.takers()
         free = self._capacity.unused() - reserved
+        if not pending or (self._one_job and free <= 0):
+            return  # asked for each child that is forked, so nothing else is worked out
+        takers = self._capacity.takers()
         beyond = 0 if self._one_job else self._capacity.beyond(self._children.ahead.most(time.monotonic()))
         in_pairs = beyond == 1
         if in_pairs and reserved:
