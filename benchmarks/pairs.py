@@ -1,11 +1,13 @@
 """
 `python -m benchmarks.pairs TREE_A TREE_B [MEASURE …]`: what a change costs or brings.
 
-1. start   a daemon of each tree, each in the tree's own virtual environment; both stay
+1. start   a daemon of each tree, each in the tree's own virtual environment
 2. pair    a small block of work with the one, then with the other; the next pair in the other order
-3. tell    the median of the pairs' ratios, B divided by A, with its quartiles
+3. again   with new daemons
+4. tell    the median of the pairs' ratios, B divided by A, with its quartiles, and the median of each pair of daemons
 
-The machine's speed moves within minutes; both halves of a pair see the same second of it.
+The machine's speed moves within minutes; both halves of a pair see the same second of it. From one daemon to the next of
+the same tree, some figures differ by 3 %, as long as the daemons live.
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ MEASURES = {
     "enqueue": Measure("process", "enqueue", "jobs/s", 2_000),
     "bulk": Measure("process", "bulk", "jobs/s", 20_000),
 }
-PAIRS = 20
+PAIRS, DAEMONS = 20, 4
 
 
 def main() -> None:
@@ -62,21 +64,25 @@ def main() -> None:
     parser.add_argument("trees", nargs=2, type=Path, metavar="TREE", help="a checkout with its .venv")
     parser.add_argument("measures", nargs="*", metavar="MEASURE", help=", ".join(MEASURES))
     parser.add_argument("--pairs", type=int, default=PAIRS, help=f"of each measure ({PAIRS})")
+    parser.add_argument("--daemons", type=int, default=DAEMONS, help=f"of each tree, one after the other ({DAEMONS})")
     parser.add_argument("--scale", type=float, default=1.0, help="a share of the jobs of a block")
     options = parser.parse_args()
     if unknown := set(options.measures) - set(MEASURES):
         parser.error(f"no measure {', '.join(sorted(unknown))}; there are {', '.join(MEASURES)}")
     for name in options.measures or MEASURES:
-        values = _pairs(options.trees, MEASURES[name], options.pairs, options.scale)
-        print(line(name, MEASURES[name].unit, values), flush=True)
+        pairs = max(1, round(options.pairs / options.daemons))
+        rounds = [_pairs(options.trees, MEASURES[name], pairs, options.scale) for _ in range(options.daemons)]
+        print(line(name, MEASURES[name].unit, rounds), flush=True)
 
 
-def line(name: str, unit: str, values: Sequence[tuple[float, float]]) -> str:
-    """What the pairs (A, B) say."""
+def line(name: str, unit: str, rounds: Sequence[Sequence[tuple[float, float]]]) -> str:
+    """What the pairs (A, B) of each round of daemons say."""
+    values = [pair for each in rounds for pair in each]
     low, middle, high = quartiles([b / a for a, b in values])
+    medians = ", ".join(f"{quartiles([b / a for a, b in each])[1]:.3f}" for each in rounds)
     first, second = (quartiles([pair[at] for pair in values])[1] for at in (0, 1))
     ratio = f"B ÷ A {middle:.3f} (half of the pairs {low:.3f} to {high:.3f})"
-    return f"{name:<13} A {number(first)}, B {number(second)} {unit}; {ratio}; {len(values)} pairs"
+    return f"{name:<13} A {number(first)}, B {number(second)} {unit}; {ratio}; {len(values)} pairs; daemons {medians}"
 
 
 def _pairs(trees: Sequence[Path], measure: Measure, count: int, scale: float) -> list[tuple[float, float]]:

@@ -108,8 +108,13 @@ def test_what_cannot_be_installed_is_a_sentence(monkeypatch, tmp_path):
 
 def test_pairs_compare_within_each_pair():
     """The machine became half as fast after the first pair; B is a tenth slower than A in both."""
-    said = pairs.line("drain", "jobs/s", [(100.0, 90.0), (50.0, 45.0)])
+    said = pairs.line("drain", "jobs/s", [[(100.0, 90.0), (50.0, 45.0)]])
     assert "B ÷ A 0.900 (half of the pairs 0.900 to 0.900); 2 pairs" in said
+
+
+def test_pairs_tell_what_each_pair_of_daemons_measured():
+    said = pairs.line("drain", "jobs/s", [[(100.0, 90.0)], [(100.0, 110.0), (50.0, 55.0)]])
+    assert said.endswith("3 pairs; daemons 0.900, 1.100")
 
 
 def test_ways_are_compared_within_each_round():

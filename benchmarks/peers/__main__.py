@@ -85,7 +85,7 @@ def steps(runners: Sequence[Runner]) -> list[Step]:
         Step("work", "Work: TCP, no append-only file", _rows(measures.work, narrow), _WORK, 5),
         Step("latency", "From enqueue to start: TCP", _rows(measures.latency, narrow), single, 5),
         Step("sleepers", "50 slots, jobs of 10 ms: TCP", _rows(measures.sleepers, wide), _DRAIN, 3),
-        Step("backlog", "A backlog that grows: TCP", growing, {"drain": _WORK["drain"], "many": _WORK["many"]}, 3),
+        Step("backlog", "A backlog that grows: TCP", growing, {"drain": _WORK["drain"], "many": _WORK["many"]}, 5),
         Step("work-unix", "Work: unix socket, no append-only file", _rows(measures.work, quick), _BRIEF, 2, tcp=False),
         Step("work-aof", "Work: TCP, append-only file", _rows(measures.work, quick), _BRIEF, 2, aof=True),
         Step(
