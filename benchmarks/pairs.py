@@ -6,8 +6,8 @@
 3. again   with new daemons
 4. tell    the median of the pairs' ratios, B divided by A, with its quartiles, and the median of each pair of daemons
 
-The machine's speed moves within minutes; both halves of a pair see the same second of it. From one daemon to the next of
-the same tree, some figures differ by 3 %, as long as the daemons live.
+The machine's speed moves within minutes; both halves of a pair see the same second of it. From one daemon to the next
+of the same tree, some figures differ by 3 %, as long as the daemons live.
 """
 
 from __future__ import annotations

@@ -54,6 +54,9 @@ class Handing:
         """Hand out what is pending, as far as there is room beside so many reserved children; the rest stays."""
         if self._alone:
             self._hand_alone(pending, reserved)
+        # This is called for each child that is forked. Of isolation `fork`, no job waits for a busy one.
+        if not pending or (self._one_job and self._capacity.unused() <= reserved):
+            return
         for child, batch in self._batches(pending, reserved):
             child.send_jobs(batch, self._children.table)
 
@@ -106,10 +109,8 @@ class Handing:
             pending: what was claimed.
             reserved: idle children that are kept free.
         """
-        free = self._capacity.unused() - reserved
-        if not pending or (self._one_job and free <= 0):
-            return  # asked for each child that is forked, so nothing else is worked out
         takers = self._capacity.takers()
+        free = self._capacity.unused() - reserved
         beyond = 0 if self._one_job else self._capacity.beyond(self._children.ahead.most(time.monotonic()))
         in_pairs = beyond == 1
         if in_pairs and reserved:
