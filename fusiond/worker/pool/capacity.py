@@ -98,7 +98,7 @@ class Capacity:
             return []
         living = self._children.living.values()
         if self._one_job:
-            return [child for child in living if not child.handed and child.serves]
+            return [child for child in living if self._is_free(child)]
         now = time.monotonic_ns()
         if self.concurrency > 1:
             takers = (child for child in living if child.serves and not (child.is_alone or child.lags(now, LAG)))
@@ -113,15 +113,23 @@ class Capacity:
 
     def taker(self) -> ChildHandle | None:
         """A child that can begin one job now: the newest of those that are ready; None: there is none."""
-        if self.unused() <= 0:
+        if self._children.silent or self.unused() <= 0:
             return None
         ready = time.monotonic() - (PREPARED if self._one_job else 0.0)
+        # The newest come last. This is the way of a single job, which waits for it: as a rule the first one fits.
+        for child in reversed(self._children.living.values()):
+            if not child.outstanding and self._is_free(child) and child.slot.forked_at <= ready:
+                return child
         free = (child for child in self.takers() if len(child.outstanding) < self.concurrency)
         return min(
             free,
             key=lambda child: (len(child.outstanding), child.slot.forked_at > ready, -child.slot.forked_at),
             default=None,
         )
+
+    def _is_free(self, child: ChildHandle) -> bool:
+        """Whether a child that has no job may take one."""
+        return child.serves and not (child.handed if self._one_job else child.taken_back)
 
     def free(self) -> int:
         """How many jobs children could begin now."""
