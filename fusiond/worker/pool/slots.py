@@ -175,15 +175,13 @@ class ChildHandle:
             serial = slot.serial = slot.serial + 1
             slot.page.allow(serial, min(attempt.lease, attempt.expires))
             self.outstanding[serial] = attempt
-            messages.append(
-                wire.JobMessage(serial, attempt.attempts, attempt.id, attempt.task, attempt.header, attempt.args)
-            )
+            messages.append((serial, attempt.attempts, attempt.id, attempt.task, attempt.header, attempt.args))
         self.handed = max(attempt.lease, wire.boot_ns() + _SLOW)
         is_lone = is_idle and len(messages) == 1 and not slot.kind.is_concurrent
         if is_lone:
             # Without a mark, which would wake this process before the outcome does.
             slot.output.attempt = attempt
-        frame = wire.jobs_frame(messages, wire.LONE if is_lone else wire.JOBS)
+        frame = wire.lone_frame(messages[0]) if is_lone else wire.jobs_frame(messages)
         self.socket.send(frame if self.table is table else table + frame)
         self.table = table
 

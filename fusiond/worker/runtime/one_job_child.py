@@ -129,7 +129,7 @@ def _wait_for_ever(fd: int) -> None:
 
 
 #: a job that does nothing, and its task; made here, since a child would have 150 pages copied for it
-_NOTHING = wire.jobs_frame([wire.JobMessage(1, 1, b"", b"", b"", b"[[],{}]")], wire.LONE)
+_NOTHING = wire.lone_frame((1, 1, b"", b"", b"", b"[[],{}]"))
 _ROW = ["builtins.dict", 60.0, (), (), (), None, True]
 _DOES_NOTHING = task.Tasks(
     json.dumps({"tasks": {"": _ROW}, "max_jobs": None, "max_memory": None, "level": 30}).encode()

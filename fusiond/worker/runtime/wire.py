@@ -58,6 +58,7 @@ _ONE_OUTCOME = struct.Struct("<cIQBBdI")
 # What a one-job child looks up in an object has pages copied for it.
 _FRAME_SIZE, _ONE_JOB_SIZE = _FRAME.size, _ONE_JOB.size
 _unpack_one_job, _pack_one_outcome = _ONE_JOB.unpack_from, _ONE_OUTCOME.pack
+_pack_one_job = _ONE_JOB.pack
 _OUTCOME_REST = _ONE_OUTCOME.size - _FRAME.size
 
 #: bytes; a child that sends a longer frame is broken or hostile
@@ -131,13 +132,22 @@ def read_stop(body: bytes) -> int:
     return _SERIAL.unpack(body)[0]  # type: ignore[no-any-return]
 
 
-def jobs_frame(jobs: Iterable[JobMessage], kind: bytes = JOBS) -> bytes:
-    """The JOBS frame of these jobs, in this order; or the LONE frame of one."""
+def lone_frame(job: JobFields) -> bytes:
+    """The LONE frame of a job, given as JobMessage's fields."""
+    serial, attempt, id_, task, header, args = job
+    ids, tasks, headers, argses = len(id_), len(task), len(header), len(args)
+    length = _ONE_JOB_SIZE - _FRAME_SIZE + ids + tasks + headers + argses
+    head = _pack_one_job(LONE, length, serial, attempt, ids, tasks, headers, argses)
+    return b"".join((head, id_, task, header, args))
+
+
+def jobs_frame(jobs: Iterable[JobFields]) -> bytes:
+    """The JOBS frame of these jobs, in this order, each given as JobMessage's fields."""
     parts: list[bytes] = []
     pack = _JOB.pack
     for serial, attempt, id_, task, header, args in jobs:
         parts += (pack(serial, attempt, len(id_), len(task), len(header), len(args)), id_, task, header, args)
-    return frame(kind, b"".join(parts))
+    return frame(JOBS, b"".join(parts))
 
 
 def outcomes_frame(outcomes: Iterable[OutcomeMessage]) -> bytes:

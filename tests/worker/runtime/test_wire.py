@@ -49,7 +49,7 @@ def test_jobs_come_out_as_they_went_in(jobs):
 @given(JOBS)
 def test_the_only_job_of_a_child_comes_out_as_it_went_in(job):
     """A one-job child reads it as one; in a frame of many, or in a part of its own, it leaves it to its slow way."""
-    frame = wire.jobs_frame([job], wire.LONE)
+    frame = wire.lone_frame(job)
     kind, start, end = wire.cut(frame, 0)
     assert (kind, end) == (wire.LONE, len(frame))
     assert [*wire.read_jobs(frame[start:end])] == [job]
