@@ -18,6 +18,7 @@ from hypothesis.stateful import (
 from fusiond.broker.call import as_is, plain
 from fusiond.broker.records import NewJob, Outcome, TaskLimit
 from fusiond.broker.script import _LUA
+from fusiond.errors import BrokerError
 from fusiond.job import JobStatus, new_id, new_token
 from tests.support.job_text import change_job, shift
 from tests.support.queue_state import findings
@@ -510,6 +511,35 @@ def test_a_changed_limit_is_looked_at_again(place, after):
     place.limits()
     assert place.run(plain(as_is, "HGET", "test:{q}:conf", "limits")) is None
     assert place.run(findings(place.broker, "q")) == []
+
+
+def test_a_claim_that_raises_has_begun_nothing(place, redis):
+    """Jobs that it took out of the row are in no set, and fsck puts them back as they were."""
+    place.limit("kwargs.account", max_running=1)
+    plain_jobs = place.enqueue(160)
+    place.sync("a", 3)
+    redis("SET", "test:{q}:held", "of another type")
+    with pytest.raises(BrokerError):
+        place.claim(200)
+    redis("DEL", "test:{q}:held")
+    place.run(findings(place.broker, "q", repair=True))
+    assert place.run(findings(place.broker, "q")) == []
+    assert [place.job(id_).attempts for id_ in plain_jobs] == [0] * 160
+    _, found = place.claim(200)
+    assert set(plain_jobs) <= set(ids(found))
+    assert {job.rescues for job in found.jobs if job.task == b"task"} == {0}
+
+
+def test_a_raised_limit_is_filled_at_once(place):
+    """Also where it lets more go than one look does."""
+    place.limit("kwargs.account", max_running=1)
+    place.sync("a", 400)
+    first = place.claim(1)[1].jobs
+    while place.claim(1)[1].more:
+        pass  # all the others are held
+    place.limit("kwargs.account", max_running=251)
+    found = [len(place.claim(200)[1].jobs) for _ in range(4)]
+    assert (len(first), sum(found)) == (1, 250)
 
 
 def test_a_place_that_nobody_has_is_found_free(place, redis):

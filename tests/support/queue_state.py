@@ -13,10 +13,10 @@ class Broken(NamedTuple):
     raw: bytes
 
 
-def findings(verbs, queue):
+def findings(verbs, queue, *, repair=False):
     """A plan: each Finding of one queue."""
     found = []
-    yield from Fsck(verbs, found.append).queue(queue)
+    yield from Fsck(verbs, found.append, repair=repair).queue(queue)
     return found
 
 

@@ -217,8 +217,6 @@ local function begin_page(popped)
     end
     if full then add(back, popped[i + 1], popped[i]) end
   end
-  write(begun)
-  begun = {}
   many('ZADD', QUEUE, back)
   if fair then (turns or placed_by).reach(popped, #popped - #back) end
   return stays
@@ -230,6 +228,8 @@ while not suspended and not stays and #ids < most and looked < most + CHORES and
   stays = begin_page(popped)
   looked = looked + #popped / 2
 end
+-- When nothing above can raise any more: a job whose text says that it has begun, and which is in no set, would be rescued from a lost lease
+write(begun)
 if #ids > 0 then many('ZADD', STARTED, leases) end
 if placed_by then placed_by.write() end
 moved = line_up() or moved

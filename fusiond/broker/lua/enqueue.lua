@@ -25,8 +25,8 @@ local left = room()
 
 -- any_there(keys): whether any of them exists
 local function any_there(keys)
-  for first = 1, #keys, 2000 do
-    if redis.call('EXISTS', unpack(keys, first, math.min(first + 1999, #keys))) > 0 then return true end
+  for first = 1, #keys, PAGE do
+    if redis.call('EXISTS', unpack(keys, first, math.min(first + PAGE - 1, #keys))) > 0 then return true end
   end
   return false
 end

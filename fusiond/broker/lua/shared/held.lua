@@ -11,6 +11,7 @@ end
 local function limiter()
   local rate = rates()
   local LOOK_AGAIN = 30000          -- ms; a key whose places are all taken is looked at so often, in case nobody has passed its turn on
+  local LET_GO = 100                -- held jobs of a key in one look
   local MOST_MENDED = 1000          -- places of a key of which those are looked for that nobody has
   local rooms = {}                  -- key -> what is left of it in this call
 
@@ -105,16 +106,17 @@ local function limiter()
     end
   end
 
-  -- let_go(key, limit): held -> queue, as many as may begin; all, a page at a time, where there is no such limit any more
+  -- let_go(key, limit): held -> queue, as many as may begin, LET_GO at a time; all where there is no such limit any more
   local function let_go(key, limit)
-    local many_may, again = PAGE, now
+    local many_may, again = math.huge, now
     if limit then
       local room = room_of(key, limit)
       if room.places < 1 then mend_places(key, room) end
-      many_may, again = math.max(0, math.min(room.places, room.tokens, PAGE)), next_look(room, limit)
+      many_may = math.max(0, math.min(room.places, room.tokens))
+      if many_may <= LET_GO then again = next_look(room, limit) end
       if limit.every and many_may > 0 then again = math.min(again, now + math.ceil(many_may * limit.every)) end
     end
-    for _ = 1, many_may do
+    for _ = 1, math.min(many_may, LET_GO) do
       if not pass_on(key) then break end
     end
     if redis.call('EXISTS', HELD_BY .. key) == 1 then

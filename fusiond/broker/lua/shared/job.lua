@@ -147,9 +147,9 @@ local function texts_of(list, first, last)
 end
 -- unlink(ids): deletes jobs
 local function unlink(ids)
-  for first = 1, #ids, 1000 do
+  for first = 1, #ids, PAGE do
     local keys = {}
-    for i = first, math.min(first + 999, #ids) do keys[#keys + 1], keys[#keys + 2] = JOB .. ids[i], JOB .. ids[i] .. ARGS end
+    for i = first, math.min(first + PAGE - 1, #ids) do keys[#keys + 1], keys[#keys + 2] = JOB .. ids[i], JOB .. ids[i] .. ARGS end
     redis.call('UNLINK', unpack(keys))
   end
 end
