@@ -53,7 +53,7 @@ MEASURES = {
     "enqueue": Measure("process", "enqueue", "jobs/s", 2_000),
     "bulk": Measure("process", "bulk", "jobs/s", 20_000),
 }
-PAIRS, DAEMONS = 20, 4
+PAIRS, DAEMONS = 5, 4
 
 
 def main() -> None:
@@ -63,16 +63,18 @@ def main() -> None:
     )
     parser.add_argument("trees", nargs=2, type=Path, metavar="TREE", help="a checkout with its .venv")
     parser.add_argument("measures", nargs="*", metavar="MEASURE", help=", ".join(MEASURES))
-    parser.add_argument("--pairs", type=int, default=PAIRS, help=f"of each measure ({PAIRS})")
+    parser.add_argument("--pairs", type=int, default=PAIRS, help=f"of blocks, with each pair of daemons ({PAIRS})")
     parser.add_argument("--daemons", type=int, default=DAEMONS, help=f"of each tree, one after the other ({DAEMONS})")
     parser.add_argument("--scale", type=float, default=1.0, help="a share of the jobs of a block")
     options = parser.parse_args()
     if unknown := set(options.measures) - set(MEASURES):
         parser.error(f"no measure {', '.join(sorted(unknown))}; there are {', '.join(MEASURES)}")
+    if min(options.pairs, options.daemons) < 1:
+        parser.error("--pairs and --daemons are 1 or more")
     for name in options.measures or MEASURES:
-        pairs = max(1, round(options.pairs / options.daemons))
-        rounds = [_pairs(options.trees, MEASURES[name], pairs, options.scale) for _ in range(options.daemons)]
-        print(line(name, MEASURES[name].unit, rounds), flush=True)
+        measure, count = MEASURES[name], options.pairs
+        rounds = [_pairs(options.trees, measure, count, options.scale) for _ in range(options.daemons)]
+        print(line(name, measure.unit, rounds), flush=True)
 
 
 def line(name: str, unit: str, rounds: Sequence[Sequence[tuple[float, float]]]) -> str:

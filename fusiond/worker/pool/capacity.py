@@ -116,7 +116,7 @@ class Capacity:
         if self._children.silent or self.unused() <= 0:
             return None
         ready = time.monotonic() - (PREPARED if self._one_job else 0.0)
-        # The newest come last. This is the way of a single job, which waits for it: as a rule the first one fits.
+        # The newest come last. A single job waits for this to end, and as a rule the first child fits.
         for child in reversed(self._children.living.values()):
             if not child.outstanding and self._is_free(child) and child.slot.forked_at <= ready:
                 return child

@@ -54,7 +54,7 @@ class Handing:
         """Hand out what is pending, as far as there is room beside so many reserved children; the rest stays."""
         if self._alone:
             self._hand_alone(pending, reserved)
-        # This is called for each child that is forked. Of isolation `fork`, no job waits for a busy one.
+        # This is called for each child that is forked. With isolation `fork`, a busy child is handed no job.
         if not pending or (self._one_job and self._capacity.unused() <= reserved):
             return
         for child, batch in self._batches(pending, reserved):

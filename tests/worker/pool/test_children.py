@@ -30,9 +30,11 @@ def _alone(monkeypatch):
     orphans.spared.difference_update(own)
 
 
-def launched(program):
-    """A fork server of which nothing is asked."""
+def launched(program, asked=()):
+    """A fork server of which this was asked before it began."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    for packet in asked:
+        ours.send(packet)
     output, printed = os.pipe()
     command = [sys.executable, "-S", "-c", program, str(theirs.fileno())]
     with theirs, open(printed, "wb") as file:  # noqa: PTH123
@@ -54,8 +56,7 @@ def test_what_a_fork_server_said_last_is_heard():
             if isinstance(what, ServerDied):
                 ended.set_result(None)
 
-        server = server_handle.ServerHandle(launched(LAST_WORDS), report)
-        server.kill(1)
+        server = server_handle.ServerHandle(launched(LAST_WORDS, [b"kill 1"]), report)
         os.waitid(os.P_PID, server.pid, os.WEXITED | os.WNOWAIT)  # noqa: ASYNC222 - nothing may be heard before
         async with asyncio.timeout(30):
             await ended
