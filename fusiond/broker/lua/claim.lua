@@ -228,7 +228,7 @@ while not suspended and not stays and #ids < most and looked < most + CHORES and
   stays = begin_page(popped)
   looked = looked + #popped / 2
 end
--- When nothing above can raise any more: a job whose text says that it has begun, and which is in no set, would be rescued from a lost lease
+-- Only now: an error above would leave jobs whose texts say that they have begun, and that are in no set. Each would count a rescue
 write(begun)
 if #ids > 0 then many('ZADD', STARTED, leases) end
 if placed_by then placed_by.write() end

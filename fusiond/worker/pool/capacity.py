@@ -121,11 +121,7 @@ class Capacity:
             if not child.outstanding and self._is_free(child) and child.slot.forked_at <= ready:
                 return child
         free = (child for child in self.takers() if len(child.outstanding) < self.concurrency)
-        return min(
-            free,
-            key=lambda child: (len(child.outstanding), child.slot.forked_at > ready, -child.slot.forked_at),
-            default=None,
-        )
+        return min(free, key=lambda child: (len(child.outstanding), -child.slot.forked_at), default=None)
 
     def _is_free(self, child: ChildHandle) -> bool:
         """Whether a child that has no job may take one."""
