@@ -5,14 +5,17 @@ The parts of a broker's URL.
     redis+sentinel://host:26379,host:26379/service/0      rediss+sentinel:// with TLS
     redis+cluster://host:6379,host:6379                   rediss+cluster:// with TLS
 
-Each may also give the namespace, which is not an option of a connection: redis://host:6379/0?namespace=shop
+Each may have options behind a question mark: `db`, and with TLS `ssl_cert_reqs` and `ssl_check_hostname`, which are
+named and mean what they do in redis-py. Each may also give the namespace, which is not an option of a connection:
+redis://host:6379/0?namespace=shop
 
 Both the checks of the file and the broker use these functions.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 #: scheme → the port where none is written
 SCHEMES: Final = {
@@ -24,6 +27,11 @@ SCHEMES: Final = {
     "redis+cluster": 6379,
     "rediss+cluster": 6379,
 }
+#: option of the query, with TLS → what may be written → what it means
+_OF_TLS: Final = {
+    "ssl_cert_reqs": {"required": True, "optional": True, "none": False},
+    "ssl_check_hostname": {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,26 +39,28 @@ class Endpoints:
     """The parts of a URL that names one server or several."""
 
     scheme: str
-    #: `user:password`, as it stands in the URL
-    login: str
+    user: str
+    password: str
+    #: host and port; of a unix socket none
     hosts: tuple[tuple[str, int], ...]
+    #: of a unix socket
+    path: str = ""
     #: of Sentinel: its name for the primary and its replicas
-    service: str
-    database: str
-    #: without the question mark
-    query: str
+    service: str = ""
+    database: int = 0
+    #: with TLS: whether the server's certificate is checked; and whether the host's name must be in it
+    check_certificate: bool = True
+    check_hostname: bool = True
 
     @property
     def tls(self) -> bool:
         """Whether every connection is encrypted."""
         return self.scheme.startswith("rediss")
 
-    def url(self, host: str, port: int) -> str:
-        """The URL of one data server, as redis-py reads it."""
-        login = f"{self.login}@" if self.login else ""
-        query = f"?{self.query}" if self.query else ""
-        place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"  # an IPv6 address is in brackets
-        return f"{'rediss' if self.tls else 'redis'}://{login}{place}/{self.database}{query}"
+    @property
+    def cluster(self) -> bool:
+        """Whether the hosts are nodes of a Cluster."""
+        return self.scheme.endswith("+cluster")
 
 
 class BadUrl(ValueError):  # noqa: N818 - the URL is bad, not the program
@@ -80,18 +90,44 @@ def with_namespace(url: str, namespace: str) -> str:
 
 
 def endpoints(url: str) -> Endpoints:
-    """The parts of a URL with one of SCHEMES that is not `unix`. Raises BadUrl."""
+    """The parts of a URL that has no namespace. Raises BadUrl."""
     try:
         parts = urlsplit(url)
     except ValueError:  # half an IPv6 address
         raise _unreadable() from None
-    kind = parts.scheme.partition("+")[2]
+    if parts.scheme not in SCHEMES:
+        raise BadUrl("the URL has not the scheme of a broker", f"write one of {', '.join(SCHEMES)}")
     login, _, names = parts.netloc.rpartition("@")
+    user, _, password = map(unquote, login.partition(":"))
+    options = _options(parts.query, tls=parts.scheme.startswith("rediss"))
+    check_certificate = _OF_TLS["ssl_cert_reqs"][options.get("ssl_cert_reqs", "required")]
+    check_hostname = _OF_TLS["ssl_check_hostname"][options.get("ssl_check_hostname", "true")]
+    if parts.scheme == "unix":
+        if parts.path in ("", "/"):
+            raise BadUrl("the URL has no path of a socket", "write unix:///path/redis.sock, with three slashes")
+        database = _database(options.get("db", ""))
+        return Endpoints(parts.scheme, user, password, (), unquote(parts.path), database=database)
+    kind = parts.scheme.partition("+")[2]
     if "," in names and not kind:
         raise BadUrl("the URL has several hosts", "write redis+sentinel:// or redis+cluster://, or one host")
     hosts = tuple(_host(name, parts.scheme) for name in names.split(","))
-    service, database = _path(parts.path.strip("/"), kind)
-    return Endpoints(parts.scheme, login, hosts, service, database, parts.query)
+    service, database = _path(parts.path.strip("/"), kind, options.get("db", ""))
+    return Endpoints(parts.scheme, user, password, hosts, "", service, database, check_certificate, check_hostname)
+
+
+def _options(query: str, *, tls: bool) -> Mapping[str, str]:
+    """The options of the query. Raises BadUrl."""
+    known = ["db", *(_OF_TLS if tls else ())]
+    found: dict[str, str] = {}
+    for option in filter(None, query.split("&")):
+        name, _, value = option.partition("=")
+        if name not in known:
+            raise BadUrl(f"the URL has the option {name[:30]!r}", f"remove it; there are namespace, {', '.join(known)}")
+        values = _OF_TLS.get(name)
+        if values is not None and value.lower() not in values:
+            raise BadUrl(f"the URL's option {name} is {value[:30]!r}", f"write one of {', '.join(values)}")
+        found[name] = value.lower()
+    return found
 
 
 def _host(name: str, scheme: str) -> tuple[str, int]:
@@ -105,22 +141,27 @@ def _host(name: str, scheme: str) -> tuple[str, int]:
     if not parts.hostname:
         example = "redis://host:6379/0" if "+" not in scheme else f"{scheme}://host:{SCHEMES[scheme]},host2,…"
         raise BadUrl("the URL has no host", f"write {example}")
-    return parts.hostname, port or SCHEMES[scheme]
+    return unquote(parts.hostname), port or SCHEMES[scheme]
 
 
 def _unreadable() -> BadUrl:
     return BadUrl("the URL's host or port cannot be read", "write host:port, the port from 1 to 65535")
 
 
-def _path(path: str, kind: str) -> tuple[str, str]:
-    """Service and database."""
+def _path(path: str, kind: str, option: str) -> tuple[str, int]:
+    """Service and database; `option`: the database that the query names, which outranks the path's."""
     service = ""
     if kind == "sentinel":
         service, _, path = path.partition("/")
         if not service:
             raise BadUrl("the URL names no service", "write redis+sentinel://host:26379/mymaster")
-    if kind == "cluster" and path not in ("", "0"):
-        raise BadUrl("a Redis Cluster has database 0 alone", "remove the path from the URL")
-    if path and not path.isdigit():
-        raise BadUrl(f"the URL's database is {path[:30]!r}, not a number", "write redis://host:6379/0")
-    return service, path
+    database = option or path
+    if kind == "cluster" and database not in ("", "0"):
+        raise BadUrl("a Redis Cluster has database 0 alone", "remove the path, and `db`, from the URL")
+    return service, _database(database)
+
+
+def _database(text: str) -> int:
+    if text and not (text.isascii() and text.isdigit()):
+        raise BadUrl(f"the URL's database is {text[:30]!r}, not a number", "write redis://host:6379/0")
+    return int(text or 0)

@@ -12,7 +12,6 @@ import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from redis.connection import UnixDomainSocketConnection
 
 import fusiond
 from fusiond import (
@@ -36,6 +35,7 @@ from fusiond import (
 from fusiond.broker.call import as_is, plain
 from fusiond.broker.records import Outcome
 from fusiond.broker.redis.connection import connect
+from fusiond.broker.redis.sessions import ThreadSession
 from fusiond.config.model import Broker
 from fusiond.job import id_of_key, new_token
 from tests.support.replicas import Servers
@@ -210,7 +210,7 @@ def test_a_key_makes_one_job_of_many_calls(client):
 def test_a_call_over_a_lost_connection_makes_one_job(client, redis_server, run, broker, monkeypatch):
     """The reply was lost: the call is repeated with the same id."""
     client.enqueue("send")
-    read, lost = UnixDomainSocketConnection.read_response, []
+    read, lost = ThreadSession.read, []
 
     def read_and_lose(self):
         reply = read(self)
@@ -219,7 +219,7 @@ def test_a_call_over_a_lost_connection_makes_one_job(client, redis_server, run, 
             raise ConnectionResetError
         return reply
 
-    monkeypatch.setattr(UnixDomainSocketConnection, "read_response", read_and_lose)
+    monkeypatch.setattr(ThreadSession, "read", read_and_lose)
     assert client.enqueue("send", "once").status() == "queued"
     assert run(broker.counts("sms")).queued == 2
 

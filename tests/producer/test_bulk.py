@@ -9,14 +9,13 @@ import threading
 import tracemalloc
 
 import pytest
-from redis.asyncio.connection import UnixDomainSocketConnection as LoopConnection
-from redis.connection import UnixDomainSocketConnection as ThreadConnection
 
 from fusiond import AsyncClient, BadArguments, BrokerError, BrokerUnavailable, Client, QueueFull, UnknownTask
 from fusiond.broker.call import as_is, plain
 from fusiond.broker.records import NewJob
 from fusiond.broker.redis import protocol
 from fusiond.broker.redis.connection import connect
+from fusiond.broker.redis.sessions import LoopSession, ThreadSession
 from fusiond.config.model import Broker
 from fusiond.enqueue_options import NO_OPTIONS
 from fusiond.producer.bulk import CHUNK, Bulk
@@ -120,8 +119,8 @@ def test_what_is_forgotten_meanwhile_is_sent_again_in_order(enqueue_many, held, 
 @pytest.mark.parametrize("at", [2, 9])
 def test_a_connection_lost_in_the_middle_makes_each_job_once(enqueue_many, held, monkeypatch, kind, at):
     """Replies are lost, and with them the connection: their chunks are sent again, with the same ids."""
-    connection = ThreadConnection if kind == "threads" else LoopConnection
-    read, replies = connection.read_response, []
+    connection = ThreadSession if kind == "threads" else LoopSession
+    read, replies = connection.read, []
 
     def note(reply):
         replies.append(reply)
@@ -135,7 +134,7 @@ def test_a_connection_lost_in_the_middle_makes_each_job_once(enqueue_many, held,
         return note(await read(self, **more))
 
     monkeypatch.setattr(
-        connection, "read_response", read_later if kind == "asyncio" else lambda self, **more: note(read(self, **more))
+        connection, "read", read_later if kind == "asyncio" else lambda self, **more: note(read(self, **more))
     )
     handles = enqueue_many(kind, jobs_with(int, 0))
     assert len(replies) > at
@@ -214,8 +213,8 @@ def test_a_keyboard_interrupt_in_the_callers_iterator(client, enqueue_many, held
 @pytest.mark.parametrize("when", ["sending", "reading"])
 def test_a_keyboard_interrupt_on_the_way(enqueue_many, held, monkeypatch, when):
     """In the midst of a reply, or of a chunk: the connection is given up, and the next call makes a new one."""
-    name = "send_packed_command" if when == "sending" else "read_response"
-    do, calls = getattr(ThreadConnection, name), []
+    name = "send" if when == "sending" else "read"
+    do, calls = getattr(ThreadSession, name), []
 
     def interrupted(self, *words, **more):
         calls.append(name)
@@ -223,7 +222,7 @@ def test_a_keyboard_interrupt_on_the_way(enqueue_many, held, monkeypatch, when):
             raise KeyboardInterrupt
         return do(self, *words, **more)
 
-    monkeypatch.setattr(ThreadConnection, name, interrupted)
+    monkeypatch.setattr(ThreadSession, name, interrupted)
     with pytest.raises(KeyboardInterrupt) as raised:
         enqueue_many("threads", jobs_with(int, 0))
     stored, unknown = raised.value.enqueued

@@ -20,17 +20,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from redis.exceptions import (
-    AskError,
-    ClusterDownError,
-    MovedError,
-    ResponseError,
-    SlotNotCoveredError,
-    TryAgainError,
-)
+from redis.exceptions import SlotNotCoveredError
 
 from fusiond.broker.call import Call, as_is, plain
 from fusiond.broker.redis.protocol import Answer, OneServer, Part, Step, Steps, confirms, is_forgotten, send_in_full
+from fusiond.broker.redis.redis_errors import ReplyError
 from fusiond.errors import BrokerUnavailable
 
 #: seconds for which a call is repeated while its slot is on its way, or has no primary
@@ -145,7 +139,7 @@ class ClusterNodes(OneServer):
         if isinstance(answer, BrokerUnavailable):
             self.lose(names[number])
             raise answer
-        if isinstance(answer[0], ResponseError):
+        if isinstance(answer[0], ReplyError):
             return [answer[0]]
         following = int(answer[0][0])
         if following:
@@ -163,7 +157,7 @@ class ClusterNodes(OneServer):
         for unit in units:
             node = unit.node or self._owner(unit.key)
             if node is None:
-                unit.replies = [ClusterDownError("Hash slot not served", status_code="CLUSTERDOWN")] * len(unit.calls)
+                unit.replies = [ReplyError("CLUSTERDOWN Hash slot not served")] * len(unit.calls)
                 left.later.append(unit)
                 self._stale = True
             else:
@@ -190,13 +184,14 @@ class ClusterNodes(OneServer):
 
     def _judge(self, unit: _Unit, node: str, left: _Left) -> None:
         reply = unit.replies[0]
-        if isinstance(reply, AskError):  # MOVED, too
-            unit.node, unit.asking = _named(reply, node), not isinstance(reply, MovedError)
+        kind = reply.kind if isinstance(reply, ReplyError) else ""
+        if kind in ("MOVED", "ASK"):
+            unit.node, unit.asking = _named(reply, node), kind == "ASK"
             self._stale |= not unit.asking
             left.onward.append(unit)
-        elif isinstance(reply, (TryAgainError, ClusterDownError)):
+        elif kind in ("TRYAGAIN", "CLUSTERDOWN"):
             unit.node, unit.asking = None, False
-            self._stale |= isinstance(reply, ClusterDownError)
+            self._stale |= kind == "CLUSTERDOWN"
             left.later.append(unit)
 
     def _owner(self, key: bytes | None) -> str | None:
@@ -213,9 +208,10 @@ class ClusterNodes(OneServer):
         return [name for name in names if name not in self._silent] or names
 
 
-def _named(redirection: AskError, teller: str) -> str:
-    """`host:port` of a redirection, which may leave out the host."""
-    return f"{redirection.host or teller.rpartition(':')[0]}:{redirection.port}"
+def _named(redirection: ReplyError, teller: str) -> str:
+    """`host:port` of a redirection, `MOVED 3300 host:port`, which may leave out the host."""
+    host, _, port = str(redirection).rpartition(" ")[2].rpartition(":")
+    return f"{host or teller.rpartition(':')[0]}:{port}"
 
 
 def _units(calls: Sequence[Call[Any]]) -> list[_Unit]:

@@ -4,20 +4,21 @@ The nodes of a Cluster, for threads and for asyncio: redis-py's RedisCluster kee
 
 from __future__ import annotations
 
-from typing import Any, cast
-
 from redis.asyncio.cluster import ClusterNode as LoopNode
 from redis.asyncio.cluster import RedisCluster as LoopClient
 from redis.asyncio.retry import Retry as LoopRetry
 from redis.backoff import NoBackoff
 from redis.cluster import ClusterNode, RedisCluster
-from redis.exceptions import RedisClusterException
+from redis.exceptions import RedisClusterException, RedisError
 from redis.retry import Retry
 
-from fusiond.broker.redis import tls_files
+from fusiond.broker.redis import redis_py
+from fusiond.broker.redis.address import Place
 from fusiond.broker.redis.links import LoopLink, ThreadLink
-from fusiond.broker.redis.redis_errors import LOST, no_map
+from fusiond.broker.redis.redis_errors import unavailable
 from fusiond.broker.redis.servers import PATIENCE, LoopServer, ThreadServer
+from fusiond.broker.redis.sessions import LoopSession, ThreadSession
+from fusiond.errors import BrokerError, BrokerUnfit
 
 
 class ThreadCluster(ThreadServer):
@@ -29,27 +30,21 @@ class ThreadCluster(ThreadServer):
         """redis-py's client, which keeps the map. Raises BrokerUnavailable or BrokerUnfit."""
         try:
             if self._client is None:
-                nodes = [ClusterNode(*host) for host in self.where.hosts]
+                nodes = [ClusterNode(*place) for place in self.where.places]
                 retry = Retry(NoBackoff(), 0)
-                self._client = RedisCluster(
-                    startup_nodes=nodes, require_full_coverage=False, retry=retry, **self.where.options
-                )
+                options = redis_py.options(self.where, self.where.timeout)
+                self._client = RedisCluster(startup_nodes=nodes, require_full_coverage=False, retry=retry, **options)
             else:
                 self._client.nodes_manager.initialize()
-        except (RedisClusterException, *LOST) as error:
-            tls_files.check(self.where.options)
+        except (RedisClusterException, RedisError, OSError) as error:
             self._client = None  # the next time by the nodes of the URL
-            raise no_map(self.where.shown, error) from error
+            raise _no_map(self.where.shown, error) from error
         for name in set(self._links) - {node.name for node in self._client.get_nodes()}:
             self._links.pop(name).close()
         return self._client
 
     def _make(self, node: str) -> ThreadLink:
-        client = cast("RedisCluster", self._client)
-        known = client.get_node(node_name=node) or ClusterNode(*_host(node))
-        return ThreadLink(
-            node, self.where.options, client.get_redis_connection(known).connection_pool.make_connection()
-        )
+        return ThreadLink(node, lambda: ThreadSession(self.where, _place(node)))
 
 
 class LoopCluster(LoopServer):
@@ -60,28 +55,27 @@ class LoopCluster(LoopServer):
     async def read_map(self) -> LoopClient:
         """As `ThreadCluster.read_map`."""
         if self._client is None:
+            options = redis_py.options(self.where, min(self.where.timeout, PATIENCE))
+            options.pop("ssl_password", None)
             self._client = LoopClient(
-                startup_nodes=[LoopNode(*host) for host in self.where.hosts],
+                startup_nodes=[LoopNode(*place) for place in self.where.places],
                 require_full_coverage=False,
                 retry=LoopRetry(NoBackoff(), 0),
-                **_of_loop_cluster(self.where.options, min(self._seconds, PATIENCE)),
+                **options,
             )
         try:
             await self._client.nodes_manager.initialize()
-        except (RedisClusterException, *LOST) as error:
-            tls_files.check(self.where.options)
+        except (RedisClusterException, RedisError, OSError) as error:
             await self.close()
             self._client = None  # the next time by the nodes of the URL
-            raise no_map(self.where.shown, error) from error
+            raise _no_map(self.where.shown, error) from error
         for name in set(self._links) - {node.name for node in self._client.get_nodes()}:
-            await self._links.pop(name).end()
+            self._links.pop(name).end()
         return self._client
 
-    def _make(self, node: str) -> LoopLink:
-        client = cast("LoopClient", self._client)
-        known = client.get_node(node_name=node) or LoopNode(*_host(node), **client.connection_kwargs)
-        connection = known.connection_class(**known.connection_kwargs)
-        return LoopLink(node, self.where.options, connection, self._seconds)
+    def new_link(self, node: str) -> LoopLink:
+        """As `LoopServer.new_link`."""
+        return LoopLink(node, lambda: LoopSession.connected(self.where, _place(node)), self.where.timeout)
 
     async def close(self) -> None:
         """As `LoopServer.close`."""
@@ -91,12 +85,16 @@ class LoopCluster(LoopServer):
             await self._client.nodes_manager.aclose("startup_nodes")
 
 
-def _of_loop_cluster(options: dict[str, Any], seconds: float) -> dict[str, Any]:
-    """It takes no password of a key, so the key must need none, or OpenSSL would ask the terminal."""
-    tls_files.check(options)
-    return {name: value for name, value in options.items() if name != "ssl_password"} | {"socket_timeout": seconds}
+def _no_map(shown: str, error: Exception) -> BrokerError:
+    """The error of ours for a Cluster whose map no node told."""
+    cause = error.__cause__ or error
+    if isinstance(cause, BrokerError):
+        return cause
+    if "Cluster mode is not enabled" in str(cause):
+        return BrokerUnfit(f"Redis at {shown} is no node of a Cluster; write redis:// in broker.url")
+    return unavailable(shown, redis_py.as_ours(cause if isinstance(cause, Exception) else error))
 
 
-def _host(name: str) -> tuple[str, int]:
+def _place(name: str) -> Place:
     host, _, port = name.rpartition(":")
     return host, int(port)

@@ -17,13 +17,11 @@ from collections.abc import Generator, Sequence
 from enum import Enum
 from typing import Any, NamedTuple, TypeVar, cast
 
-from redis.exceptions import NoScriptError, RedisError
-
 from fusiond.broker.call import Call, Plan, SendAhead, Unreadable
 from fusiond.broker.keys import Keys
 from fusiond.broker.redis import server_requirements
 from fusiond.broker.redis.links import Sent
-from fusiond.broker.redis.redis_errors import refused
+from fusiond.broker.redis.redis_errors import ReplyError, refused
 from fusiond.errors import BrokerError, BrokerUnavailable
 
 T = TypeVar("T")
@@ -251,7 +249,7 @@ class Flight:
 
 def _is_plain(answer: Answer) -> bool:
     """Whether there are replies, and none is an error."""
-    return isinstance(answer, list) and not any(isinstance(reply, RedisError) for reply in answer)
+    return isinstance(answer, list) and not any(isinstance(reply, ReplyError) for reply in answer)
 
 
 def _alone(call: Call[T]) -> Plan[T]:
@@ -274,7 +272,11 @@ def send_in_full(parts: list[Part], answers: list[Answer]) -> Steps[None]:
 
 def is_forgotten(answer: Answer) -> bool:
     """Whether Redis did not know one of the scripts."""
-    return isinstance(answer, list) and NoScriptError in map(type, answer)
+    return isinstance(answer, list) and ReplyError in map(type, answer) and any(map(_is_no_script, answer))
+
+
+def _is_no_script(reply: Any) -> bool:
+    return type(reply) is ReplyError and reply.kind == "NOSCRIPT"
 
 
 def forgotten(calls: Sequence[Call[Any]], answer: Answer) -> list[int]:
@@ -287,7 +289,7 @@ def forgotten(calls: Sequence[Call[Any]], answer: Answer) -> list[int]:
     if isinstance(answer, BrokerUnavailable):
         return lost
     for i, reply in enumerate(answer):
-        if (type(reply) is NoScriptError and calls[i].script) or (lost and lost[-1] == i - 1 and confirms(calls[i])):
+        if (_is_no_script(reply) and calls[i].script) or (lost and lost[-1] == i - 1 and confirms(calls[i])):
             lost.append(i)
     return lost
 
@@ -299,7 +301,7 @@ def confirms(call: Call[Any]) -> bool:
 
 def _meaning(call: Call[Any], reply: Any) -> Any:
     """What the reply says, or the error that it amounts to."""
-    if isinstance(reply, RedisError):
+    if isinstance(reply, ReplyError):
         return refused(reply, call.words)
     if isinstance(reply, BrokerUnavailable):
         return reply

@@ -4,19 +4,27 @@ Turn errors of Redis, and of the way to it, into errors that a caller can act on
 
 from __future__ import annotations
 
+import os
 import re
 import ssl
 from collections.abc import Sequence
 from typing import Any, Final
 
-from redis.exceptions import AuthenticationError, RedisError, ResponseError
-from redis.exceptions import ConnectionError as NoConnection
-
 from fusiond.broker.call import decoded
-from fusiond.errors import BrokerError, BrokerFull, BrokerUnavailable, BrokerUnfit
+from fusiond.errors import BrokerError, BrokerFull, BrokerUnavailable
 
-#: what redis-py and the kernel raise where a connection does not come about, or does not last
-LOST = (RedisError, OSError)
+
+class ReplyError(Exception):
+    """An error with which Redis answered, as it said it: `NOSCRIPT No matching script.`"""
+
+    @property
+    def kind(self) -> str:
+        """The first word."""
+        return str(self).partition(" ")[0]
+
+
+#: what is raised where a connection does not come about, or does not last; a host's name may be none: UnicodeError
+LOST = (OSError, ReplyError, UnicodeError)
 
 # Not the one to be asked, or not yet: another connection may lead to one that is.
 _ELSEWHERE = ("READONLY", "LOADING", "MASTERDOWN", "UNBLOCKED")
@@ -27,31 +35,26 @@ _PASSING = (*_ELSEWHERE, "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "MISCONF", "BU
 _NOT_LET_IN = (
     "WRONGPASS", "NOAUTH", "invalid password", "username-password", "AUTH <password> called without", "log-in refused",
 )  # fmt: skip
-#: of redis-py's exceptions from a Sentinel, by class: what is wrong with it
-_KINDS = {"AuthenticationError": "log-in refused", "TimeoutError": "no answer in time"}
 #: the end of the name by which the daemon's own server is shown
 EMBEDDED = " (embedded)"
 _NO_TLS = ("CERTIFICATE_VERIFY_FAILED", "certificate verify failed", "[SSL", "SSL:")
+#: what asyncio says of each address of a host
+_NUMBER: Final = re.compile(r"\[Errno (\d+)\]")
 
 #: of a key, its queue: what Cluster takes a slot from
 _QUEUE: Final = re.compile(r":\{([^{}]+)\}")
 
 
-def in_its_place(error: ResponseError) -> ResponseError:
-    """The error as a reply. Raises BrokerUnavailable if the server says that it is not the one to be asked."""
-    if _begins(text := said(error), _ELSEWHERE):
-        raise BrokerUnavailable(f"Redis cannot take commands now: {text}")
-    return error.with_traceback(None)
+def in_its_place(reply: Any) -> Any:
+    """The reply. Raises BrokerUnavailable if it is an error that says that the server is not the one to be asked."""
+    if isinstance(reply, ReplyError) and _begins(str(reply), _ELSEWHERE):
+        raise BrokerUnavailable(f"Redis cannot take commands now: {reply}")
+    return reply
 
 
-def said(error: RedisError) -> str:
-    """The text of Redis' error, with the first word that redis-py has taken off."""
-    return f"{error.status_code} {error}" if error.status_code else str(error)
-
-
-def refused(error: RedisError, words: Sequence[Any]) -> BrokerError:
+def refused(error: ReplyError, words: Sequence[Any]) -> BrokerError:
     """The error of ours for an error with which Redis answered a command."""
-    text = said(error)
+    text = str(error)
     if "WRONGTYPE" in text:
         queue = _QUEUE.search(key := _key(words))
         subject = f"queue {queue[1]!r}: a key of it" if queue else f"key {key!r}"
@@ -75,44 +78,16 @@ def _begins(text: str, words: Sequence[str]) -> bool:
     return any(word in text[:200] for word in words)
 
 
-def no_primary(service: str, sentinels: Sequence[Any], error: Exception) -> NoConnection:
-    """What redis-py raises where no Sentinel names a primary, as a sentence without the words of its objects."""
-    # Of one that is asked twice, with a password and without, the second time counts.
-    said_of = {sentinel_name(one): str(error).partition(f"{one} - ")[2].partition(",")[0] for one in sentinels}
-    problems = [
-        f"{name}: {_KINDS.get(kind.rpartition(':')[2], 'it cannot be reached') if kind else 'it knows none that is up'}"
-        for name, kind in said_of.items()
-    ]
-    return NoConnection(f"no Sentinel names a primary of the service {service!r}: {'; '.join(problems)}")
-
-
-def sentinel_name(client: Any) -> str:
-    """`host:port` of redis-py's client of a Sentinel."""
-    options = client.connection_pool.connection_kwargs
-    return f"{options['host']}:{options['port']}"
-
-
-def no_map(shown: str, error: Exception) -> BrokerError:
-    """The error of ours for a Cluster whose map no node told."""
-    cause = error.__cause__ or error
-    if isinstance(cause, BrokerError):
-        return cause
-    if "Cluster mode is not enabled" in str(cause):
-        return BrokerUnfit(f"Redis at {shown} is no node of a Cluster; write redis:// in broker.url")
-    return unavailable(shown, cause if isinstance(cause, Exception) else error)
-
-
 def unavailable(shown: str, error: Exception) -> BrokerUnavailable:
     """The error of ours for a connection to what is `shown` that did not come about or did not last."""
-    reason = (said(error) if isinstance(error, RedisError) else str(error)).rstrip(".") or "no answer in time"
-    if isinstance(error, AuthenticationError) or _begins(reason, _NOT_LET_IN):
+    reason = _reason(error)
+    if _begins(reason, _NOT_LET_IN):
         remedy = "check the user and the password, in broker.url or broker.password_file"
         return BrokerUnavailable(f"Redis at {shown} does not accept the log-in: {reason}; {remedy}")
-    cause = error.__cause__ or error.__context__ or error
-    if isinstance(cause, ssl.SSLError) or _begins(reason, _NO_TLS):
+    if isinstance(error, ssl.SSLError) or _begins(reason, _NO_TLS):
         remedy = "check ca_file, cert_file and key_file in broker.tls, and that the server speaks TLS at this port"
         return BrokerUnavailable(f"Redis at {shown} cannot be reached over TLS: {reason}; {remedy}")
-    if isinstance(cause, PermissionError) and shown.startswith("unix:"):
+    if isinstance(error, PermissionError) and shown.startswith("unix:"):
         remedy = "be the user of the server, or in the group of its socket; embedded: broker.socket_group"
         return BrokerUnavailable(f"Redis at {shown}: this user may not connect to the socket; {remedy}")
     question = "is it running, and is broker.url right?"
@@ -121,3 +96,15 @@ def unavailable(shown: str, error: Exception) -> BrokerUnavailable:
     elif shown.startswith("rediss"):
         question = "is it running, and does it speak TLS at this port?"
     return BrokerUnavailable(f"Redis at {shown} cannot be reached: {reason}; {question}")
+
+
+def _reason(error: Exception) -> str:
+    """The error's own words, without numbers and addresses where there is a word for the number."""
+    if isinstance(error, TimeoutError) and not error.errno:
+        return "no answer in time"
+    if isinstance(error, OSError) and not isinstance(error, ssl.SSLError):
+        numbers = [error.errno] if error.errno else map(int, _NUMBER.findall(str(error)))
+        if words := dict.fromkeys(os.strerror(number) for number in numbers if number > 0):
+            return ", ".join(words)
+        return (error.strerror or str(error)).rstrip(".")
+    return str(error).rstrip(".")

@@ -7,23 +7,29 @@ Sentinel may be late, or cut off from the others. Where it is none, another Sent
 
 from __future__ import annotations
 
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import Any
 
+from hiredis import pack_command
 from redis.asyncio.retry import Retry as LoopRetry
 from redis.asyncio.sentinel import MasterNotFoundError as NotFoundByLoop
 from redis.asyncio.sentinel import Sentinel as LoopSentinelClient
-from redis.asyncio.sentinel import SentinelConnectionPool as LoopSentinelPool
 from redis.backoff import NoBackoff
-from redis.exceptions import ConnectionError as NoConnection
+from redis.exceptions import RedisError
 from redis.retry import Retry
-from redis.sentinel import MasterNotFoundError, Sentinel, SentinelConnectionPool
+from redis.sentinel import MasterNotFoundError
+from redis.sentinel import Sentinel as ThreadSentinelClient
 
-from fusiond.broker.redis.address import Address
+from fusiond.broker.redis import redis_py
+from fusiond.broker.redis.address import Address, Place
 from fusiond.broker.redis.links import LoopLink, ThreadLink
-from fusiond.broker.redis.redis_errors import LOST, no_primary, sentinel_name
+from fusiond.broker.redis.redis_errors import LOST
 from fusiond.broker.redis.servers import PATIENCE, LoopServer, ThreadServer
+from fusiond.broker.redis.sessions import LoopSession, ThreadSession
 
-_LOGIN = ("username", "password", "credential_provider")
+_ROLE = pack_command(("ROLE",))
+#: of redis-py's exceptions from a Sentinel, by class: what is wrong with it
+_KINDS = {"AuthenticationError": "log-in refused", "TimeoutError": "no answer in time"}
 
 
 class ThreadSentinel(ThreadServer):
@@ -32,15 +38,13 @@ class ThreadSentinel(ThreadServer):
     def __init__(self, where: Address) -> None:
         """As `ThreadServer`."""
         super().__init__(where)
-        self._sentinels = _sentinels(Sentinels, where, Retry(NoBackoff(), 0))
-        options = where.options | {"redis_connect_func": self._check_role}
-        self._pool = SentinelConnectionPool(where.service, self._sentinels, **options)
+        self._sentinels = _sentinels(ThreadSentinelClient, where, Retry(NoBackoff(), 0))
 
     def is_elsewhere(self) -> bool:
         """Whether the Sentinels name another primary than it is connected to; False where none can be asked."""
-        link = self.link("")
+        place = self.link("").place
         try:
-            return link.is_open and _is_other(link.connection, self._pool.get_master_address())
+            return place is not None and place != self._named()
         except LOST:
             return False
 
@@ -51,32 +55,44 @@ class ThreadSentinel(ThreadServer):
             client.close()
 
     def _make(self, _node: str) -> ThreadLink:
-        return ThreadLink(self.where.shown, self.where.options, self._pool.make_connection())
+        return ThreadLink(self.where.shown, self._dial)
 
-    def _check_role(self, connection: Any) -> None:
-        connection.on_connect()
-        connection.send_command("ROLE")
-        _judge_role(connection.read_response(), connection, self._sentinels)
+    def _dial(self) -> ThreadSession:
+        made = ThreadSession(self.where, self._named())
+        try:
+            made.send(_ROLE)
+            _judge_role(made.read(), made.place, self._sentinels)
+        except BaseException:
+            made.close()
+            raise
+        return made
+
+    def _named(self) -> Place:
+        try:
+            return _place(self._sentinels.discover_master(self.where.service))
+        except MasterNotFoundError as error:
+            raise _no_primary(self.where.service, self._sentinels.sentinels, error) from None
+        except RedisError as error:
+            raise redis_py.as_ours(error) from error
 
 
 class LoopSentinel(LoopServer):
     """The same for one event loop."""
 
-    def __init__(self, where: Address, seconds: float) -> None:
+    def __init__(self, where: Address) -> None:
         """As `LoopServer`."""
-        super().__init__(where, seconds)
-        self._sentinels = _sentinels(LoopSentinels, where, LoopRetry(NoBackoff(), 0))
-        options = where.options | {"redis_connect_func": self._check_role}
-        self._pool = LoopSentinelPool(where.service, self._sentinels, **options)
+        super().__init__(where)
+        self._sentinels = _sentinels(LoopSentinelClient, where, LoopRetry(NoBackoff(), 0))
 
-    def _make(self, _node: str) -> LoopLink:
-        return LoopLink(self.where.shown, self.where.options, self._pool.make_connection(), self._seconds)
+    def new_link(self, _node: str) -> LoopLink:
+        """As `LoopServer.new_link`."""
+        return LoopLink(self.where.shown, self._dial, self.where.timeout)
 
     async def is_elsewhere(self) -> bool:
         """As `ThreadSentinel.is_elsewhere`."""
-        connection: Any = self.link("").connection
+        place = self.link("").place
         try:
-            return connection.is_connected and _is_other(connection, await self._pool.get_master_address())
+            return place is not None and place != await self._named()
         except LOST:
             return False
 
@@ -86,32 +102,23 @@ class LoopSentinel(LoopServer):
         for client in self._sentinels.sentinels:
             await client.aclose()
 
-    async def _check_role(self, connection: Any) -> None:
-        await connection.on_connect()
-        await connection.send_command("ROLE")
-        _judge_role(await connection.read_response(), connection, self._sentinels)
-
-
-class Sentinels(Sentinel):
-    """redis-py's, with a sentence that says of each Sentinel what is wrong."""
-
-    def discover_master(self, service_name: str) -> tuple[str, int]:
-        """Host and port."""
+    async def _dial(self) -> LoopSession:
+        made = await LoopSession.connected(self.where, await self._named())
         try:
-            return cast("tuple[str, int]", super().discover_master(service_name))
-        except MasterNotFoundError as error:
-            raise no_primary(service_name, self.sentinels, error) from None
+            await made.send(_ROLE)
+            _judge_role(await made.read(), made.place, self._sentinels)
+        except BaseException:
+            made.close()
+            raise
+        return made
 
-
-class LoopSentinels(LoopSentinelClient):
-    """The same for asyncio."""
-
-    async def discover_master(self, service_name: str) -> tuple[str, int]:
-        """Host and port."""
+    async def _named(self) -> Place:
         try:
-            return cast("tuple[str, int]", await super().discover_master(service_name))
+            return _place(await self._sentinels.discover_master(self.where.service))
         except NotFoundByLoop as error:
-            raise no_primary(service_name, self.sentinels, error) from None
+            raise _no_primary(self.where.service, self._sentinels.sentinels, error) from None
+        except RedisError as error:
+            raise redis_py.as_ours(error) from error
 
 
 def _sentinels(kind: Any, where: Address, retry: Any) -> Any:
@@ -120,24 +127,39 @@ def _sentinels(kind: Any, where: Address, retry: Any) -> Any:
 
     Each is told the user and password of the data servers, and asked once more without, in case it has none.
     """
-    options = where.options | {"socket_connect_timeout": PATIENCE, "socket_timeout": PATIENCE, "retry": retry}
-    options.pop("db", None)
-    found = kind(where.hosts, sentinel_kwargs=options)
-    if any(options.get(name) for name in _LOGIN):
-        without = {name: value for name, value in options.items() if name not in _LOGIN}
-        both = zip(found.sentinels, kind(where.hosts, sentinel_kwargs=without).sentinels, strict=True)
+    options = redis_py.options(where, PATIENCE) | {"retry": retry}
+    found = kind(where.places, sentinel_kwargs=options)
+    if options.pop("credential_provider", None):
+        both = zip(found.sentinels, kind(where.places, sentinel_kwargs=options).sentinels, strict=True)
         found.sentinels = [client for pair in both for client in pair]
     return found
 
 
-def _is_other(connection: Any, named: tuple[Any, Any]) -> bool:
-    return (str(named[0]), int(named[1])) != (str(connection.host), int(connection.port))
+def _place(named: tuple[Any, Any]) -> Place:
+    return str(named[0]), int(named[1])
 
 
-def _judge_role(role: list[Any], connection: Any, sentinels: Any) -> None:
+def _no_primary(service: str, sentinels: Sequence[Any], error: Exception) -> ConnectionError:
+    """What redis-py raises where no Sentinel names a primary, as a sentence without the words of its objects."""
+    # Of one that is asked twice, with a password and without, the second time counts.
+    said_of = {_name(one): str(error).partition(f"{one} - ")[2].partition(",")[0] for one in sentinels}
+    problems = [
+        f"{name}: {_KINDS.get(kind.rpartition(':')[2], 'it cannot be reached') if kind else 'it knows none that is up'}"
+        for name, kind in said_of.items()
+    ]
+    return ConnectionError(f"no Sentinel names a primary of the service {service!r}: {'; '.join(problems)}")
+
+
+def _name(client: Any) -> str:
+    """`host:port` of redis-py's client of a Sentinel."""
+    options = client.connection_pool.connection_kwargs
+    return f"{options['host']}:{options['port']}"
+
+
+def _judge_role(role: Any, place: Any, sentinels: Any) -> None:
     """Raise unless it is a primary's."""
-    if role[0] != b"master":
+    if not isinstance(role, list) or role[0] != b"master":
         late = sentinels.sentinels.pop(0)
         sentinels.sentinels.append(late)
-        server = f"{connection.host}:{connection.port}"
-        raise NoConnection(f"the Sentinel {sentinel_name(late)} names {server}, which is a {role[0].decode()}")
+        found = f"a {role[0].decode()}" if isinstance(role, list) else f"not known: {role}"
+        raise ConnectionError(f"the Sentinel {_name(late)} names {place[0]}:{place[1]}, which is {found}")

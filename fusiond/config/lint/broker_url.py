@@ -68,18 +68,8 @@ def _namespace(url: str) -> str:
         remedy = f"write {_SHORT[scheme]}://" if scheme in _SHORT else did_you_mean(scheme, SCHEMES) or _EXAMPLES
         raise BadUrl(f"{scheme[:30]}:// is not a broker", remedy)
     bare, namespace = split_namespace(url)
-    if scheme != "unix":
-        endpoints(bare)
-    elif _path(bare) in ("", "/"):
-        raise BadUrl("the URL has no path of a socket", "write unix:///path/redis.sock, with three slashes")
+    endpoints(bare)
     return namespace
-
-
-def _path(url: str) -> str:
-    try:
-        return urlsplit(url).path
-    except ValueError:  # half an IPv6 address
-        return ""
 
 
 def _one_namespace(broker: Node, node: Node, namespace: str) -> Iterator[Problem]:

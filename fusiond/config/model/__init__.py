@@ -77,7 +77,9 @@ class Broker:
     """Where the queues are."""
 
     #: `embedded`: the daemon runs a Redis of its own. Otherwise the address of a Redis: redis://, rediss:// or unix://;
-    #: or several addresses: redis+sentinel:// or redis+cluster:// (with TLS: rediss+…).
+    #: or several addresses: redis+sentinel:// or redis+cluster:// (with TLS: rediss+…). Options may follow a question
+    #: mark: `db`, the database; with TLS `ssl_cert_reqs=none`, which takes any certificate of the server, and
+    #: `ssl_check_hostname=false`, which takes one of another host.
     url: Annotated[
         Text,
         Key(

@@ -6,6 +6,8 @@ import dataclasses
 import os
 import resource
 import socket
+import subprocess
+import sys
 import threading
 import time
 
@@ -105,7 +107,7 @@ def test_a_full_redis_is_told_apart(run):
 
 
 def test_an_unreachable_redis_is_one_sentence_with_the_remedy(tmp_path):
-    """Not redis-py's exception, and no password."""
+    """No exception of Python's, and no password."""
     settings = model.Broker(url="redis://:secret@127.0.0.1:1/0")
     with pytest.raises(BrokerUnavailable) as caught, connect(settings, tmp_path) as connection:
         connection.run(PING)
@@ -122,8 +124,25 @@ def test_an_unreachable_redis_is_one_sentence_with_the_remedy(tmp_path):
         asyncio.run(attempt())
 
 
-@pytest.mark.parametrize("url", ["http://x", "redis", "redis+nothing://x"])
-def test_a_url_of_another_kind_is_refused(tmp_path, url):
+@pytest.mark.parametrize("kind", ["threads", "asyncio"])
+def test_of_a_host_with_several_addresses_one_reason_is_told(tmp_path, kind):
+    """In the words of the system, not with the number and the address of each attempt."""
+    with pytest.raises(BrokerUnavailable, match=r"cannot be reached: Connection refused; is it running"):
+        ping(kind, model.Broker(url="redis://localhost:1"), tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["threads", "asyncio"])
+def test_a_host_that_there_is_not_is_one_sentence(tmp_path, kind):
+    """Also if its name can be none."""
+    for host in ("nowhere.invalid", "x" * 70 + ".invalid"):
+        with pytest.raises(BrokerUnavailable, match=r"cannot be reached: .*; is it running"):
+            ping(kind, model.Broker(url=f"redis://{host}:1"), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "url", ["http://x", "redis", "redis+nothing://x", "redis://x?socket_timeout=5", "redis://[::1"]
+)
+def test_a_url_that_cannot_be_used_is_refused(tmp_path, url):
     """With the URL, at once."""
     with pytest.raises(BrokerUnavailable, match=r"broker\.url"):
         connect(model.Broker(url=url), tmp_path)
@@ -133,6 +152,7 @@ def test_a_password_is_not_shown():
     """Whatever else the URL has."""
     assert shown("rediss://me:pw@host:6379/1?x=y") == "rediss://me:***@host:6379/1?x=y"
     assert shown("unix:///run/redis.sock") == "unix:///run/redis.sock"
+    assert shown("redis://me:pw@[::1") == "redis://…"
 
 
 # Connections that come and go
@@ -192,7 +212,7 @@ def no_descriptor():
 
 
 def test_without_a_descriptor_it_is_unavailable(broker_settings, tmp_path):
-    """redis-py then raises OSError before it connects. What tries again for as long as it takes must not end of it."""
+    """What tries again for as long as it takes must not end of it."""
     connection = connect(broker_settings, tmp_path)
     with no_descriptor(), pytest.raises(BrokerUnavailable):
         connection.run(PING)
@@ -347,6 +367,55 @@ def test_a_lost_subscription_says_so(redis_server, broker_settings, tmp_path):
     asyncio.run(story())
 
 
+def test_who_reads_slowly_makes_redis_wait(broker_settings, tmp_path):
+    """Messages of which nobody has read the last ones stay in Redis, which has a limit, not in this process."""
+    text, count = b"x" * 100_000, 80
+
+    def unsent(reply):
+        client = dict(word.partition(b"=")[::2] for word in reply.split())
+        sent = client.get(b"tot-net-out")  # newer ones share a message among clients, and do not count it in omem
+        return count * len(text) - int(sent) if sent else int(client[b"omem"])
+
+    async def story():
+        async with connect_async(broker_settings, tmp_path) as connection:
+            subscription = await connection.subscribe(["x"])
+            for _ in range(count):
+                await connection.run(plain(as_is, "PUBLISH", "x", text))
+            waiting = await connection.run(plain(unsent, "CLIENT", "LIST", "TYPE", "pubsub"))
+            heard = [await anext(subscription) for _ in range(count)]
+            await subscription.aclose()
+            return waiting, heard
+
+    waiting, heard = asyncio.run(story())
+    assert waiting > count * len(text) // 2
+    assert heard == [("x", text)] * count
+
+
+@pytest.mark.parametrize("kind", ["threads", "asyncio"])
+def test_what_is_larger_than_all_buffers_passes(broker_settings, tmp_path, kind):
+    """In both directions, behind and before others."""
+    large = plain(len, "ECHO", b"x" * 5_000_000)
+
+    async def ask():
+        async with connect_async(broker_settings, tmp_path) as connection:
+            return await connection.run_many([PING, large, large, PING])
+
+    def by_thread():
+        return connect(broker_settings, tmp_path).run_many([PING, large, large, PING])
+
+    assert (asyncio.run(ask()) if kind == "asyncio" else by_thread()) == [b"PONG", 5_000_000, 5_000_000, b"PONG"]
+
+
+def test_one_server_is_spoken_to_without_redis_py(redis_server):
+    """Its modules take 6 MB, and longer than the call."""
+    code = (
+        "import sys; from fusiond import Client\n"
+        f"with Client({redis_server.url!r}) as client: client.counts()\n"
+        "assert 'redis' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 # Fitness
 
 
@@ -404,6 +473,26 @@ def test_which_servers_are_fit(info, fit):
 # Logging in
 
 
+@pytest.mark.parametrize("kind", ["threads", "asyncio"])
+def test_the_url_names_user_password_and_database(redis_server, broker_settings, tmp_path, run, kind):
+    """What has a meaning in a URL is escaped in it. The database is its path, or the option `db`."""
+    run(plain(as_is, "ACL", "SETUSER", "a/b", "reset", "on", ">p@s:s/", "~*", "&*", "+@all"))
+    who, where = plain(bytes.decode, "ACL", "WHOAMI"), plain(bytes.decode, "CLIENT", "INFO")
+    there = broker_settings.url.replace("//", "//a%2Fb:p%40s%3As%2F@")
+    settings = model.Broker(url=f"{there}?db=3")
+
+    async def ask():
+        async with connect_async(settings, tmp_path) as connection:
+            return await connection.run_many([who, where])
+
+    user, client = asyncio.run(ask()) if kind == "asyncio" else connect(settings, tmp_path).run_many([who, where])
+    assert user == "a/b"
+    assert " db=3 " in client
+    with pytest.raises(BrokerUnavailable, match="DB index is out of range"):
+        ping(kind, model.Broker(url=f"{there}?db=99"), tmp_path)
+    run(plain(as_is, "ACL", "DELUSER", "a/b"))
+
+
 def test_the_password_file_is_read_at_each_connection(redis_server, broker_settings, tmp_path, run):
     """A password can be changed under a running daemon; a file that is not there is one sentence."""
     file = tmp_path / "password"
@@ -444,7 +533,7 @@ def test_a_socket_that_this_user_may_not_use_is_told_from_a_redis_that_is_away(t
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         with pytest.raises(BrokerUnavailable, match="refused"):
-            ping(kind, model.Broker(url=f"unix://{path}"), tmp_path)  # redis-py imports now what nobody may not read
+            ping(kind, model.Broker(url=f"unix://{path}"), tmp_path)  # imports now what `nobody` may not read
         listener.listen()
         os.seteuid(65534)
         try:

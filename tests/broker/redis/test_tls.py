@@ -63,10 +63,10 @@ class Door(threading.Thread):
 
 @pytest.fixture(scope="module")
 def papers(tmp_path_factory):
-    """A certificate of 127.0.0.1, its key, and those of somebody else."""
+    """A certificate of 127.0.0.1, its key; those of somebody else; and those of another host."""
     place = tmp_path_factory.mktemp("papers")
     found = []
-    for name in ("ours", "theirs"):
+    for name, host in (("ours", "127.0.0.1"), ("theirs", "127.0.0.1"), ("elsewhere", "127.0.0.9")):
         certificate, key = place / f"{name}.pem", place / f"{name}.key"
         words = [
             "req",
@@ -81,7 +81,7 @@ def papers(tmp_path_factory):
             "-subj",
             "/CN=localhost",
         ]
-        words += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate]
+        words += ["-addext", f"subjectAltName=IP:{host}", "-keyout", key, "-out", certificate]
         subprocess.run(["openssl", *words], check=True, capture_output=True)
         found += [certificate, key]
     return found
@@ -116,10 +116,37 @@ def test_asyncio_speaks_tls_and_hears_messages(settings, tmp_path):
 
 def test_a_server_with_another_certificate_is_refused(redis_server, papers, tmp_path):
     """Before anything is said to it."""
-    door = Door(redis_server.path, *papers[2:]).open()
+    door = Door(redis_server.path, *papers[2:4]).open()
     settings = model.Broker(url=f"rediss://127.0.0.1:{door.port}", tls=model.Tls(ca_file=str(papers[0])))
     with pytest.raises(BrokerUnavailable, match=r"certificate.*check ca_file"):
         connect(settings, tmp_path).run(PING)
+
+
+@pytest.mark.parametrize(
+    ("option", "of", "lets_in"),
+    [
+        ("ssl_cert_reqs=none", "theirs", True),
+        ("ssl_check_hostname=false", "theirs", False),
+        ("ssl_check_hostname=true", "elsewhere", False),
+        ("ssl_check_hostname=false", "elsewhere", True),
+    ],
+)
+def test_the_url_may_ask_for_less(redis_server, papers, tmp_path, option, of, lets_in):
+    """For a certificate that nobody has signed, or that names another host."""
+    door = Door(redis_server.path, *(papers[2:4] if of == "theirs" else papers[4:])).open()
+    ca = papers[4] if of == "elsewhere" else papers[0]
+    settings = model.Broker(url=f"rediss://127.0.0.1:{door.port}?{option}", tls=model.Tls(ca_file=str(ca)))
+
+    async def ask():
+        async with connect_async(settings, tmp_path) as connection:
+            return await connection.run(PING)
+
+    for attempt in (lambda: connect(settings, tmp_path).run(PING), lambda: asyncio.run(ask())):
+        if lets_in:
+            assert attempt() == b"PONG"
+        else:
+            with pytest.raises(BrokerUnavailable, match="certificate"):
+                attempt()
 
 
 def test_a_time_out_holds_over_tls(papers, tmp_path):
@@ -145,7 +172,7 @@ def test_a_client_trusts_the_certificates_that_it_is_given(settings, papers):
 @pytest.fixture
 def spoilt(papers, tmp_path):
     """What is wrong -> (the files of a connection, the file that is to be named, what is said of it)."""
-    ca, key, other, _ = map(str, papers)
+    ca, key, other, *_ = map(str, papers)
     text, gone, secret = (str(tmp_path / name) for name in ("text", "gone", "secret.key"))
     (tmp_path / "text").write_text("no PEM")
     words = ["openssl", "ec", "-in", key, "-aes256", "-passout", "pass:secret", "-out", secret]

@@ -104,6 +104,8 @@ CASES = [
             "http://h", "redis://h:99999",
             "redis://h:x", "redis://",
             "redis://h/db", "unix://", "unix://[", "embeded",
+            "unix:///x?db=x", "redis://h?socket_timeout=5", "redis://h?ssl_cert_reqs=none",
+            "rediss://h?ssl_cert_reqs=some", "redis+cluster://h?db=1",
         )
     ),
     ("secret-in-clear", "broker: {url: 'redis://:hunter2@h'}\n", "'redis://:hunter2@h'"),
