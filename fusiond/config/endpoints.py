@@ -91,19 +91,22 @@ def with_namespace(url: str, namespace: str) -> str:
 
 def endpoints(url: str) -> Endpoints:
     """The parts of a URL that has no namespace. Raises BadUrl."""
+    if url.partition("://")[0] not in SCHEMES:
+        raise BadUrl("the URL has not the scheme of a broker", f"write one of {', '.join(SCHEMES)}, in small letters")
     try:
         parts = urlsplit(url)
     except ValueError:  # half an IPv6 address
         raise _unreadable() from None
-    if parts.scheme not in SCHEMES:
-        raise BadUrl("the URL has not the scheme of a broker", f"write one of {', '.join(SCHEMES)}")
+    if parts.fragment or "@" in parts.query or ("@" in parts.path and parts.scheme != "unix"):
+        remedy = "write %23 for #, %2F for /, %3A for :, %3F for ?, %40 for @ and %25 for %"
+        raise BadUrl("the URL has a character that must be escaped in a user or a password", remedy)
     login, _, names = parts.netloc.rpartition("@")
     user, _, password = map(unquote, login.partition(":"))
     options = _options(parts.query, tls=parts.scheme.startswith("rediss"))
     check_certificate = _OF_TLS["ssl_cert_reqs"][options.get("ssl_cert_reqs", "required")]
     check_hostname = _OF_TLS["ssl_check_hostname"][options.get("ssl_check_hostname", "true")]
     if parts.scheme == "unix":
-        if parts.path in ("", "/"):
+        if parts.path in ("", "/") or not unquote(parts.path).isprintable():
             raise BadUrl("the URL has no path of a socket", "write unix:///path/redis.sock, with three slashes")
         database = _database(options.get("db", ""))
         return Endpoints(parts.scheme, user, password, (), unquote(parts.path), database=database)
@@ -120,9 +123,11 @@ def _options(query: str, *, tls: bool) -> Mapping[str, str]:
     known = ["db", *(_OF_TLS if tls else ())]
     found: dict[str, str] = {}
     for option in filter(None, query.split("&")):
-        name, _, value = option.partition("=")
+        name, _, value = map(unquote, option.partition("="))
         if name not in known:
-            raise BadUrl(f"the URL has the option {name[:30]!r}", f"remove it; there are namespace, {', '.join(known)}")
+            raise BadUrl(f"the URL has the option {name[:30]!r}", f"remove it; there are {', '.join(known)}, namespace")
+        if name in found:
+            raise BadUrl(f"the URL has the option {name} twice", "remove one of them")
         values = _OF_TLS.get(name)
         if values is not None and value.lower() not in values:
             raise BadUrl(f"the URL's option {name} is {value[:30]!r}", f"write one of {', '.join(values)}")
@@ -138,6 +143,8 @@ def _host(name: str, scheme: str) -> tuple[str, int]:
         raise _unreadable() from None
     if port == 0:
         raise BadUrl("port 0 cannot be reached", "write the port from 1 to 65535")
+    if parts.hostname and not unquote(parts.hostname).isprintable():
+        raise _unreadable()
     if not parts.hostname:
         example = "redis://host:6379/0" if "+" not in scheme else f"{scheme}://host:{SCHEMES[scheme]},host2,…"
         raise BadUrl("the URL has no host", f"write {example}")
@@ -162,6 +169,6 @@ def _path(path: str, kind: str, option: str) -> tuple[str, int]:
 
 
 def _database(text: str) -> int:
-    if text and not (text.isascii() and text.isdigit()):
+    if text and not (text.isascii() and text.isdigit() and len(text) < 10):
         raise BadUrl(f"the URL's database is {text[:30]!r}, not a number", "write redis://host:6379/0")
     return int(text or 0)

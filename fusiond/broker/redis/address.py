@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from fusiond.broker.redis.redis_errors import EMBEDDED
 from fusiond.broker.redis.tls import Encryption
@@ -44,8 +43,8 @@ class Address:
 
     @property
     def has_login(self) -> bool:
-        """Whether there is a password."""
-        return bool(self.password or self.password_file)
+        """Whether there is a user or a password."""
+        return bool(self.user or self.password or self.password_file)
 
     def login(self) -> tuple[str] | tuple[str, str]:
         """User and password, or the password alone. Raises BrokerUnavailable if its file cannot be read."""
@@ -55,6 +54,8 @@ class Address:
                 password = Path(self.password_file).read_text().rstrip("\n")
             except OSError as error:
                 raise BrokerUnavailable(f"broker.password_file: {self.password_file}: {error.strerror}") from None
+            except UnicodeDecodeError:
+                raise BrokerUnavailable(f"broker.password_file: {self.password_file} holds no UTF-8") from None
         return (self.user, password) if self.user else (password,)
 
 
@@ -75,7 +76,8 @@ def address(settings: Broker, runtime: Path, timeout: float) -> Address:
     try:
         parts = endpoints(url)
     except BadUrl as error:
-        raise BrokerUnavailable(f"broker.url: {shown(url)} cannot be read: {error}; {error.remedy}") from None
+        without_query = shown(url).partition("?")[0]
+        raise BrokerUnavailable(f"broker.url: {without_query} cannot be read: {error}; {error.remedy}") from None
     encryption = Encryption(settings.tls, parts.check_certificate, parts.check_hostname)
     return Address(
         shown=shown(url) + (EMBEDDED if embedded else ""),
@@ -92,11 +94,8 @@ def address(settings: Broker, runtime: Path, timeout: float) -> Address:
 
 
 def shown(url: str) -> str:
-    """The URL without its password."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:  # half an IPv6 address; a password may stand before it
-        return f"{url.partition('://')[0]}://…"
-    if parts.password is None:
-        return url
-    return url.replace(f"//{parts.netloc}", f"//{parts.username or ''}:***@{parts.netloc.rpartition('@')[2]}", 1)
+    """The URL without its password, also where that has characters that should have been escaped."""
+    scheme, separator, rest = url.partition("://")
+    login, _, place = rest.rpartition("@")
+    user, colon, _ = login.partition(":")
+    return f"{scheme}{separator}{user}:***@{place}" if colon else url

@@ -30,6 +30,7 @@ class ThreadCluster(ThreadServer):
         """redis-py's client, which keeps the map. Raises BrokerUnavailable or BrokerUnfit."""
         try:
             if self._client is None:
+                redis_py.check_files(self.where)
                 nodes = [ClusterNode(*place) for place in self.where.places]
                 retry = Retry(NoBackoff(), 0)
                 options = redis_py.options(self.where, self.where.timeout)
@@ -55,6 +56,7 @@ class LoopCluster(LoopServer):
     async def read_map(self) -> LoopClient:
         """As `ThreadCluster.read_map`."""
         if self._client is None:
+            redis_py.check_files(self.where)
             options = redis_py.options(self.where, min(self.where.timeout, PATIENCE))
             options.pop("ssl_password", None)
             self._client = LoopClient(

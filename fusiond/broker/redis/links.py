@@ -35,7 +35,7 @@ S = TypeVar("S", "ThreadSession", "LoopSession")
 
 #: bytes for which the time of a reply is granted anew while they are sent
 _PIECE = 1 << 20
-_BROKEN_OFF = ConnectionError("the exchange was broken off")
+_BROKEN_OFF = "the exchange was broken off"
 
 
 class Sent:
@@ -77,15 +77,15 @@ class _Link(Generic[S]):
     def _lose(self, error: BaseException) -> BrokerUnavailable:
         """End the connection; the error of ours for that. What was not read over it is lost."""
         lost, self._session = self._session, None
-        if lost:
-            lost.close()
+        unread, self._unread = self._unread, deque()
         if isinstance(error, BrokerUnavailable):
             ours = error
         else:
-            ours = unavailable(self.shown, error if isinstance(error, LOST) else _BROKEN_OFF)
-        for sent in self._unread:
+            ours = unavailable(self.shown, error if isinstance(error, LOST) else ConnectionError(_BROKEN_OFF))
+        for sent in unread:
             sent.answer = ours
-        self._unread.clear()
+        if lost:
+            lost.close()
         return ours
 
 
@@ -131,7 +131,7 @@ class ThreadLink(_Link["ThreadSession"]):
     def close(self) -> None:
         """End the connection; the next exchange makes it anew."""
         with self._lock:
-            self._lose(_BROKEN_OFF)
+            self._lose(ConnectionError(_BROKEN_OFF))
 
     def _send(self, pieces: list[bytes]) -> ThreadSession:
         if self._session is None:
@@ -153,6 +153,12 @@ class LoopLink(_Link["LoopSession"]):
         """As of `ThreadLink`; `seconds`: for each reply."""
         super().__init__(shown)
         self._dial, self._lock, self._bound = dial, asyncio.Lock(), TimeLimit(seconds)
+        self._ended = False
+
+    def __del__(self) -> None:
+        """End the connection, to which the event loop would hold on. May be called in any thread."""
+        if self._session:
+            self._session.close_soon()
 
     async def ask(self, calls: Sequence[Call[Any]]) -> list[Any]:
         """As `ThreadLink.ask`."""
@@ -189,8 +195,9 @@ class LoopLink(_Link["LoopSession"]):
             return None
         async with self._lock:
             try:
-                await session.send(pack_command(call.words))
-            except LOST:
+                with self._ended_by_failure(), self._bound:
+                    await session.send(pack_command(call.words))
+            except BrokerUnavailable:
                 return None
             self._unread.append(sent := Sent(self, 1))
         return sent
@@ -223,21 +230,25 @@ class LoopLink(_Link["LoopSession"]):
     async def close(self) -> None:
         """As `ThreadLink.close`."""
         async with self._lock:
-            self._lose(_BROKEN_OFF)
+            self._lose(ConnectionError(_BROKEN_OFF))
 
     def end(self) -> None:
-        """End the connection now, also in an exchange; the link is of no more use."""
+        """End the connection now, also in an exchange, or while it is made; the link is of no more use."""
+        self._ended = True
         if self._session:
             self._session.close()
 
     async def _opened(self) -> LoopSession:
         session = self._session
-        # It may have ended, or the server may have said what nobody asked.
+        # It may have ended, or be of another loop, or the server may have said what nobody asked.
         if session and session.is_open and (self._unread or not session.has_unread):
             return session
-        self._lose(_BROKEN_OFF)
-        self._session = await self._dial()
-        return self._session
+        self._lose(ConnectionError(_BROKEN_OFF))
+        if not self._ended:
+            session = self._session = await self._dial()
+        if session is None or self._ended:  # while it was made, too
+            raise ConnectionError(_BROKEN_OFF)
+        return session
 
     async def _send(self, session: LoopSession, pieces: list[bytes]) -> None:
         for piece in pieces:

@@ -23,7 +23,7 @@ class ReplyError(Exception):
         return str(self).partition(" ")[0]
 
 
-#: what is raised where a connection does not come about, or does not last; a host's name may be none: UnicodeError
+#: what is raised where a connection does not come about, or does not last; UnicodeError: a host's name is malformed
 LOST = (OSError, ReplyError, UnicodeError)
 
 # Not the one to be asked, or not yet: another connection may lead to one that is.
@@ -31,6 +31,8 @@ _ELSEWHERE = ("READONLY", "LOADING", "MASTERDOWN", "UNBLOCKED")
 # A server in one of these states will, or may, do what was asked a little later.
 _PASSING = (*_ELSEWHERE, "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "MISCONF", "BUSY")
 
+#: what a server says to any command of a connection that it does not serve
+_NOT_TAKEN_IN = ("NOAUTH", "max number of clients reached")
 #: what a server says to who has no password, or a wrong one
 _NOT_LET_IN = (
     "WRONGPASS", "NOAUTH", "invalid password", "username-password", "AUTH <password> called without", "log-in refused",
@@ -46,9 +48,18 @@ _QUEUE: Final = re.compile(r":\{([^{}]+)\}")
 
 
 def in_its_place(reply: Any) -> Any:
-    """The reply. Raises BrokerUnavailable if it is an error that says that the server is not the one to be asked."""
-    if isinstance(reply, ReplyError) and _begins(str(reply), _ELSEWHERE):
-        raise BrokerUnavailable(f"Redis cannot take commands now: {reply}")
+    """
+    The reply, which may be an error.
+
+    Raises:
+        BrokerUnavailable: the error says that the server is not the one to be asked.
+        ReplyError: the error says that the connection is not let in.
+    """
+    if isinstance(reply, ReplyError):
+        if _begins(str(reply), _ELSEWHERE):
+            raise BrokerUnavailable(f"Redis cannot take commands now: {reply}")
+        if _begins(str(reply), _NOT_TAKEN_IN):
+            raise reply
     return reply
 
 
@@ -106,5 +117,5 @@ def _reason(error: Exception) -> str:
         numbers = [error.errno] if error.errno else map(int, _NUMBER.findall(str(error)))
         if words := dict.fromkeys(os.strerror(number) for number in numbers if number > 0):
             return ", ".join(words)
-        return (error.strerror or str(error)).rstrip(".")
-    return str(error).rstrip(".")
+        return (error.strerror or str(error)).rstrip(".") or "the connection was ended"
+    return "the host's name is malformed" if isinstance(error, UnicodeError) else str(error).rstrip(".")

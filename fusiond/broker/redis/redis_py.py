@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from redis.credentials import CredentialProvider
-from redis.exceptions import AuthenticationError
+from redis.exceptions import AuthenticationError, ResponseError
 from redis.exceptions import TimeoutError as TimedOut
 
 from fusiond.broker.redis.address import Address
@@ -16,12 +16,7 @@ from fusiond.broker.redis.sessions import KEEPALIVE
 
 
 def options(where: Address, seconds: float) -> dict[str, Any]:
-    """
-    The options of a client that is let in as at `where`; `seconds`: to connect, and for each reply.
-
-    Raises:
-        BrokerUnavailable: a file for TLS cannot be used.
-    """
+    """The options of a client that is let in as at `where`; `seconds`: to connect, and for each reply."""
     told: dict[str, Any] = {
         "protocol": 2,
         # redis-py would look for its own version among the installed packages, 16 ms and 1.5 MB, to tell the server.
@@ -35,7 +30,6 @@ def options(where: Address, seconds: float) -> dict[str, Any]:
     if where.has_login:
         told["credential_provider"] = _Login(where)
     if encryption := where.encryption:
-        encryption.context()  # says which file cannot be used; and not all clients take a password for the key
         files = encryption.files
         told |= {
             "ssl_ca_certs": files.ca_file,
@@ -62,10 +56,17 @@ class _Login(CredentialProvider):
         return self.get_credentials()
 
 
+def check_files(where: Address) -> None:
+    """Raise BrokerUnavailable if a file for TLS cannot be used: redis-py would ask the terminal for its password."""
+    if where.encryption:
+        where.encryption.context()
+
+
 def as_ours(error: Exception) -> Exception:
     """What redis-py has raised where a server was not reached or refused, as sessions.py would."""
-    if isinstance(error, AuthenticationError):
-        return ReplyError(f"log-in refused: {error}")
+    if isinstance(error, (AuthenticationError, ResponseError)):
+        # redis-py has taken off the first word.
+        return ReplyError(f"{error.status_code} {error}" if error.status_code else str(error))
     cause = error.__cause__ or error.__context__
     if isinstance(cause, OSError):
         return cause

@@ -7,6 +7,7 @@ Sentinel may be late, or cut off from the others. Where it is none, another Sent
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,7 +24,7 @@ from redis.sentinel import Sentinel as ThreadSentinelClient
 from fusiond.broker.redis import redis_py
 from fusiond.broker.redis.address import Address, Place
 from fusiond.broker.redis.links import LoopLink, ThreadLink
-from fusiond.broker.redis.redis_errors import LOST
+from fusiond.broker.redis.redis_errors import LOST, ReplyError
 from fusiond.broker.redis.servers import PATIENCE, LoopServer, ThreadServer
 from fusiond.broker.redis.sessions import LoopSession, ThreadSession
 
@@ -68,6 +69,7 @@ class ThreadSentinel(ThreadServer):
         return made
 
     def _named(self) -> Place:
+        redis_py.check_files(self.where)
         try:
             return _place(self._sentinels.discover_master(self.where.service))
         except MasterNotFoundError as error:
@@ -105,14 +107,16 @@ class LoopSentinel(LoopServer):
     async def _dial(self) -> LoopSession:
         made = await LoopSession.connected(self.where, await self._named())
         try:
-            await made.send(_ROLE)
-            _judge_role(await made.read(), made.place, self._sentinels)
+            async with asyncio.timeout(self.where.timeout):
+                await made.send(_ROLE)
+                _judge_role(await made.read(), made.place, self._sentinels)
         except BaseException:
             made.close()
             raise
         return made
 
     async def _named(self) -> Place:
+        redis_py.check_files(self.where)
         try:
             return _place(await self._sentinels.discover_master(self.where.service))
         except NotFoundByLoop as error:
@@ -158,8 +162,9 @@ def _name(client: Any) -> str:
 
 def _judge_role(role: Any, place: Any, sentinels: Any) -> None:
     """Raise unless it is a primary's."""
-    if not isinstance(role, list) or role[0] != b"master":
+    if isinstance(role, ReplyError):
+        raise role
+    if role[0] != b"master":
         late = sentinels.sentinels.pop(0)
         sentinels.sentinels.append(late)
-        found = f"a {role[0].decode()}" if isinstance(role, list) else f"not known: {role}"
-        raise ConnectionError(f"the Sentinel {_name(late)} names {place[0]}:{place[1]}, which is {found}")
+        raise ConnectionError(f"the Sentinel {_name(late)} names {place[0]}:{place[1]}, which is a {role[0].decode()}")

@@ -11,6 +11,7 @@ others, and 0.05 s before the first call. So it is loaded where it finds servers
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from typing import TYPE_CHECKING, Any, Self
 
@@ -95,6 +96,7 @@ class LoopSession(asyncio.Protocol):
 
     def __init__(self, place: Place) -> None:
         self.place = place
+        self._loop = asyncio.get_running_loop()
         self._reader = _reader()
         self._transport: Any = None
         #: why there is no connection any more
@@ -108,7 +110,8 @@ class LoopSession(asyncio.Protocol):
     @classmethod
     async def connected(cls, address: Address, place: Place) -> Self:
         """Connect and log in. Raises BrokerUnavailable, ReplyError, OSError; also if both take longer than a reply."""
-        loop, new = asyncio.get_running_loop(), cls(place)
+        new = cls(place)
+        loop = new._loop
         try:
             async with asyncio.timeout(address.timeout):
                 if isinstance(place, str):
@@ -127,8 +130,8 @@ class LoopSession(asyncio.Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether nothing is known of its end."""
-        return self._lost is None
+        """Whether nothing is known of its end, and this is its event loop."""
+        return self._lost is None and self._loop is asyncio.get_running_loop()
 
     @property
     def has_unread(self) -> bool:
@@ -150,7 +153,7 @@ class LoopSession(asyncio.Protocol):
             if self._unread > _UNREAD:
                 self._transport.resume_reading()
             self._unread = 0
-            self._arrival = asyncio.get_running_loop().create_future()
+            self._arrival = self._loop.create_future()
             try:
                 await self._arrival
             finally:
@@ -159,9 +162,16 @@ class LoopSession(asyncio.Protocol):
 
     def close(self) -> None:
         """End the connection now, whatever is under way."""
+        if self._loop.is_closed():
+            return  # then the connection ends once nobody refers to it
         if self._transport:
             self._transport.abort()
         self._end(ConnectionAbortedError(_CLOSED))
+
+    def close_soon(self) -> None:
+        """The same from any thread, at the next turn of the loop."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self.close)
 
     # -- what the transport calls
 
@@ -184,7 +194,7 @@ class LoopSession(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """Let nobody send more."""
-        self._room = asyncio.get_running_loop().create_future()
+        self._room = self._loop.create_future()
 
     def resume_writing(self) -> None:
         """Let who waits send."""

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import dataclasses
+import gc
 import os
 import resource
 import socket
@@ -10,8 +11,10 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
+from hiredis import Reader
 
 from fusiond.broker.call import as_is, plain
 from fusiond.broker.records import NewJob
@@ -152,7 +155,11 @@ def test_a_password_is_not_shown():
     """Whatever else the URL has."""
     assert shown("rediss://me:pw@host:6379/1?x=y") == "rediss://me:***@host:6379/1?x=y"
     assert shown("unix:///run/redis.sock") == "unix:///run/redis.sock"
-    assert shown("redis://me:pw@[::1") == "redis://…"
+    for password in ("se#cret", "se/cret", "se?cret", "se@cret"):
+        assert shown(f"redis://me:{password}@[::1") == "redis://me:***@[::1"
+        with pytest.raises(BrokerUnavailable) as told:
+            connect(model.Broker(url=f"redis://me:{password}/2@host/0"), Path("/"))
+        assert "cret" not in str(told.value)
 
 
 # Connections that come and go
@@ -189,6 +196,136 @@ def test_a_cancelled_call_leaves_no_reply_for_the_next(broker_settings, tmp_path
                 assert await connection.run(plain(as_is, "ECHO", "mine")) == b"mine"
 
     asyncio.run(story())
+
+
+class FullSocket:
+    """A server that reads nothing until it may, and then answers each PING and ECHO."""
+
+    def __init__(self):
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.settings = model.Broker(url=f"redis://127.0.0.1:{self._listening.getsockname()[1]}")
+        self.reads = threading.Event()
+        self._serving = threading.Thread(target=self._serve, daemon=True)
+
+    def __enter__(self):
+        self._serving.start()
+        return self
+
+    def __exit__(self, *_):
+        self.reads.set()
+        self._listening.close()
+
+    def _serve(self):
+        with contextlib.suppress(OSError):
+            while True:
+                threading.Thread(target=self._answer, args=self._listening.accept()[:1], daemon=True).start()
+
+    def _answer(self, peer):
+        reader = Reader()
+        with peer, contextlib.suppress(OSError):
+            while self.reads.wait(10) and (data := peer.recv(1 << 20)):
+                reader.feed(data)
+                while (words := reader.gets()) is not False:
+                    peer.sendall(b"+%s\r\n" % words[-1][:9])
+
+
+def test_a_call_that_is_cancelled_while_it_is_sent_leaves_no_reply_for_the_next():
+    """Nor does it cancel who waits for the same buffer to become empty."""
+
+    async def story():
+        async with connect_async(server.settings, Path("/"), timeout=5) as connection:
+            server.reads.set()
+            await connection.run(PING)
+            server.reads.clear()
+            sending = asyncio.create_task(connection.send_at_once(plain(as_is, "ECHO", b"theirs" * 4_000_000)))
+            await asyncio.sleep(0.1)
+            other = asyncio.create_task(connection.run(plain(as_is, "ECHO", b"other")))
+            await asyncio.sleep(0)
+            assert not sending.done()
+            sending.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await sending
+            server.reads.set()
+            return [await other, await connection.run(plain(as_is, "ECHO", b"mine"))]
+
+    with FullSocket() as server:
+        assert asyncio.run(story()) == [b"other", b"mine"]
+
+
+def test_what_cannot_be_sent_at_once_is_given_up_in_time():
+    """As any call to a server that hangs."""
+
+    async def story():
+        async with connect_async(server.settings, Path("/"), timeout=0.2) as connection:
+            server.reads.set()
+            await connection.run(PING)
+            server.reads.clear()
+            return await connection.send_at_once(plain(as_is, "ECHO", b"x" * 20_000_000))
+
+    with FullSocket() as server:
+        assert asyncio.run(story()) is None
+
+
+def open_descriptors():
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+async def until_closed(most):
+    """Until at most so many descriptors are open."""
+    async with asyncio.timeout(5):
+        while open_descriptors() > most:  # noqa: ASYNC110 - the loop closes them later, and tells nobody
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("end", ["cancel", "close"])
+def test_a_connection_that_is_given_up_while_it_is_made_is_ended(broker_settings, tmp_path, end):
+    """At any of its steps, by a cancellation or by `close`."""
+    settings = dataclasses.replace(broker_settings, url=f"{broker_settings.url}?db=1")
+
+    async def story():
+        before = open_descriptors()
+        for steps in [*range(1, 12)] * 3:
+            connection = connect_async(settings, tmp_path)
+            asking = asyncio.create_task(connection.run(PING))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            in_time = asking.done()
+            if end == "cancel":
+                asking.cancel()
+            else:
+                await connection.close()
+            await asyncio.wait([asking])
+            assert in_time or asking.cancelled() or isinstance(asking.exception(), BrokerUnavailable)
+            await connection.close()
+        await until_closed(before)
+
+    asyncio.run(story())
+
+
+def test_a_connection_that_is_forgotten_is_ended(broker_settings, tmp_path):
+    """Also one that listens, and of which nobody has read a message."""
+
+    async def story():
+        before = open_descriptors()
+        for _ in range(5):
+            await connect_async(broker_settings, tmp_path).run(PING)
+        async with connect_async(broker_settings, tmp_path) as connection:
+            for _ in range(5):
+                messages = await connection.subscribe(["x"])
+                await messages.aclose()
+            del messages
+            gc.collect()
+            await until_closed(before + 1)
+
+    asyncio.run(story())
+
+
+def test_one_event_loop_after_the_other(broker_settings, tmp_path):
+    """As in an application's tests: what belongs to the old loop is made anew. Time limits hold as before."""
+    connection = connect_async(broker_settings, tmp_path, timeout=0.3)
+    assert [asyncio.run(connection.run(PING)) for _ in range(3)] == [b"PONG"] * 3
+    with pytest.raises(BrokerUnavailable, match="no answer in time"):
+        asyncio.run(connection.run(plain(as_is, "BLPOP", "nothing", 5)))
 
 
 @pytest.mark.parametrize("kind", ["threads", "asyncio"])
@@ -511,6 +648,53 @@ def test_the_password_file_is_read_at_each_connection(redis_server, broker_setti
         file.write_text("wrong")
         with pytest.raises(BrokerUnavailable, match="does not accept the log-in"):
             connection.run(PING)
+
+
+@pytest.mark.parametrize("kind", ["threads", "asyncio"])
+def test_without_a_password_where_one_is_needed(broker_settings, tmp_path, run, kind):
+    """The same remedy, though it is the first command that is refused."""
+    run(plain(as_is, "CONFIG", "SET", "requirepass", "secret"))
+    try:
+        with pytest.raises(BrokerUnavailable, match=r"does not accept the log-in: NOAUTH .*; check the user"):
+            ping(kind, broker_settings, tmp_path)
+    finally:
+        run(plain(as_is, "CONFIG", "SET", "requirepass", ""))
+
+
+@pytest.mark.parametrize("kind", ["threads", "asyncio"])
+def test_a_user_may_need_no_password(broker_settings, tmp_path, run, kind):
+    """It is that user all the same who asks."""
+    run(plain(as_is, "ACL", "SETUSER", "open", "reset", "on", "nopass", "+ping"))
+    settings = dataclasses.replace(broker_settings, url=broker_settings.url.replace("//", "//open@"))
+    ping(kind, settings, tmp_path)
+    with pytest.raises(BrokerError, match="NOPERM"):
+        connect(settings, tmp_path).run(plain(as_is, "ACL", "WHOAMI"))
+    run(plain(as_is, "ACL", "DELUSER", "open"))
+
+
+@pytest.mark.parametrize("kind", ["threads", "asyncio"])
+def test_a_server_that_takes_no_more_clients_is_away(tmp_path, kind):
+    """So that the call is tried again. Redis says so in place of the first reply, and ends the connection."""
+
+    def refuse():
+        with other.accept()[0] as peer:
+            peer.recv(4096)
+            peer.sendall(b"-ERR max number of clients reached\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        refusing = threading.Thread(target=refuse)
+        refusing.start()
+        with pytest.raises(BrokerUnavailable, match="max number of clients reached"):
+            ping(kind, model.Broker(url=f"redis://127.0.0.1:{other.getsockname()[1]}"), tmp_path)
+        refusing.join(10)
+
+
+def test_a_password_file_that_holds_no_text(broker_settings, tmp_path):
+    """It is named, and none of its bytes is shown."""
+    (tmp_path / "password").write_bytes(b"\xff\xfe")
+    settings = dataclasses.replace(broker_settings, password_file=str(tmp_path / "password"))
+    with pytest.raises(BrokerUnavailable, match=r"password holds no UTF-8$"):
+        connect(settings, tmp_path).run(PING)
 
 
 @pytest.mark.parametrize("kind", ["threads", "asyncio"])

@@ -1,6 +1,7 @@
 """Real Sentinels: which server a connection leads to, who is let in, and what is said where there is none."""
 
 import asyncio
+import signal
 
 import pytest
 
@@ -101,6 +102,31 @@ def test_a_replica_is_not_taken_for_the_primary_that_a_sentinel_calls_it(watched
     finally:
         watched.two.do("REPLICAOF", "NO", "ONE")
         watched.two.do("SET", "who", "two")
+
+
+@pytest.mark.parametrize("kind", ["threads", "asyncio"])
+def test_a_primary_that_hangs_is_given_up(watched, tmp_path, kind):
+    """Also before it has said that it is the primary."""
+    settings = broker(watched)
+
+    async def story():
+        async with connect_async(settings, tmp_path, timeout=0.5) as connection:
+            return await connection.run(WHO)
+
+    watched.one.process.send_signal(signal.SIGSTOP)
+    try:
+        with pytest.raises(BrokerUnavailable, match="no answer in time"):
+            asyncio.run(story()) if kind == "asyncio" else connect(settings, tmp_path, timeout=0.5).run(WHO)
+    finally:
+        watched.one.process.send_signal(signal.SIGCONT)
+
+
+def test_a_file_for_tls_is_read_at_the_first_call(watched, tmp_path):
+    """Not when a client is made: nothing there would try again."""
+    url = broker(watched).url.replace("redis+", "rediss+")
+    settings = model.Broker(url=url, tls=model.Tls(ca_file=str(tmp_path / "gone")))
+    with connect(settings, tmp_path) as connection, pytest.raises(BrokerUnavailable, match=r"ca_file .*gone"):
+        connection.run(WHO)
 
 
 def test_what_is_wrong_is_one_sentence(watched, tmp_path):

@@ -207,7 +207,7 @@ def test_the_daemon_plans_its_own_file_with_its_own_environment(daemon):
     assert "1 group replaced (main, because environment.A, environment.ACT, environment.B changed)" in done.out
     # The file cannot be used here; where the broker is the snapshot says.
     assert "jobs were not counted: " in done.out
-    assert "localhost:1 cannot be reached: Connection refused" in done.out
+    assert "redis://localhost:1/ cannot be reached: Connection refused" in done.out
     assert "hunter2" not in json.dumps(ask(daemon.control, "plan", timeout=60))
     assert daemon.status()["generation"] == 1
     assert not list(daemon.state.glob("candidate-*"))
