@@ -92,20 +92,21 @@ def with_namespace(url: str, namespace: str) -> str:
 def endpoints(url: str) -> Endpoints:
     """The parts of a URL that has no namespace. Raises BadUrl."""
     if url.partition("://")[0] not in SCHEMES:
-        raise BadUrl("the URL has not the scheme of a broker", f"write one of {', '.join(SCHEMES)}, in small letters")
+        raise BadUrl("the URL's scheme is not one of a broker", f"write one of {', '.join(SCHEMES)}, in small letters")
     try:
         parts = urlsplit(url)
     except ValueError:  # half an IPv6 address
-        raise _unreadable() from None
+        raise (_unescaped() if "@" in url else _unreadable()) from None
     if parts.fragment or "@" in parts.query or ("@" in parts.path and parts.scheme != "unix"):
-        remedy = "write %23 for #, %2F for /, %3A for :, %3F for ?, %40 for @ and %25 for %"
-        raise BadUrl("the URL has a character that must be escaped in a user or a password", remedy)
+        raise _unescaped()
     login, _, names = parts.netloc.rpartition("@")
     user, _, password = map(unquote, login.partition(":"))
     options = _options(parts.query, tls=parts.scheme.startswith("rediss"))
     check_certificate = _OF_TLS["ssl_cert_reqs"][options.get("ssl_cert_reqs", "required")]
     check_hostname = _OF_TLS["ssl_check_hostname"][options.get("ssl_check_hostname", "true")]
     if parts.scheme == "unix":
+        if names or not (parts.path.startswith("/") or not parts.path):
+            raise BadUrl("the URL's path does not begin with /", "write unix:///path/redis.sock, with three slashes")
         if parts.path in ("", "/") or not unquote(parts.path).isprintable():
             raise BadUrl("the URL has no path of a socket", "write unix:///path/redis.sock, with three slashes")
         database = _database(options.get("db", ""))
@@ -125,7 +126,9 @@ def _options(query: str, *, tls: bool) -> Mapping[str, str]:
     for option in filter(None, query.split("&")):
         name, _, value = map(unquote, option.partition("="))
         if name not in known:
-            raise BadUrl(f"the URL has the option {name[:30]!r}", f"remove it; there are {', '.join(known)}, namespace")
+            raise BadUrl(
+                f"the URL has the option {name[:30]!r}", f"remove it; the options are {', '.join(known)} and namespace"
+            )
         if name in found:
             raise BadUrl(f"the URL has the option {name} twice", "remove one of them")
         values = _OF_TLS.get(name)
@@ -155,11 +158,17 @@ def _unreadable() -> BadUrl:
     return BadUrl("the URL's host or port cannot be read", "write host:port, the port from 1 to 65535")
 
 
+def _unescaped() -> BadUrl:
+    remedy = "write %23 for #, %2F for /, %3A for :, %3F for ?, %40 for @, %5B for [, %5D for ], and %25 for %"
+    return BadUrl("the URL has a character that must be escaped", remedy)
+
+
 def _path(path: str, kind: str, option: str) -> tuple[str, int]:
     """Service and database; `option`: the database that the query names, which outranks the path's."""
     service = ""
     if kind == "sentinel":
         service, _, path = path.partition("/")
+        service = unquote(service)
         if not service:
             raise BadUrl("the URL names no service", "write redis+sentinel://host:26379/mymaster")
     database = option or path

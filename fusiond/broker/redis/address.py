@@ -55,7 +55,7 @@ class Address:
             except OSError as error:
                 raise BrokerUnavailable(f"broker.password_file: {self.password_file}: {error.strerror}") from None
             except UnicodeDecodeError:
-                raise BrokerUnavailable(f"broker.password_file: {self.password_file} holds no UTF-8") from None
+                raise BrokerUnavailable(f"broker.password_file: {self.password_file} is not UTF-8 text") from None
         return (self.user, password) if self.user else (password,)
 
 
@@ -94,8 +94,10 @@ def address(settings: Broker, runtime: Path, timeout: float) -> Address:
 
 
 def shown(url: str) -> str:
-    """The URL without its password, also where that has characters that should have been escaped."""
-    scheme, separator, rest = url.partition("://")
-    login, _, place = rest.rpartition("@")
+    """The URL without its password, even if the password has characters that should have been escaped."""
+    scheme, _, rest = url.partition("://")
+    if rest.startswith("/"):
+        return url  # a path, in which anything may stand
+    login, at, place = rest.partition("@/") if scheme == "unix" else rest.rpartition("@")
     user, colon, _ = login.partition(":")
-    return f"{scheme}{separator}{user}:***@{place}" if colon else url
+    return f"{scheme}://{user}:***{at}{place}" if at and colon else url

@@ -55,17 +55,9 @@ class LoopCluster(LoopServer):
 
     async def read_map(self) -> LoopClient:
         """As `ThreadCluster.read_map`."""
-        if self._client is None:
-            redis_py.check_files(self.where)
-            options = redis_py.options(self.where, min(self.where.timeout, PATIENCE))
-            options.pop("ssl_password", None)
-            self._client = LoopClient(
-                startup_nodes=[LoopNode(*place) for place in self.where.places],
-                require_full_coverage=False,
-                retry=LoopRetry(NoBackoff(), 0),
-                **options,
-            )
         try:
+            if self._client is None:
+                self._client = self._new_client()
             await self._client.nodes_manager.initialize()
         except (RedisClusterException, RedisError, OSError) as error:
             await self.close()
@@ -74,6 +66,17 @@ class LoopCluster(LoopServer):
         for name in set(self._links) - {node.name for node in self._client.get_nodes()}:
             self._links.pop(name).end()
         return self._client
+
+    def _new_client(self) -> LoopClient:
+        redis_py.check_files(self.where)
+        options = redis_py.options(self.where, min(self.where.timeout, PATIENCE))
+        options.pop("ssl_password", None)  # it knows no such option, and the files need no password
+        return LoopClient(
+            startup_nodes=[LoopNode(*place) for place in self.where.places],
+            require_full_coverage=False,
+            retry=LoopRetry(NoBackoff(), 0),
+            **options,
+        )
 
     def new_link(self, node: str) -> LoopLink:
         """As `LoopServer.new_link`."""

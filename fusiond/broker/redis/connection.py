@@ -157,12 +157,14 @@ class Connection:
 
 
 class AsyncConnection:
-    """Runs Calls one pipeline at a time; tasks of one event loop may share it."""
+    """Runs Calls one pipeline at a time; tasks may share it, of one event loop at a time."""
 
     def __init__(self, where: Address, keys: Keys, repeats: int) -> None:
         """`repeats`: how often a call that got no answer is asked again."""
-        self._keys, self._protocol = keys, _protocol(where, repeats)
-        self._servers = _loop_server(where)
+        self._where, self._keys, self._repeats = where, keys, repeats
+        #: that has made the connections
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._begin()
 
     @property
     def shown(self) -> str:
@@ -171,15 +173,15 @@ class AsyncConnection:
 
     async def run(self, what: Call[T] | Plan[T]) -> T:
         """As `Connection.run`."""
-        return await self._drive(self._protocol.run(what))
+        return await self._drive(self._own().run(what))
 
     async def run_many(self, calls: Sequence[Call[Any]]) -> list[Any]:
         """As `Connection.run_many`."""
-        return await self._drive(self._protocol.run_many(calls))
+        return await self._drive(self._own().run_many(calls))
 
     async def send_at_once(self, call: Call[Any]) -> Sent | None:
         """Have Redis begin with a Call, if that takes no more than a write; None: it takes more. Then `finish` it."""
-        return await self._servers.link("").send_at_once(call) if self._protocol.asks_at_once else None
+        return await self._servers.link("").send_at_once(call) if self._own().asks_at_once else None
 
     async def finish(self, call: Call[T], sent: Sent | None) -> T:
         """The reply to what `send_at_once` has sent; where there is none, or an error, as `run`."""
@@ -193,7 +195,7 @@ class AsyncConnection:
 
     async def check(self) -> None:
         """As `Connection.check`."""
-        await self._drive(self._protocol.check(self._keys))
+        await self._drive(self._own().check(self._keys))
 
     async def subscribe(self, channels: Sequence[str]) -> AsyncGenerator[tuple[str, bytes]]:
         """
@@ -203,7 +205,7 @@ class AsyncConnection:
             the messages, each with its channel, until the caller closes it. It raises BrokerUnavailable once the
             connection is lost.
         """
-        node = await self._drive(self._protocol.listener())
+        node = await self._drive(self._own().listener())
         link = self._servers.new_link(node)
         try:
             await link.subscribe(channels)
@@ -216,6 +218,7 @@ class AsyncConnection:
 
     async def close(self) -> None:
         """End the connection; the next call would make a new one."""
+        self._own()
         await self._servers.close()
 
     async def __aenter__(self) -> Self:
@@ -223,6 +226,18 @@ class AsyncConnection:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+    def _own(self) -> OneServer:
+        """The conversation, begun anew in another event loop: connections and locks belong to the loop before."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            if self._loop is not None:
+                self._begin()
+            self._loop = loop
+        return self._protocol
+
+    def _begin(self) -> None:
+        self._protocol, self._servers = _protocol(self._where, self._repeats), _loop_server(self._where)
 
     async def _drive(self, steps: Steps[T]) -> T:
         result: Any = None

@@ -4,9 +4,9 @@ A connection to one server that is made when it is needed, and held: for threads
 An exchange is all Calls in one write, and their replies. Calls may also be sent and their replies be read later: others
 may be asked meanwhile, and read what was sent before them first.
 
-A connection that failed, timed out or was cancelled in mid-reply is closed, and made anew by the next exchange: what it
-would read next is the answer to an earlier question. So is one whose server says that it is not, or not yet, the one to
-be asked. It is not shared over a fork either. Only errors of ours leave this module, and Redis' among replies.
+A link closes its connection after a failure, a time-out or a cancellation, since the next reply would answer an earlier
+question. It also closes one whose server is not, or not yet, the right one. The next exchange makes a new connection.
+Only errors of ours leave this module, and Redis' errors among the replies.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ class LoopLink(_Link["LoopSession"]):
         self._ended = False
 
     def __del__(self) -> None:
-        """End the connection, to which the event loop would hold on. May be called in any thread."""
+        """End the connection; otherwise the event loop would keep it open. May be called in any thread."""
         if self._session:
             self._session.close_soon()
 
@@ -190,10 +190,12 @@ class LoopLink(_Link["LoopSession"]):
 
     async def send_at_once(self, call: Call[Any]) -> Sent | None:
         """As `send`, but over a connection that is open and that nobody uses; None: there is none."""
-        session = self._session
-        if session is None or not session.is_open or self._lock.locked() or self._unread:
+        if self._lock.locked():
             return None
         async with self._lock:
+            session = self._session
+            if session is None or not session.is_open or self._unread:
+                return None
             try:
                 with self._ended_by_failure(), self._bound:
                     await session.send(pack_command(call.words))
@@ -233,14 +235,14 @@ class LoopLink(_Link["LoopSession"]):
             self._lose(ConnectionError(_BROKEN_OFF))
 
     def end(self) -> None:
-        """End the connection now, also in an exchange, or while it is made; the link is of no more use."""
+        """End the connection now, even during an exchange or while it is made. The link cannot be used again."""
         self._ended = True
         if self._session:
             self._session.close()
 
     async def _opened(self) -> LoopSession:
         session = self._session
-        # It may have ended, or be of another loop, or the server may have said what nobody asked.
+        # It may have ended, or the server may have said what nobody asked.
         if session and session.is_open and (self._unread or not session.has_unread):
             return session
         self._lose(ConnectionError(_BROKEN_OFF))

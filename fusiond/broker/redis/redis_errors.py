@@ -31,8 +31,8 @@ _ELSEWHERE = ("READONLY", "LOADING", "MASTERDOWN", "UNBLOCKED")
 # A server in one of these states will, or may, do what was asked a little later.
 _PASSING = (*_ELSEWHERE, "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "MISCONF", "BUSY")
 
-#: what a server says to any command of a connection that it does not serve
-_NOT_TAKEN_IN = ("NOAUTH", "max number of clients reached")
+#: what a server says before it closes a connection
+_FULL = "ERR max number of clients reached"
 #: what a server says to who has no password, or a wrong one
 _NOT_LET_IN = (
     "WRONGPASS", "NOAUTH", "invalid password", "username-password", "AUTH <password> called without", "log-in refused",
@@ -53,12 +53,12 @@ def in_its_place(reply: Any) -> Any:
 
     Raises:
         BrokerUnavailable: the error says that the server is not the one to be asked.
-        ReplyError: the error says that the connection is not let in.
+        ReplyError: the error refuses the connection, not the command.
     """
     if isinstance(reply, ReplyError):
         if _begins(str(reply), _ELSEWHERE):
             raise BrokerUnavailable(f"Redis cannot take commands now: {reply}")
-        if _begins(str(reply), _NOT_TAKEN_IN):
+        if reply.kind == "NOAUTH" or str(reply) == _FULL:
             raise reply
     return reply
 

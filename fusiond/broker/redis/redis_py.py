@@ -1,5 +1,6 @@
 """
-What redis-py is told where it finds servers: its clients of Sentinels, and its map of a Cluster. Jobs go another way.
+What redis-py is told where it finds servers: its clients of Sentinels, and its map of a Cluster. Jobs do not use
+redis-py's connections.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from redis.credentials import CredentialProvider
 from redis.exceptions import AuthenticationError, ResponseError
 from redis.exceptions import TimeoutError as TimedOut
 
+from fusiond.broker.redis import tls
 from fusiond.broker.redis.address import Address
 from fusiond.broker.redis.redis_errors import ReplyError
 from fusiond.broker.redis.sessions import KEEPALIVE
@@ -57,13 +59,13 @@ class _Login(CredentialProvider):
 
 
 def check_files(where: Address) -> None:
-    """Raise BrokerUnavailable if a file for TLS cannot be used: redis-py would ask the terminal for its password."""
+    """Raise BrokerUnavailable, with the name of the file, if a file for TLS cannot be used."""
     if where.encryption:
-        where.encryption.context()
+        tls.check(where.encryption.files)
 
 
 def as_ours(error: Exception) -> Exception:
-    """What redis-py has raised where a server was not reached or refused, as sessions.py would."""
+    """The exception that sessions.py would have raised in place of redis-py's."""
     if isinstance(error, (AuthenticationError, ResponseError)):
         # redis-py has taken off the first word.
         return ReplyError(f"{error.status_code} {error}" if error.status_code else str(error))

@@ -27,6 +27,7 @@ from fusiond.broker.redis.links import LoopLink, ThreadLink
 from fusiond.broker.redis.redis_errors import LOST, ReplyError
 from fusiond.broker.redis.servers import PATIENCE, LoopServer, ThreadServer
 from fusiond.broker.redis.sessions import LoopSession, ThreadSession
+from fusiond.errors import BrokerUnavailable
 
 _ROLE = pack_command(("ROLE",))
 #: of redis-py's exceptions from a Sentinel, by class: what is wrong with it
@@ -46,7 +47,7 @@ class ThreadSentinel(ThreadServer):
         place = self.link("").place
         try:
             return place is not None and place != self._named()
-        except LOST:
+        except (*LOST, BrokerUnavailable):
             return False
 
     def close(self) -> None:
@@ -59,6 +60,7 @@ class ThreadSentinel(ThreadServer):
         return ThreadLink(self.where.shown, self._dial)
 
     def _dial(self) -> ThreadSession:
+        redis_py.check_files(self.where)
         made = ThreadSession(self.where, self._named())
         try:
             made.send(_ROLE)
@@ -69,7 +71,6 @@ class ThreadSentinel(ThreadServer):
         return made
 
     def _named(self) -> Place:
-        redis_py.check_files(self.where)
         try:
             return _place(self._sentinels.discover_master(self.where.service))
         except MasterNotFoundError as error:
@@ -95,7 +96,7 @@ class LoopSentinel(LoopServer):
         place = self.link("").place
         try:
             return place is not None and place != await self._named()
-        except LOST:
+        except (*LOST, BrokerUnavailable):
             return False
 
     async def close(self) -> None:
@@ -105,6 +106,7 @@ class LoopSentinel(LoopServer):
             await client.aclose()
 
     async def _dial(self) -> LoopSession:
+        redis_py.check_files(self.where)
         made = await LoopSession.connected(self.where, await self._named())
         try:
             async with asyncio.timeout(self.where.timeout):
@@ -116,7 +118,6 @@ class LoopSentinel(LoopServer):
         return made
 
     async def _named(self) -> Place:
-        redis_py.check_files(self.where)
         try:
             return _place(await self._sentinels.discover_master(self.where.service))
         except NotFoundByLoop as error:
@@ -164,6 +165,8 @@ def _judge_role(role: Any, place: Any, sentinels: Any) -> None:
     """Raise unless it is a primary's."""
     if isinstance(role, ReplyError):
         raise role
+    if not isinstance(role, list):
+        raise ConnectionError(f"{place[0]}:{place[1]} does not say which role it has")
     if role[0] != b"master":
         late = sentinels.sentinels.pop(0)
         sentinels.sentinels.append(late)

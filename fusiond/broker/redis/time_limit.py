@@ -20,8 +20,6 @@ class TimeLimit:
         self._seconds = seconds
         self._task: asyncio.Task[Any] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        #: that of the timer; another one may come after it
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._until, self._cancelling, self._over = 0.0, 0, False
 
     def begin_anew(self) -> None:
@@ -32,7 +30,7 @@ class TimeLimit:
         self.begin_anew()
         self._task, self._over = asyncio.current_task(), False
         self._cancelling = self._task.cancelling() if self._task else 0
-        if self._timer is None or self._loop is not asyncio.get_running_loop():
+        if self._timer is None:
             self._set_timer()
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -41,8 +39,7 @@ class TimeLimit:
             raise TimeoutError("no answer in time") from None
 
     def _set_timer(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._timer = self._loop.call_later(self._until - time.monotonic(), self._look)
+        self._timer = asyncio.get_running_loop().call_later(self._until - time.monotonic(), self._look)
 
     def _look(self) -> None:
         self._timer = None

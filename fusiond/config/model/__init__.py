@@ -78,8 +78,8 @@ class Broker:
 
     #: `embedded`: the daemon runs a Redis of its own. Otherwise the address of a Redis: redis://, rediss:// or unix://;
     #: or several addresses: redis+sentinel:// or redis+cluster:// (with TLS: rediss+…). Options may follow a question
-    #: mark: `db`, the database; with TLS `ssl_cert_reqs=none`, which takes any certificate of the server, and
-    #: `ssl_check_hostname=false`, which takes one of another host.
+    #: mark: `db` sets the database. With TLS, `ssl_cert_reqs=none` accepts any certificate of the server, and
+    #: `ssl_check_hostname=false` accepts a certificate for another host.
     url: Annotated[
         Text,
         Key(

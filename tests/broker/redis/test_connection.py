@@ -154,7 +154,8 @@ def test_a_url_that_cannot_be_used_is_refused(tmp_path, url):
 def test_a_password_is_not_shown():
     """Whatever else the URL has."""
     assert shown("rediss://me:pw@host:6379/1?x=y") == "rediss://me:***@host:6379/1?x=y"
-    assert shown("unix:///run/redis.sock") == "unix:///run/redis.sock"
+    assert shown("unix:///run/a:b@redis.sock") == "unix:///run/a:b@redis.sock"
+    assert shown("unix://me:pw@/run/a@b.sock") == "unix://me:***@/run/a@b.sock"
     for password in ("se#cret", "se/cret", "se?cret", "se@cret"):
         assert shown(f"redis://me:{password}@[::1") == "redis://me:***@[::1"
         with pytest.raises(BrokerUnavailable) as told:
@@ -289,17 +290,37 @@ def test_a_connection_that_is_given_up_while_it_is_made_is_ended(broker_settings
             asking = asyncio.create_task(connection.run(PING))
             for _ in range(steps):
                 await asyncio.sleep(0)
-            in_time = asking.done()
             if end == "cancel":
                 asking.cancel()
             else:
                 await connection.close()
             await asyncio.wait([asking])
-            assert in_time or asking.cancelled() or isinstance(asking.exception(), BrokerUnavailable)
+            assert asking.cancelled() or asking.exception() is None or isinstance(asking.exception(), BrokerUnavailable)
             await connection.close()
         await until_closed(before)
 
     asyncio.run(story())
+
+
+def test_a_call_ends_with_the_connection_that_is_made_for_it():
+    """It does not go on over a connection of which `close` did not know."""
+
+    async def story():
+        connection = connect_async(settings, Path("/"), timeout=5)
+        asking = asyncio.create_task(connection.run(PING))
+        peer, _ = await asyncio.get_running_loop().sock_accept(listening)
+        with peer:
+            assert b"AUTH" in await asyncio.get_running_loop().sock_recv(peer, 4096)
+            await connection.close()
+            peer.sendall(b"+OK\r\n")
+            with pytest.raises(BrokerUnavailable, match="broken off"):
+                await asking
+            return await asyncio.get_running_loop().sock_recv(peer, 4096)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.setblocking(False)
+        settings = model.Broker(url=f"redis://:secret@127.0.0.1:{listening.getsockname()[1]}")
+        assert asyncio.run(story()) == b""
 
 
 def test_a_connection_that_is_forgotten_is_ended(broker_settings, tmp_path):
@@ -323,7 +344,11 @@ def test_a_connection_that_is_forgotten_is_ended(broker_settings, tmp_path):
 def test_one_event_loop_after_the_other(broker_settings, tmp_path):
     """As in an application's tests: what belongs to the old loop is made anew. Time limits hold as before."""
     connection = connect_async(broker_settings, tmp_path, timeout=0.3)
-    assert [asyncio.run(connection.run(PING)) for _ in range(3)] == [b"PONG"] * 3
+
+    async def together():
+        return await asyncio.gather(*(connection.run(PING) for _ in range(3)))
+
+    assert [asyncio.run(together()) for _ in range(4)] == [[b"PONG"] * 3] * 4
     with pytest.raises(BrokerUnavailable, match="no answer in time"):
         asyncio.run(connection.run(plain(as_is, "BLPOP", "nothing", 5)))
 
@@ -430,6 +455,37 @@ def test_a_child_of_fork_has_a_connection_of_its_own(connection, run):
     asking.join()
     assert all(run(plain(as_is, "ECHO", f"p{n}")) == f"p{n}".encode() for n in range(200))
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_child_of_fork_has_a_connection_of_its_own_with_asyncio(broker_settings, tmp_path):
+    """What it does leaves the parent's connection and its event loop alone."""
+
+    async def story():
+        async with connect_async(broker_settings, tmp_path, timeout=1) as connection:
+            await connection.run(PING)
+            child = os.fork()
+            if child == 0:
+                good = False
+                try:
+                    asyncio.events._set_running_loop(None)
+                    good = asyncio.run(connection.run(PING)) == b"PONG"
+                    gc.collect()
+                finally:
+                    os._exit(0 if good else 1)  # an exception must not run the rest of the tests in this child
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0  # noqa: ASYNC222 - no other task here
+            return [await connection.run(PING) for _ in range(2)]
+
+    assert asyncio.run(story()) == [b"PONG"] * 2
+
+
+def test_an_error_that_only_names_a_log_in_is_one_of_the_call(connection):
+    """It does not end the connection of the others."""
+    text = "ERR task NOAUTH_check failed, max number of clients reached"
+    error = plain(as_is, "EVAL", f"return redis.error_reply('{text}')", 0)
+    before, refused, after = connection.run_many([PING, error, PING])
+    assert (before, after) == (b"PONG", b"PONG")
+    assert not isinstance(refused, BrokerUnavailable)
+    assert "NOAUTH_check" in str(refused)
 
 
 def test_threads_share_a_connection(run):
@@ -693,7 +749,7 @@ def test_a_password_file_that_holds_no_text(broker_settings, tmp_path):
     """It is named, and none of its bytes is shown."""
     (tmp_path / "password").write_bytes(b"\xff\xfe")
     settings = dataclasses.replace(broker_settings, password_file=str(tmp_path / "password"))
-    with pytest.raises(BrokerUnavailable, match=r"password holds no UTF-8$"):
+    with pytest.raises(BrokerUnavailable, match=r"password is not UTF-8 text$"):
         connect(settings, tmp_path).run(PING)
 
 

@@ -107,6 +107,7 @@ CASES = [
             "unix:///x?db=x", "redis://h?socket_timeout=5", "redis://h?ssl_cert_reqs=none",
             "rediss://h?ssl_cert_reqs=some", "redis+cluster://h?db=1", "redis://h?db=1&db=2", "redis://h/9999999999",
             "REDIS://h", "redis://a%00b", "redis://u:a?b@h", "redis://u:1/b@h", "unix:///x%00y",
+            "unix://run/x.sock", "unix://u:p/w@/x.sock", "redis://u:a[b@h",
         )
     ),
     ("secret-in-clear", "broker: {url: 'redis://:hunter2@h'}\n", "'redis://:hunter2@h'"),
