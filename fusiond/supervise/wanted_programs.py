@@ -33,7 +33,10 @@ LOADED = (
     "fusiond.worker.pool.fork_server.launch:load_sources",
 )
 #: end of a broker's scheme → what programs need besides
-_LOADED_FOR = {"+sentinel": "fusiond.broker.redis.sentinels", "+cluster": "fusiond.broker.redis.cluster_map"}
+_LOADED_FOR = {
+    "+sentinel": "fusiond.broker.redis.discovery.sentinels",
+    "+cluster": "fusiond.broker.redis.discovery.cluster_map",
+}
 #: seconds after `drain_timeout` in which a dispatcher kills the jobs that still run, and settles them
 SETTLE = 15.0
 #: seconds from SIGTERM to SIGKILL; meanwhile a server writes its append-only file

@@ -130,8 +130,8 @@ def test_each_group_is_one_program_with_its_own_name(groups):
     [
         ("redis", {"every": 60.0}, []),
         ("redis", {"schedule": "@daily"}, ["croniter"]),
-        ("redis+cluster", {}, ["fusiond.broker.redis.cluster_map"]),
-        ("rediss+sentinel", {"schedule": "0 2 * * *"}, ["fusiond.broker.redis.sentinels", "croniter"]),
+        ("redis+cluster", {}, ["fusiond.broker.redis.discovery.cluster_map"]),
+        ("rediss+sentinel", {"schedule": "0 2 * * *"}, ["fusiond.broker.redis.discovery.sentinels", "croniter"]),
     ],
 )
 def test_programs_load_beforehand_what_the_file_needs(scheme, entry, needed):

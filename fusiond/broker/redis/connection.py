@@ -55,11 +55,11 @@ def _protocol(where: Address, repeats: int) -> OneServer:
 
 def _thread_server(where: Address) -> ThreadServer:
     if where.service:
-        from fusiond.broker.redis.sentinels import ThreadSentinel
+        from fusiond.broker.redis.discovery.sentinels import ThreadSentinel
 
         return ThreadSentinel(where)
     if where.cluster:
-        from fusiond.broker.redis.cluster_map import ThreadCluster
+        from fusiond.broker.redis.discovery.cluster_map import ThreadCluster
 
         return ThreadCluster(where)
     return ThreadServer(where)
@@ -67,11 +67,11 @@ def _thread_server(where: Address) -> ThreadServer:
 
 def _loop_server(where: Address) -> LoopServer:
     if where.service:
-        from fusiond.broker.redis.sentinels import LoopSentinel
+        from fusiond.broker.redis.discovery.sentinels import LoopSentinel
 
         return LoopSentinel(where)
     if where.cluster:
-        from fusiond.broker.redis.cluster_map import LoopCluster
+        from fusiond.broker.redis.discovery.cluster_map import LoopCluster
 
         return LoopCluster(where)
     return LoopServer(where)

@@ -1,7 +1,7 @@
 """
 The connections to one server: for threads, and for asyncio.
 
-sentinels.py and cluster_map.py have those to the primary that Sentinels name, and to the nodes of a Cluster.
+`discovery` has those to the primary that Sentinels name, and to the nodes of a Cluster.
 """
 
 from __future__ import annotations

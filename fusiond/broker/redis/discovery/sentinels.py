@@ -21,8 +21,8 @@ from redis.retry import Retry
 from redis.sentinel import MasterNotFoundError
 from redis.sentinel import Sentinel as ThreadSentinelClient
 
-from fusiond.broker.redis import redis_py
 from fusiond.broker.redis.address import Address, Place
+from fusiond.broker.redis.discovery import redis_py
 from fusiond.broker.redis.links import LoopLink, ThreadLink
 from fusiond.broker.redis.redis_errors import LOST, ReplyError
 from fusiond.broker.redis.servers import PATIENCE, LoopServer, ThreadServer

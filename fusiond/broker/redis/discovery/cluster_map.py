@@ -12,8 +12,8 @@ from redis.cluster import ClusterNode, RedisCluster
 from redis.exceptions import RedisClusterException, RedisError
 from redis.retry import Retry
 
-from fusiond.broker.redis import redis_py
 from fusiond.broker.redis.address import Place
+from fusiond.broker.redis.discovery import redis_py
 from fusiond.broker.redis.links import LoopLink, ThreadLink
 from fusiond.broker.redis.redis_errors import unavailable
 from fusiond.broker.redis.servers import PATIENCE, LoopServer, ThreadServer

@@ -1,0 +1,1 @@
+"""The servers behind Sentinels and of a Cluster, which redis-py finds; loaded only for these two."""
