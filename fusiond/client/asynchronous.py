@@ -50,7 +50,7 @@ class AsyncJob(JobHandle, Generic[R]):
 
 
 class AsyncClient(BaseClient):
-    """Enqueues jobs from one event loop; its tasks may share it. It connects at the first call."""
+    """Enqueues jobs from one event loop at a time, whose tasks may share it. It connects at the first call."""
 
     _connect = staticmethod(connect_async)
     _connection: AsyncConnection
