@@ -105,9 +105,7 @@ def endpoints(url: str) -> Endpoints:
     check_certificate = _OF_TLS["ssl_cert_reqs"][options.get("ssl_cert_reqs", "required")]
     check_hostname = _OF_TLS["ssl_check_hostname"][options.get("ssl_check_hostname", "true")]
     if parts.scheme == "unix":
-        if names or not (parts.path.startswith("/") or not parts.path):
-            raise BadUrl("the URL's path does not begin with /", "write unix:///path/redis.sock, with three slashes")
-        if parts.path in ("", "/") or not unquote(parts.path).isprintable():
+        if names or parts.path in ("", "/") or not unquote(parts.path).isprintable():
             raise BadUrl("the URL has no path of a socket", "write unix:///path/redis.sock, with three slashes")
         database = _database(options.get("db", ""))
         return Endpoints(parts.scheme, user, password, (), unquote(parts.path), database=database)
@@ -146,12 +144,13 @@ def _host(name: str, scheme: str) -> tuple[str, int]:
         raise _unreadable() from None
     if port == 0:
         raise BadUrl("port 0 cannot be reached", "write the port from 1 to 65535")
-    if parts.hostname and not unquote(parts.hostname).isprintable():
-        raise _unreadable()
     if not parts.hostname:
         example = "redis://host:6379/0" if "+" not in scheme else f"{scheme}://host:{SCHEMES[scheme]},host2,…"
         raise BadUrl("the URL has no host", f"write {example}")
-    return unquote(parts.hostname), port or SCHEMES[scheme]
+    host = unquote(parts.hostname)
+    if not host.isprintable():
+        raise _unreadable()
+    return host, port or SCHEMES[scheme]
 
 
 def _unreadable() -> BadUrl:

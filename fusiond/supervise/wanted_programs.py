@@ -34,8 +34,8 @@ LOADED = (
 )
 #: end of a broker's scheme → what programs need besides
 _LOADED_FOR = {
-    "+sentinel": "fusiond.broker.redis.discovery.sentinels",
-    "+cluster": "fusiond.broker.redis.discovery.cluster_map",
+    "+sentinel": ("fusiond.broker.redis.discovery.sentinels",),
+    "+cluster": ("fusiond.broker.redis.cluster", "fusiond.broker.redis.discovery.cluster_map"),
 }
 #: seconds after `drain_timeout` in which a dispatcher kills the jobs that still run, and settles them
 SETTLE = 15.0
@@ -92,7 +92,7 @@ class RunOptions:
 def loaded_for(config: Config) -> list[str]:
     """What programs need besides LOADED, as this file says."""
     scheme = config.broker.url.partition("://")[0]
-    found = [name for end, name in _LOADED_FOR.items() if scheme.endswith(end)]
+    found = [name for end, names in _LOADED_FOR.items() if scheme.endswith(end) for name in names]
     if any(entry.schedule for entry in config.cron.values()):
         found.append("croniter")
     return found

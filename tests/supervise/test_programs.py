@@ -130,7 +130,7 @@ def test_each_group_is_one_program_with_its_own_name(groups):
     [
         ("redis", {"every": 60.0}, []),
         ("redis", {"schedule": "@daily"}, ["croniter"]),
-        ("redis+cluster", {}, ["fusiond.broker.redis.discovery.cluster_map"]),
+        ("redis+cluster", {}, ["fusiond.broker.redis.cluster", "fusiond.broker.redis.discovery.cluster_map"]),
         ("rediss+sentinel", {"schedule": "0 2 * * *"}, ["fusiond.broker.redis.discovery.sentinels", "croniter"]),
     ],
 )

@@ -40,7 +40,7 @@ def connect_async(settings: Broker, runtime: Path, *, repeats: int = 0, timeout:
     return AsyncConnection(address(settings, runtime, timeout), Keys(settings.namespace), repeats)
 
 
-# Sentinel and Cluster are loaded where they are used: redis-py takes 6 MB and 0.05 s.
+# Sentinel and Cluster are loaded only where they are used: sessions.py says why.
 
 
 def _protocol(where: Address, repeats: int) -> OneServer:

@@ -101,7 +101,7 @@ class ThreadLink(_Link["ThreadSession"]):
         """The replies as they came, errors among them. Raises BrokerUnavailable."""
         pieces = _packed(calls)
         with self._lock:
-            # Not by `_ended_by_failure`, which would take as long as a tenth of one job's call.
+            # Written out, and not `_ended_by_failure`: each single job takes this way.
             try:
                 session = self._send(pieces)
                 while self._unread:

@@ -56,7 +56,7 @@ def in_its_place(reply: Any) -> Any:
         ReplyError: the error refuses the connection, not the command.
     """
     if isinstance(reply, ReplyError):
-        if _begins(str(reply), _ELSEWHERE):
+        if _contains(str(reply), _ELSEWHERE):
             raise BrokerUnavailable(f"Redis cannot take commands now: {reply}")
         if reply.kind == "NOAUTH" or str(reply) == _FULL:
             raise reply
@@ -74,7 +74,7 @@ def refused(error: ReplyError, words: Sequence[Any]) -> BrokerError:
     # 6.2 puts a script's error into a sentence of its own, so the word may be anywhere
     if "OOM command not allowed" in text or "used memory >" in text:
         return BrokerFull("Redis is at its maxmemory and takes no new jobs; raise maxmemory or let the queues drain")
-    if _begins(text, _PASSING):
+    if _contains(text, _PASSING):
         return BrokerUnavailable(f"Redis cannot take commands now: {text}")
     return BrokerError(f"Redis refused: {text}")
 
@@ -85,17 +85,17 @@ def _key(words: Sequence[Any]) -> str:
     return decoded(key) if isinstance(key, bytes) else str(key)
 
 
-def _begins(text: str, words: Sequence[str]) -> bool:
+def _contains(text: str, words: Sequence[str]) -> bool:
     return any(word in text[:200] for word in words)
 
 
 def unavailable(shown: str, error: Exception) -> BrokerUnavailable:
     """The error of ours for a connection to what is `shown` that did not come about or did not last."""
     reason = _reason(error)
-    if _begins(reason, _NOT_LET_IN):
+    if _contains(reason, _NOT_LET_IN):
         remedy = "check the user and the password, in broker.url or broker.password_file"
         return BrokerUnavailable(f"Redis at {shown} does not accept the log-in: {reason}; {remedy}")
-    if isinstance(error, ssl.SSLError) or _begins(reason, _NO_TLS):
+    if isinstance(error, ssl.SSLError) or _contains(reason, _NO_TLS):
         remedy = "check ca_file, cert_file and key_file in broker.tls, and that the server speaks TLS at this port"
         return BrokerUnavailable(f"Redis at {shown} cannot be reached over TLS: {reason}; {remedy}")
     if isinstance(error, PermissionError) and shown.startswith("unix:"):

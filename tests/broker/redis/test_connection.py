@@ -216,6 +216,12 @@ class FullSocket:
         self.reads.set()
         self._listening.close()
 
+    async def hold(self, connection):
+        """Have it answer once, so that there is a connection, and read nothing from now on."""
+        self.reads.set()
+        await connection.run(PING)
+        self.reads.clear()
+
     def _serve(self):
         with contextlib.suppress(OSError):
             while True:
@@ -235,11 +241,9 @@ def test_a_call_that_is_cancelled_while_it_is_sent_leaves_no_reply_for_the_next(
 
     async def story():
         async with connect_async(server.settings, Path("/"), timeout=5) as connection:
-            server.reads.set()
-            await connection.run(PING)
-            server.reads.clear()
+            await server.hold(connection)
             sending = asyncio.create_task(connection.send_at_once(plain(as_is, "ECHO", b"theirs" * 4_000_000)))
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0)
             other = asyncio.create_task(connection.run(plain(as_is, "ECHO", b"other")))
             await asyncio.sleep(0)
             assert not sending.done()
@@ -258,9 +262,7 @@ def test_what_cannot_be_sent_at_once_is_given_up_in_time():
 
     async def story():
         async with connect_async(server.settings, Path("/"), timeout=0.2) as connection:
-            server.reads.set()
-            await connection.run(PING)
-            server.reads.clear()
+            await server.hold(connection)
             return await connection.send_at_once(plain(as_is, "ECHO", b"x" * 20_000_000))
 
     with FullSocket() as server:
