@@ -87,7 +87,7 @@ class Scheduler:
         self._changed = asyncio.Event()
         #: commands whose snapshot is not published yet
         self._unanswered: list[dict[str, Any]] = []
-        self._ready = False
+        self._ready = self._ended = False
 
     async def serve(self) -> None:
         """Work until cancelled. Raises BrokerUnfit if Redis is unfit from the start."""
@@ -116,11 +116,16 @@ class Scheduler:
     async def close(self) -> None:
         """Say that the daemon ends, and end the connection."""
         await self.publisher.end()
+        self._ended = True
         await self._connection.close()
 
     async def trouble(self) -> str:
         """Why it cannot tick now; "" if it can."""
-        return await trouble(self._connection, self._broker.keys)
+        found = await trouble(self._connection, self._broker.keys)
+        if self._ended:
+            # The end of the connection has broken off the question. That must not hide the reason for which this ends.
+            raise asyncio.CancelledError
+        return found
 
     def on_command(self, command: dict[str, Any]) -> None:
         """Handle a command of the supervisor."""
