@@ -265,6 +265,26 @@ def test_two_daemons_that_alternate_under_one_id_count_no_generations(bench, cap
     assert "two daemons have the same id" in caplog.text
 
 
+def test_a_question_that_the_end_breaks_off_has_no_answer(bench, redis_server):
+    """It would stand in the status in place of the reason for which the scheduler ends."""
+
+    async def broken_off() -> asyncio.Task[str]:
+        program = Scheduler(snapshot.read_snapshot(bench.write(bench.config())), Link(), Path("/"))
+        assert await program.trouble() == ""
+        os.kill(redis_server.process.pid, signal.SIGSTOP)
+        asking = asyncio.create_task(program.trouble())
+        while not program._connection._servers.link("")._lock.locked():  # noqa: ASYNC110 - nobody is told of it
+            await asyncio.sleep(0)
+        await program.close()
+        await asyncio.wait([asking])
+        return asking
+
+    try:
+        assert asyncio.run(broken_off()).cancelled()
+    finally:
+        os.kill(redis_server.process.pid, signal.SIGCONT)
+
+
 def test_apply_is_answered_when_producers_can_see_it(bench):
     """A reload's new task is there at once; a queue that it suspends is suspended."""
     program = bench.start()
