@@ -34,6 +34,9 @@ NAME = "FUSIOND_PROGRAM"
 #: the file for the last lines of the log, which `supervisorctl tail` shows
 TAIL = "FUSIOND_TAIL"
 
+#: variables of the daemon that no program gets, nor its helper
+PRIVATE = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES")
+
 #: exit status of a program that cannot run as configured (sysexits.h); if it was never ready, it is not restarted
 EX_CONFIG = 78
 #: exit status after any other error

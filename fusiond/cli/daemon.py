@@ -58,12 +58,15 @@ def _dev(options: arguments.Options) -> int:
     return _start(options, development=True)
 
 
-def _start(options: arguments.Options, **how: Any) -> int:
+def _start(options: arguments.Options, *, development: bool = False, **how: Any) -> int:
     from fusiond.program import EX_CONFIG
-    from fusiond.supervise import start
+    from fusiond.supervise.reload.helper import Helper
 
     try:
-        return start.run(paths.find_config(options.config), **how)
+        helper = Helper.at_start(paths.find_config(options.config).absolute(), development=development)
+        from fusiond.supervise import start  # here: the helper reads the file meanwhile, which takes as long
+
+        return start.run(helper, **how)
     except ConfigError as error:
         tell(str(error))
         return EX_CONFIG

@@ -1,8 +1,8 @@
 """
-A process that has loaded the modules of the programs, and forks them: they start at once, and share its memory.
+A process that has the modules of the programs, and forks them: they start at once, and share its memory.
 
-1. begin   the daemon forks it before it starts threads or opens files. It loads modules while the daemon reads the
-           file, and what only some files need once the daemon has read it
+1. begin   the daemon forks it as late as it has one thread: all pages of memory that the daemon has written to by then
+           are shared, and each that it writes to later is copied. By then it has loaded what the programs need
 2. ask     the daemon sends a program's entry point, arguments and variables, and the program's end of the link
 3. fork    twice: the process in between ends at once, and the daemon, a subreaper meanwhile, becomes the new parent
 4. end     when the daemon ends
@@ -29,12 +29,10 @@ from io import RawIOBase
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from fusiond.program import EX_SOFTWARE, LINK, NAME
+from fusiond.program import EX_SOFTWARE, LINK, NAME, PRIVATE
 
-#: variables of the daemon that no program gets
-PRIVATE = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES")
-#: seconds that the daemon's loop waits for the first answer, which comes after the loading, and for each other one
-LOADING, PATIENCE = 20.0, 5.0
+#: seconds that the daemon's loop waits for an answer
+PATIENCE = 5.0
 _PACKET = 64 * 1024
 #: characters of the name that `top` shows
 _COMM = 15
@@ -61,14 +59,14 @@ class Start(NamedTuple):
 class ProgramServer:
     """The daemon's handle of it."""
 
-    def __init__(self, loaded: Sequence[str]) -> None:
-        """Fork it from this process, which has one thread. `loaded`: modules; and module:function, to be called."""
+    def __init__(self) -> None:
+        """Fork it from this process, which has one thread, and has loaded what the programs need."""
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._socket.settimeout(LOADING)
-        _keep_shared()
+        self._socket.settimeout(PATIENCE)
+        keep_shared()
         daemon, pid = os.getpid(), os.fork()
         if not pid:
-            _become_server(theirs, daemon, loaded)
+            _become_server(theirs, daemon)
         theirs.close()
         self._process = os.pidfd_open(pid)
         self._ended = False
@@ -95,15 +93,9 @@ class ProgramServer:
             except (OSError, ValueError) as error:
                 self._give_up(str(error))
                 raise OSError("the program server has not answered") from error
-        self._socket.settimeout(PATIENCE)
         if "pid" not in reply:
             raise OSError(*reply["error"])
         return int(reply["pid"])
-
-    def load(self, names: Sequence[str]) -> None:
-        """Have it load these as well before it forks the next program; it does not answer."""
-        with contextlib.suppress(OSError):  # it has ended, as the next start will notice
-            self._socket.send(json.dumps({"load": names}).encode())
 
     def _give_up(self, why: str) -> None:
         if not self._ended:
@@ -114,8 +106,8 @@ class ProgramServer:
             signal.pidfd_send_signal(self._process, signal.SIGKILL)
 
 
-def _keep_shared() -> None:
-    """What is in memory now is shared with what is forked: have neither process write to it without need."""
+def keep_shared() -> None:
+    """What is in memory now will be shared with what is forked: have neither process write to it without need."""
     if sys.version_info < (3, 12):
         # Python's cache of methods refers to their names, which are all over the memory: a page is copied for an entry
         # that makes way for another one. Later versions do not count references to names.
@@ -138,27 +130,18 @@ def _subreaper() -> Iterator[None]:
 # ---- in the process itself
 
 
-def _become_server(daemon: socket.socket, parent: int, loaded: Sequence[str]) -> NoReturn:
+def _become_server(daemon: socket.socket, parent: int) -> NoReturn:
     """Serve until the daemon has closed its end."""
     try:
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() == parent:
             _leave_the_daemon(daemon)
-            _load(loaded)
             while _serve(daemon):
                 pass
     except BaseException:  # noqa: BLE001 - no exception may reach the daemon's code in this process
         traceback.print_exc()
     finally:
         os._exit(0)
-
-
-def _load(names: Sequence[str]) -> None:
-    for name in names:
-        found = pkgutil.resolve_name(name)
-        if callable(found):
-            found()
-    _keep_shared()
 
 
 def _leave_the_daemon(daemon: socket.socket) -> None:
@@ -181,12 +164,8 @@ def _serve(daemon: socket.socket) -> bool:
     packet, links, *_ = socket.recv_fds(daemon, _PACKET, 1)
     if not packet:
         return False
-    request = json.loads(packet)
-    if "load" in request:
-        _load(request["load"])
-    else:
-        daemon.send(_start(daemon, links[0], request))
-        os.close(links[0])
+    daemon.send(_start(daemon, links[0], json.loads(packet)))
+    os.close(links[0])
     return True
 
 

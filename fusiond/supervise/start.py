@@ -1,13 +1,14 @@
 """
-From the path of a file to a running daemon.
+From a file that a helper reads to a running daemon.
 
-1. fork     the program server, while this process has one thread
-2. read     and check the file in a helper process; problems are printed, and errors end the start with status 78
+1. load     what the programs need, while the helper reads and checks the file
+2. take     what the helper has found: problems are printed, and errors end the start with status 78
 3. lock     the state directory for this daemon; if another file's daemon used it before, take it over or refuse
 4. accept   the configuration, as a reload would: with a new number if its content is new. After a rollback, the file is
             not applied again until it changes
-5. prepare  the directory for sockets, the log, the server of an embedded broker
-6. run      the loop; meanwhile a pointer leads commands to the daemon
+5. prepare  the directory for sockets, and the server of an embedded broker
+6. fork     the program server, while this process has one thread; then begin the log, which has a thread of its own
+7. run      the loop; meanwhile a pointer leads commands to the daemon
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ import contextlib
 import dataclasses
 import grp
 import logging
+import pkgutil
 import resource
 import shlex
 import socket
 import sys
-import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from fusiond import hook, logs, paths, pointers
@@ -39,28 +40,31 @@ from fusiond.program import EX_CONFIG
 from fusiond.supervise import directories
 from fusiond.supervise.daemon import Daemon
 from fusiond.supervise.notify import Notify
-from fusiond.supervise.program_server import ProgramServer
+from fusiond.supervise.program_server import ProgramServer, keep_shared
+from fusiond.supervise.reload.helper import Helper
 from fusiond.supervise.reload.outcome import Refused
-from fusiond.supervise.reload.reading import LastRead, Result, read_now, watched_files
+from fusiond.supervise.reload.reading import LastRead, Result, wait_for, watched_files
 from fusiond.supervise.server import choose_server
 from fusiond.supervise.supervisord.daemon_options import DaemonOptions
 from fusiond.supervise.wanted_programs import LOADED, SCHEDULER, SINK, WEB, RunOptions, loaded_for, sinks_of
 from fusiond.supervise.watch import fingerprint_as_read
 
+#: what this process itself needs later; the helper leaves it the time for that
+_LOADED = ("watchfiles",)
 #: open files wanted: a link and a few sockets for each program; the programs inherit the limit
 OPEN_FILES = 8192
 log = logging.getLogger(__name__)
 
 
-def run(config_path: Path, *, only: Sequence[str] = (), last_good: bool = False, development: bool = False) -> int:
+def run(helper: Helper, *, only: Sequence[str] = (), last_good: bool = False) -> int:
     """
     Run the daemon in the foreground until it is told to end.
 
     Args:
-        config_path: the YAML file.
+        helper: reads the YAML file. If that is for `fusiond dev`, the daemon is small, has a broker of its own, and
+            loads code as it is saved.
         only: names of groups, `scheduler`, `web` or `sink:<name>`; empty: all.
         last_good: start from the configuration that was accepted last, whatever the file says now.
-        development: whether it is `fusiond dev`: small, with a broker of its own, and it loads code as it is saved.
 
     Returns:
         the exit status: 0, or 78 if the file cannot be used.
@@ -70,18 +74,19 @@ def run(config_path: Path, *, only: Sequence[str] = (), last_good: bool = False,
         FusionError: the daemon cannot start here; says what to do.
     """
     _raise_open_files()
-    programs = ProgramServer(LOADED)
-    try:
-        hook.run("supervisor")
-    except (OSError, ValueError) as error:
-        raise FusionError(str(error)) from None
-    notify = Notify()
-    source = config_path.absolute()
-    config, read = _read(source, development=development)
+    _run_hook()
+    with helper:
+        _load((*LOADED, *_LOADED))
+        # Here, too, and not only before the fork: what this frees is used again until then, and is not left as gaps
+        # in pages that are shared.
+        keep_shared()
+        config, read = _take(helper)
     if read.problems and (config or not last_good):
         print(as_text(read.problems), file=sys.stderr)
     if not (config or last_good):
         return EX_CONFIG
+    notify = Notify()
+    source, development = helper.source, helper.development
     state = paths.state_directory(source, read.state_directory, development=development)
     directories.make_private(state)
     with directories.locked(state):
@@ -93,12 +98,13 @@ def run(config_path: Path, *, only: Sequence[str] = (), last_good: bool = False,
             else:
                 accepted = _accept(state, source, config, read.hash)
         options, run_options = _prepare(accepted, state, frozenset(only), development=development)
-        options.program_server = programs
-        programs.load(loaded_for(accepted.config))
-        _record(state, accepted, "fusiond run --last-good" if last_good else "fusiond run")
         daemon = Daemon(options, accepted, run_options, notify)
         files = watched_files(source, read.files)
         daemon.reloads.last_read = LastRead(files, fingerprint_as_read(files, read.stats), read.hash)
+        _load(loaded_for(accepted.config))
+        options.program_server = ProgramServer()
+        _begin_log(accepted.config, run_options)
+        _record(state, accepted, "fusiond run --last-good" if last_good else "fusiond run")
         _serve(daemon)
     logs.stop()
     return 0
@@ -117,15 +123,29 @@ def _serve(daemon: Daemon) -> None:
         daemon.main()
 
 
-def _read(source: Path, *, development: bool) -> tuple[Config | None, Result]:
+def _load(names: Iterable[str]) -> None:
+    """Load modules; and call functions, as module:function."""
+    for name in names:
+        found = pkgutil.resolve_name(name)
+        if callable(found):
+            found()
+
+
+def _take(helper: Helper) -> tuple[Config | None, Result]:
     """The file's configuration, None if it cannot be used, and what the helper found. Raises FusionError."""
-    with tempfile.TemporaryDirectory(prefix="fusiond-") as directory:
-        out = Path(directory) / "candidate.json"
-        try:
-            result = read_now(source, {"out": str(out), "generation": 1}, development=development)
-        except (Refused, OSError) as error:
-            raise FusionError(str(error)) from None
-        return read_snapshot(out).config if result.hash else None, result
+    try:
+        result = wait_for(helper)
+    except Refused as error:
+        raise FusionError(str(error)) from None
+    return read_snapshot(helper.out).config if result.hash and helper.out else None, result
+
+
+def _run_hook() -> None:
+    """Of proofs. Raises FusionError."""
+    try:
+        hook.run("supervisor")
+    except (OSError, ValueError) as error:
+        raise FusionError(str(error)) from None
 
 
 def _accept(state: Path, source: Path, config: Config, digest: str) -> Snapshot:
@@ -203,24 +223,27 @@ def _prepare(
     directories.make_runtime(
         runtime, control_open=options.control_group >= 0, redis_open=bool(config.broker.socket_group)
     )
+    server = choose_server(paths.redis_state(state), config.broker.server) if config.broker.url == "embedded" else None
+    directories.remove_leftovers(state)
+    return options, RunOptions(state, runtime, server, only, development, socket.gethostname())
+
+
+def _begin_log(config: Config, run: RunOptions) -> None:
+    """Begin it with what a person may look for. Raises FusionError."""
     try:
         logs.setup(config.logging, "fusiond")
     except OSError as error:
         raise FusionError(
             f"{config.logging.file}: {error.strerror}; change logging.file, or the permissions of that file"
         ) from error
-    server = choose_server(paths.redis_state(state), config.broker.server) if config.broker.url == "embedded" else None
-    if server:
-        log.info("the embedded server is %s, %s", server, server.path)
-    directories.remove_leftovers(state)
-    log.info("state directory %s, sockets in %s", state, runtime)
+    if run.server:
+        log.info("the embedded server is %s, %s", run.server, run.server.path)
+    log.info("state directory %s, sockets in %s", run.state, run.runtime)
     if file := hook.path():
         log.warning("%s is set: %s runs in each process of this daemon", hook.VARIABLE, file)
-    if development:
-        url = with_namespace(f"unix://{paths.redis_socket(runtime)}", config.broker.namespace)
+    if run.development:
+        url = with_namespace(f"unix://{paths.redis_socket(run.runtime)}", config.broker.namespace)
         log.info("for producers in other terminals: export FUSION_URL=%s", shlex.quote(url))
-    host = socket.gethostname()
-    return options, RunOptions(state, runtime, server.path if server else "", only, development, host)
 
 
 def _raise_open_files() -> None:

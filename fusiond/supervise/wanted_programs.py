@@ -17,6 +17,7 @@ from pathlib import Path
 from fusiond import paths
 from fusiond.config.accepted.snapshot import Snapshot
 from fusiond.config.model import Config, WorkerGroup
+from fusiond.redis_server import Server
 
 REDIS, SCHEDULER, PUBLISHER, WORKER, WEB, SINK = "redis", "scheduler", "publisher", "worker", "web", "sink"
 SCHEDULER_MODULE, WORKER_MODULE = "fusiond.schedule.__main__", "fusiond.worker.__main__"
@@ -71,8 +72,8 @@ class RunOptions:
 
     state: Path
     runtime: Path
-    #: the redis-server or valkey-server to run; "" unless the broker is embedded
-    server: str = ""
+    #: the server to run; None unless the broker is embedded
+    server: Server | None = None
     #: names of groups, `scheduler`, `web` or `sink:<name>`, that run on this host; empty: all
     only: AbstractSet[str] = frozenset()
     #: whether it is `fusiond dev`
@@ -132,7 +133,7 @@ def _redis(snapshot: Snapshot, options: RunOptions) -> Program:
     # fmt: off
     arguments = (
         "--state", str(paths.redis_state(options.state)), "--socket", str(paths.redis_socket(options.runtime)),
-        "--server", options.server,
+        "--server", options.server.path if options.server else "",
         *(("--group", config.broker.socket_group) if config.broker.socket_group else ()),
         *(("--json",) if config.logging.format == "json" else ()),
     )

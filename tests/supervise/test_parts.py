@@ -23,6 +23,7 @@ from fusiond.supervise import directories, server, start, watch
 from fusiond.supervise.control import ask
 from fusiond.supervise.notify import Notify
 from fusiond.supervise.reload import reading, transaction
+from fusiond.supervise.reload.helper import Helper
 from fusiond.supervise.reload.outcome import Refused
 from fusiond.supervise.reload.reading import LastRead, Result, watched_files
 from fusiond.supervise.supervisord.process import describe_exit
@@ -591,5 +592,5 @@ def test_a_machine_that_is_too_busy_to_read_the_file_is_told_in_a_sentence(tmp_p
     monkeypatch.setattr(reading, "DEADLINE", 0.0)
     file = tmp_path / "fusion.yaml"
     with pytest.raises(FusionError) as told:
-        start.run(file)
+        start.run(Helper.at_start(file, development=False))
     assert str(told.value) == f"{file} was not read within 0 s: the machine is too busy; try again"

@@ -85,15 +85,15 @@ def test_it_ends_where_the_daemon_does_not_start(daemon):
     until(lambda: not daemon.children())
 
 
-def test_what_only_some_files_need_is_loaded_once_before_the_programs(tmp_path):
-    """Each program that is forked afterwards finds it loaded, and does not load it for itself."""
+def test_what_programs_need_is_loaded_once_before_them(tmp_path):
+    """Each program that is forked finds it loaded, and does not load it for itself."""
     (tmp_path / "late.py").write_text("import os\nloaded_by = os.getpid()\ndef main(): print(loaded_by, os.getpid())\n")
     script = """
 import os, socket, sys
 from fusiond.supervise.program_server import ProgramServer, Start
 sys.path.append(os.getcwd())
-server, ends = ProgramServer(()), socket.socketpair()
-server.load(["late"])
+import late
+server, ends = ProgramServer(), socket.socketpair()
 for name in "ab":
     os.waitpid(server.fork(Start("late:main", [], [], ends[0].fileno(), {"FUSIOND_PROGRAM": name})), 0)
 """

@@ -12,9 +12,10 @@ from fusiond.config.accepted.snapshot import Snapshot
 from fusiond.config.model import Broker, Config, WorkerGroup
 from fusiond.config.model.cron_entries import CronEntry
 from fusiond.config.model.web_face import Web
+from fusiond.redis_server import Server
 from fusiond.supervise.wanted_programs import SETTLE, RunOptions, loaded_for, part_of, wanted_programs
 
-OPTIONS = RunOptions(Path("/s"), Path("/r"), "/usr/bin/redis-server")
+OPTIONS = RunOptions(Path("/s"), Path("/r"), Server("Redis", (7, 2, 0), "/usr/bin/redis-server"))
 
 
 def snapshot(*groups, url="embedded", generation=4, socket_group=None):

@@ -24,7 +24,7 @@ import traceback
 from pathlib import Path
 
 from fusiond.config.load import load
-from fusiond.supervise.reload import reading
+from fusiond.supervise.reload import helper
 from fusiond.supervise.wanted_programs import LOADED
 
 #: the module of the helper that reads a daemon's file
@@ -176,7 +176,7 @@ def become(request, streams, kept, server):
     try:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        reading.subprocess = Helpers(server)
+        helper.subprocess = Helpers(server)
         for source, target in (*zip(streams, (0, 1, 2), strict=True), *zip(kept, request["kept"], strict=True)):
             os.dup2(source, target)
         wanted = {0, 1, 2, *request["kept"]}

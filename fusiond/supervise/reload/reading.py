@@ -1,8 +1,5 @@
 """
-Read and validate the file in a helper process: the supervisor's loop never waits for YAML, and never loads it.
-
-For a reload the helper writes the candidate snapshot, for a plan it says what a reload would do. What it prints is
-described in `fusiond/config/candidate.py`.
+Wait for the helper that reads the file (helper.py), and take what it has found.
 """
 
 from __future__ import annotations
@@ -10,20 +7,17 @@ from __future__ import annotations
 import glob
 import json
 import logging
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import fusiond
 from fusiond.config.accepted.plan import Effects
 from fusiond.config.lint.reports import as_text
 from fusiond.config.model import rebuild
 from fusiond.config.problems import Problem
+from fusiond.supervise.reload.helper import Helper
 from fusiond.supervise.reload.outcome import Refused
 from fusiond.supervise.supervisord.process import describe_exit
 from fusiond.supervise.watch import Fingerprint, fingerprint_as_read
@@ -85,12 +79,7 @@ def watched_files(source: Path, files: Sequence[str] = ()) -> tuple[str, ...]:
 
 def read(source: Path, request: Mapping[str, Any], *, development: bool) -> Generator[float, None, Result]:
     """
-    Read the file, a step at each turn of the loop; the end of the helper wakes the loop by SIGCHLD.
-
-    Args:
-        source: the YAML file.
-        request: what the helper is asked, beside these.
-        development: whether to take the file as `fusiond dev` does.
+    Read the file, a step at each turn of the loop; the arguments are those of Helper.
 
     Yields:
         the monotonic time at which to resume it at the latest.
@@ -99,50 +88,37 @@ def read(source: Path, request: Mapping[str, Any], *, development: bool) -> Gene
         Refused: the helper took too long.
         OSError: the helper cannot be started.
     """
+    with Helper(source, request, development=development) as helper:
+        deadline = time.monotonic() + DEADLINE
+        while not helper.has_ended:
+            _check(helper, deadline)
+            yield deadline
+        return _result(helper)
+
+
+def wait_for(helper: Helper) -> Result:
+    """What the helper of a caller without a loop has found. Raises Refused."""
     deadline = time.monotonic() + DEADLINE
-    asked = json.dumps({"version": fusiond.__version__, "file": str(source), "development": development, **request})
-    # Files and not pipes: nobody empties a pipe while the helper runs.
-    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "fusiond.config.candidate", asked],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=errors,
-            start_new_session=True,
-        )
-        try:
-            while process.poll() is None:
-                if time.monotonic() > deadline:
-                    raise Refused(f"{source} was not read within {DEADLINE:.0f} s: the machine is too busy; try again")
-                yield deadline
-        finally:
-            process.kill()
-            process.wait()
-        output.seek(0)
-        errors.seek(0)
-        return _result(output.read(), errors.read(), process.returncode)
-
-
-def read_now(source: Path, request: Mapping[str, Any], *, development: bool) -> Result:
-    """As `read`, for a caller without a loop: it waits for the helper."""
-    steps = read(source, request, development=development)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: Result = end.value
-            return result
+    while not helper.has_ended:
+        _check(helper, deadline)
         time.sleep(_PAUSE)
+    return _result(helper)
 
 
-def _result(output: bytes, errors: bytes, status: int) -> Result:
-    """What the helper printed. `status` is 0 if supervisor reaped the helper first; then it has logged the status."""
+def _check(helper: Helper, deadline: float) -> None:
+    if time.monotonic() > deadline:
+        raise Refused(f"{helper.source} was not read within {DEADLINE:.0f} s: the machine is too busy; try again")
+
+
+def _result(helper: Helper) -> Result:
+    """What the helper printed."""
+    output, errors = helper.printed()
     try:
         result: Result = rebuild(Result, json.loads(output))
     except (ValueError, KeyError, TypeError):
-        text = errors.decode(errors="replace").strip()
-        log.exception("the helper that reads the file ended with %s, without a result: %s", describe_exit(status), text)
-        last = text.splitlines()[-1] if text else f"the helper ended with {describe_exit(status)} and without a result"
+        text, how = errors.decode(errors="replace").strip(), describe_exit(helper.status)
+        log.exception("the helper that reads the file ended with %s, without a result: %s", how, text)
+        last = text.splitlines()[-1] if text else f"the helper ended with {how} and without a result"
         reason = f"the file could not be validated: {last}"
         return Result(problems=(Problem("fusiond", 0, 0, "error", "internal", reason),))
     return result

@@ -29,8 +29,8 @@ from supervisor.poller import PollPoller
 from supervisor.xmlrpc import SystemNamespaceRPCInterface
 
 from fusiond.errors import FusionError
-from fusiond.program import LINK
-from fusiond.supervise.program_server import PRIVATE, ProgramServer, Start
+from fusiond.program import LINK, PRIVATE
+from fusiond.supervise.program_server import ProgramServer, Start
 from fusiond.supervise.supervisord.channel import Channel, ControlHandler
 
 #: seconds that an idle daemon sleeps at most, so that it meets deadlines in wall-clock time after the clock was set
