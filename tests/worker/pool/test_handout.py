@@ -134,6 +134,7 @@ def test_a_child_has_its_next_job_while_it_runs_one_of_10_ms(place):
     place.until_lines(path, 50)
     for count in range(50, 300, 50):
         place.until_lines(path, count)
+        time.sleep(0.005)  # the job has just begun that was the next one, and the dispatcher hands out another
         os.kill(program.pid, signal.SIGSTOP)
         begun = len(place.lines(path))
         time.sleep(0.1)  # ten times as long as the job runs that has begun
