@@ -266,7 +266,7 @@ BUGS = {
         [
             Edit(
                 _CAPACITY,
-                "(min(ahead, WAITING * self._soon_free()) if quick else 0)",
+                "min(ahead, WAITING * self._soon_free()) if quick else 0",
                 "WAITING * self._group.processes",
             )
         ],

@@ -358,6 +358,8 @@ class Dispatcher:
                 self._asking.claim_full()
                 if self._lanes.is_second_due(self.queues.deep):
                     self._wake_second.set()
+                if self._rests:
+                    return
             case reports.NotBegun(attempts):
                 self._waiting.put_back(attempts)
             case reports.Killed(attempt, reason, status):
@@ -372,6 +374,16 @@ class Dispatcher:
                 self.leases.renew_soon()
         # Outcomes are no reports: after those that a child has sent there is room, which is one.
         self._wake.set()
+
+    @property
+    def _rests(self) -> bool:
+        """Whether the first lane makes no round trip before its timer ends, whichever child is free."""
+        return (
+            "rest" in self._timers
+            and self.phase == Phase.SERVING
+            and bool(self._waiting.for_child)
+            and not (self._waiting.for_permit or self._lanes.second.is_under_way)
+        )
 
     def _on_loaded(self, problems: Problems) -> None:
         if not self.ready.done():

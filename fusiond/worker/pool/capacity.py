@@ -125,32 +125,33 @@ class Capacity:
 
     def _is_free(self, child: ChildHandle) -> bool:
         """Whether a child that has no job may take one."""
-        return child.serves and not (child.handed if self._one_job else child.taken_back)
+        # In this order: most children have been handed a job, and `serves` costs three calls.
+        return not (child.handed if self._one_job else child.taken_back) and child.serves
 
     def free(self) -> int:
         """How many jobs children could begin now."""
-        return self._free(self.takers())
+        return self._free(self.takers()) if self.unused() > 0 else 0
 
     def _free(self, takers: list[ChildHandle]) -> int:
         most = self.concurrency
         places = sum(most - len(child.outstanding) for child in takers if len(child.outstanding) < most)
         return max(0, min(places, self.unused()))
 
-    def room(self) -> int:
-        """How many jobs may be claimed: as many as begin at once, and more if children are soon free again."""
+    def room(self) -> tuple[int, int]:
+        """How many jobs children could begin now, and how many more may be claimed as children are soon free again."""
         now = time.monotonic()
         takers, ahead = self.takers(), self._children.ahead.most(now)
         begin = self._free(takers)
         if self._one_job:
             quick = ahead and self._children.times.quick
-            return begin + (min(ahead, WAITING * self._soon_free()) if quick else 0)
+            return begin, min(ahead, WAITING * self._soon_free()) if quick else 0
         beyond = self.beyond(ahead)
         if not beyond:
-            return begin + (0 if self._children.silent else self._children.ahead.soon(now))
+            return begin, 0 if self._children.silent else self._children.ahead.soon(now)
         idle = sum(1 for child in takers if not child.outstanding)
         most = self.concurrency + beyond
         busy = sum(min(beyond, max(0, most - len(child.outstanding))) for child in takers if child.outstanding)
-        return begin + min(min(idle, begin) * beyond + busy, ahead)
+        return begin, min(min(idle, begin) * beyond + busy, ahead)
 
     def beyond(self, ahead: int) -> int:
         """

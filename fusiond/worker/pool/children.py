@@ -262,8 +262,9 @@ class Children:
 
     def _hang_up(self, child: ChildHandle) -> None:
         """Close the child's socket, which ends an idle child; closing also removes the socket from the epoll."""
-        self._heard.pop(child.socket.fileno(), None)
-        child.socket.close()
+        if (fd := child.socket.fileno()) >= 0:
+            self._heard.pop(fd, None)
+            child.socket.close()
 
     # -- take back ----------------------------------------------------------------------------------------------------
 
@@ -311,16 +312,23 @@ class Children:
             if child.socket.silent:
                 break
         slot.output.drain()
-        child.read_reports()
         self._hang_up(child)
-        begun, reason = child.begun(), child.kill.reason if child.kill else None
+        reason = child.kill.reason if child.kill else None
+        # Nearly every child has reported the end of each of its jobs by then.
+        ran = bool(child.outstanding) and self._judge_jobs(child, reason, status)
+        slot.failed_starts = 0 if status == 0 or reason or ran else slot.failed_starts + 1
+
+    def _judge_jobs(self, child: ChildHandle, reason: KillReason | None, status: int) -> bool:
+        """Judge each attempt that the dead child had; whether one of them was running."""
+        child.read_reports()
+        begun = child.begun()
         running = {each.serial: each for each in child.all_running(time.monotonic_ns())}
-        slot.failed_starts = 0 if status == 0 or reason or running else slot.failed_starts + 1
         for serial in [serial for serial in child.outstanding if serial <= begun]:
             attempt = child.outstanding.pop(serial)
             attempt.ran = running[serial].ran if serial in running else None
             self.report(Killed(attempt, reason, status) if child.is_to_blame(serial) else Unheard(attempt))
         self._give_back(child, list(child.outstanding))
+        return bool(running)
 
     # -- the death of a fork server -----------------------------------------------------------------------------------
 

@@ -54,11 +54,13 @@ class Handing:
         """Hand out what is pending, as far as there is room beside so many reserved children; the rest stays."""
         if self._alone:
             self._hand_alone(pending, reserved)
-        # This is called for each child that is forked. With isolation `fork`, a busy child is handed no job.
-        if not pending or (self._one_job and self._capacity.unused() <= reserved):
+        if not pending:
             return
-        for child, batch in self._batches(pending, reserved):
-            child.send_jobs(batch, self._children.table)
+        free = self._capacity.unused() - reserved
+        # This is called for each child that is forked. With isolation `fork`, a busy child is handed no job.
+        if free > 0 or not self._one_job:
+            for child, batch in self._batches(pending, free, reserved):
+                child.send_jobs(batch, self._children.table)
 
     def hand_one(self, attempt: Attempt) -> bool:
         """Hand out one job, which must begin at once and may have others beside it; False: it has to wait."""
@@ -101,16 +103,18 @@ class Handing:
         most = self._alone_by_call.get(call_options(attempt.header).retry or "")
         return attempt.crashes >= (self._alone.get(attempt.task, math.inf) if most is None else most)
 
-    def _batches(self, pending: deque[Attempt], reserved: int) -> Iterator[tuple[ChildHandle, list[Attempt]]]:
+    def _batches(
+        self, pending: deque[Attempt], free: int, reserved: int
+    ) -> Iterator[tuple[ChildHandle, list[Attempt]]]:
         """
         The children, each with the pending attempts that it is handed; what finds no room stays pending.
 
         Args:
             pending: what was claimed.
+            free: jobs that may begin now.
             reserved: idle children that are kept free.
         """
         takers = self._capacity.takers()
-        free = self._capacity.unused() - reserved
         beyond = 0 if self._one_job else self._capacity.beyond(self._children.ahead.most(time.monotonic()))
         in_pairs = beyond == 1
         if in_pairs and reserved:

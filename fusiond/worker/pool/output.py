@@ -92,6 +92,8 @@ class Output:
         size = array.array("i", [0])
         fcntl.ioctl(self.reader, termios.FIONREAD, size)
         left = size[0]
+        if not (left or self._rest):
+            return
         self._pass_on()
         while left > 0 and (count := self._receive(min(left, _CHUNK))):
             left -= count

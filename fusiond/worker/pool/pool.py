@@ -116,8 +116,8 @@ class Pool:
         """How many jobs children could begin now."""
         return self._capacity.free()
 
-    def room(self) -> int:
-        """How many jobs may be claimed: as many as begin at once, and more if children are soon free again."""
+    def room(self) -> tuple[int, int]:
+        """How many jobs children could begin now, and how many more may be claimed as children are soon free again."""
         return self._capacity.room()
 
     @property

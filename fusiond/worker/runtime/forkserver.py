@@ -76,11 +76,12 @@ def main(control: int, setup: dict[str, Any]) -> None:
     refusals.close()
     tasklog.install(tasks.level)
     run.flush()  # otherwise each child would print an unfinished line again
-    if setup["one_job"]:
-        one_job_child.rehearse()
     server = ForkServer(sock, tasks, setup)
-    # What is alive now is shared with every child; unfrozen, one collection in a child would copy all of its pages.
     gc.collect()
+    if setup["one_job"]:
+        # Behind the collection: what this frees, on pages that a child writes to anyway, is where a child's objects go.
+        one_job_child.rehearse()
+    # What is alive now is shared with every child; unfrozen, one collection in a child would copy all of its pages.
     gc.freeze()
     if setup["one_job"]:
         hugepages.collapse()

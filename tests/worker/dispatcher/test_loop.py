@@ -41,7 +41,7 @@ async def dispatcher(settings, tmp_path, broker):
             "host.1", config, config.workers["main"], broker, (first, second),
             leases=first, courier=Courier(broker, first, None), outage=None, on_problems=pytest.fail,
         )  # fmt: skip
-        made.pool.room = lambda: 3
+        made.pool.room = lambda: (0, 3)
         made.go()
         try:
             yield made, first, second
@@ -79,7 +79,7 @@ def test_an_answer_that_was_overtaken_leaves_the_time_of_the_next_job(broker_set
             trip = asyncio.ensure_future(made._round_trip(made._lanes.first))
             await first.answered.wait()
             await own.run(broker.enqueue("a", [NewJob("later", "t", b"[]", delay_ms=1000)]))
-            made.pool.room = lambda: 5
+            made.pool.room = lambda: (0, 5)
             made.claim_from("a")
             await made._round_trip(made._lanes.second)
             due = made._timers._running["due a"]

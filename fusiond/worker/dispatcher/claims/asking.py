@@ -74,9 +74,11 @@ class Asking:
 
     def shares(self, beside: list[Share]) -> list[Share]:
         """What to ask of which queue, while `beside` is being asked."""
-        self.free = free = max(0, self._waiting.free() - sum(share.free for share in beside))
-        room = self._pool.room() - len(self._waiting) - sum(share.want for share in beside)
-        return self.queues.shares(room, free, self._rand, {share.queue for share in beside})
+        begin, more = self._pool.room()
+        begin -= len(self._waiting)
+        self.free = max(0, begin - sum(share.free for share in beside))
+        room = begin + more - sum(share.want for share in beside)
+        return self.queues.shares(room, self.free, self._rand, {share.queue for share in beside})
 
     def note(self, found: Iterable[tuple[Share, Claim, list[Attempt]]]) -> None:
         """The answers: the jobs wait for a child, and a queue whose next job comes due soon is asked then."""
