@@ -1,7 +1,8 @@
 """
 Load a Python file into each process of the daemon, for proofs: FUSIOND_HOOK=/absolute/path.py.
 
-1. run      each program of the daemon loads the file and calls its `hook(process, name, find)`
+1. run      each program of the daemon calls the file's `hook(process, name, find)`. The programs are forked from the
+            supervisor: what the hook has replaced there is replaced in them as well
 2. handed   a fork server gets the source of the file over its descriptor, and runs the file's `main` instead of its own
 
 Only the daemon's own environment sets the variable, not the YAML file and not the environment of a worker group.

@@ -1,5 +1,7 @@
 """`fusiond run`, `dev`, `reload`, `history` and `rollback`: the daemon and its configurations."""
 
+import os
+import sys
 import time
 from typing import Any, Final
 
@@ -13,6 +15,7 @@ from fusiond.errors import ConfigError, ControlError, ForeignDaemon
 
 #: characters of a hash in the table; --json has all of them
 _HASH: Final = 12
+_STANDARD_ERROR: Final = 2
 #: seconds that the daemon may take to list its generations
 _TIMEOUT: Final = 10.0
 
@@ -59,17 +62,29 @@ def _dev(options: arguments.Options) -> int:
 
 
 def _start(options: arguments.Options, *, development: bool = False, **how: Any) -> int:
+    _prepare_process()
     from fusiond.program import EX_CONFIG
     from fusiond.supervise.reload.helper import Helper
 
     try:
-        helper = Helper.at_start(paths.find_config(options.config).absolute(), development=development)
-        from fusiond.supervise import start  # here: the helper reads the file meanwhile, which takes as long
+        # Also ended here: by Ctrl-C while the daemon is imported.
+        with Helper.at_start(paths.find_config(options.config).absolute(), development=development) as helper:
+            from fusiond.supervise import start  # here: the helper reads the file meanwhile, which takes as long
 
-        return start.run(helper, **how)
+            return start.run(helper, **how)
     except ConfigError as error:
         tell(str(error))
         return EX_CONFIG
+
+
+def _prepare_process() -> None:
+    """What the daemon loads and opens must be what it means to."""
+    if not sys.flags.safe_path:
+        del sys.path[0]  # the directory of the script, or the working directory, which may be a user's
+    # Where a standard stream is closed, the next file that is opened would be taken for it, by programs too.
+    while (opened := os.open(os.devnull, os.O_RDWR)) <= _STANDARD_ERROR:
+        pass
+    os.close(opened)
 
 
 def _reload(options: arguments.Options) -> int:

@@ -7,8 +7,9 @@ A process that has the modules of the programs, and forks them: they start at on
 3. fork    twice: the process in between ends at once, and the daemon, a subreaper meanwhile, becomes the new parent
 4. end     when the daemon ends
 
-A program gets from the daemon what a new interpreter would get: no descriptor but its link, no thread. This process
-never runs a program itself. If it has ended, or does not answer, programs are new interpreters, which take more memory.
+A program gets from the daemon no descriptor but its link, and no thread; of the daemon's memory it uses the modules
+alone. This process never runs a program itself. If it has ended, or does not answer, programs are new interpreters,
+which take more memory.
 """
 
 from __future__ import annotations
@@ -145,7 +146,7 @@ def _become_server(daemon: socket.socket, parent: int) -> NoReturn:
 
 
 def _leave_the_daemon(daemon: socket.socket) -> None:
-    """Keep only what a new interpreter would get of it."""
+    """Keep no descriptor, and no variable, that a new interpreter would not get."""
     os.setsid()
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - names
@@ -154,8 +155,6 @@ def _leave_the_daemon(daemon: socket.socket) -> None:
                 os.close(int(name))
     for name in PRIVATE:
         os.environ.pop(name, None)
-    if not sys.flags.safe_path:
-        del sys.path[0]  # the directory of the script, or the working directory, which may be a user's
     _set_title("program server")
 
 

@@ -126,9 +126,11 @@ def _serve(daemon: Daemon) -> None:
 def _load(names: Iterable[str]) -> None:
     """Load modules; and call functions, as module:function."""
     for name in names:
-        found = pkgutil.resolve_name(name)
-        if callable(found):
-            found()
+        # Who needs what cannot be loaded says so, or does without it.
+        with contextlib.suppress(ImportError):
+            found = pkgutil.resolve_name(name)
+            if callable(found):
+                found()
 
 
 def _take(helper: Helper) -> tuple[Config | None, Result]:
@@ -208,7 +210,7 @@ def _record(state: Path, accepted: Snapshot, who: str) -> None:
 def _prepare(
     accepted: Snapshot, state: Path, only: frozenset[str], *, development: bool
 ) -> tuple[DaemonOptions, RunOptions]:
-    """Make the directories for sockets, begin the log, choose the server. Raises FusionError."""
+    """Make the directories for sockets, choose the server. Raises FusionError."""
     config, source = accepted.config, Path(accepted.source)
     known = [
         SCHEDULER,

@@ -199,7 +199,7 @@ class Watcher:
 
     def _watch_once(self, found: Targets) -> None:
         """Wait for one change, at most RECHECK seconds."""
-        import watchfiles  # here: start.py loads it while a helper reads the file
+        import watchfiles  # here: without it, the thread compares the files each second
 
         began, settled = time.monotonic(), False
         # Without a change, this yields an empty set each SETTLE seconds.

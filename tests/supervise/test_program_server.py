@@ -101,3 +101,21 @@ for name in "ab":
     (loader, first), (again, second) = (line.split() for line in done.stdout.splitlines())
     assert loader == again
     assert len({loader, first, second}) == 3
+
+
+def test_no_file_is_taken_for_a_standard_stream_that_is_closed(tmp_path):
+    """Programs keep the standard streams: a lock among them would outlive the daemon."""
+    script = "import sys; from fusiond.cli.daemon import _prepare_process; _prepare_process(); open(sys.argv[1], 'a+')"
+    script += "; print(open(sys.argv[1]).fileno(), file=open(sys.argv[2], 'w'))"
+    words = [sys.executable, "-c", script, str(tmp_path / "lock"), str(tmp_path / "number")]
+    subprocess.run(["sh", "-c", 'exec "$0" "$@" <&- >&- 2>&-', *words], check=True)
+    assert int((tmp_path / "number").read_text()) > 2
+
+
+def test_no_module_of_the_working_directory_is_loaded(tmp_path):
+    """`python -m` puts it first; it may be a user's."""
+    (tmp_path / "hiredis.py").write_text("raise SystemExit('not the package')")
+    (tmp_path / "fusion.yaml").write_text("version: 1\ntasks: [\n")
+    command = [sys.executable, "-m", "fusiond.cli", "run", "-c", "fusion.yaml"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, "not the package" in done.stderr) == (78, False)

@@ -1,10 +1,10 @@
 """
 The process that reads and validates the file: the supervisor's loop never waits for YAML, and never loads it.
 
-For a reload the helper writes the candidate snapshot, for a plan it says what a reload would do. What it is asked, and
-what it prints, is described in `fusiond/config/candidate.py`; reading.py waits for it.
+For a start and for a reload the helper writes the candidate snapshot; for a plan it says what a reload would do. What
+it is asked, and what it prints, is described in `fusiond/config/candidate.py`; reading.py waits for it.
 
-At the start of the daemon this module is loaded before nearly all others, and they are loaded while the helper works.
+At its start the daemon loads this module before nearly all others: it loads them while the helper works.
 """
 
 from __future__ import annotations

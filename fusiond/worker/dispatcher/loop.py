@@ -265,7 +265,8 @@ class Dispatcher:
                 await self._get_permits()
                 jobs_wait, limited = bool(self._waiting.for_child), self._asking.limited
                 if (rest := self._lanes.rest(jobs_wait=jobs_wait, limited=limited)) > 0:
-                    self._timers.start("rest", rest)
+                    # It may run for longer, since the second lane was under way when it began.
+                    self._timers.advance("rest", rest)
                     return
             await self._round_trip(lane)
         except BrokerUnavailable as error:

@@ -23,7 +23,7 @@ class Timers:
         if name not in self._running:
             self._running[name] = asyncio.get_running_loop().call_later(seconds, self._end, name, then)
 
-    def advance(self, name: str, seconds: float, then: Callable[[], None]) -> None:
+    def advance(self, name: str, seconds: float, then: Callable[[], None] | None = None) -> None:
         """Start it, or have it end earlier if it would end later than that."""
         if (timer := self._running.get(name)) and timer.when() > asyncio.get_running_loop().time() + seconds:
             timer.cancel()

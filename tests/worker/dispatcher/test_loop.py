@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 
 import pytest
 
@@ -10,7 +11,9 @@ from fusiond.broker.redis.connection import connect_async
 from fusiond.config.model import Config, Queue, Task, WorkerGroup
 from fusiond.errors import BrokerUnavailable
 from fusiond.worker.dispatcher.ends.courier import Courier
-from fusiond.worker.dispatcher.loop import Dispatcher
+from fusiond.worker.dispatcher.loop import Dispatcher, Phase
+from fusiond.worker.pool.attempt import Attempt
+from fusiond.worker.pool.pool_reports import Room
 
 
 class Held:
@@ -89,3 +92,53 @@ def test_an_answer_that_was_overtaken_leaves_the_time_of_the_next_job(broker_set
             assert not due.cancelled()
 
     asyncio.run(story())
+
+
+def test_a_free_child_wakes_the_loop_unless_that_only_waits_for_its_next_round_trip(broker_settings, tmp_path, broker):
+    """Jobs wait for children, so these have work until the timer ends; all else must not wait for it."""
+
+    def changed(made, what):
+        """A child is free; whether the loop turns."""
+        made._waiting.for_child.append(
+            Attempt("a", b"one", "t0", b"t", b"[]", b"", 1, 0, 0, 1 << 62, time.monotonic_ns())
+        )
+        made._timers.start("rest", 60.0)
+        what(made)
+        made._wake.clear()
+        made._on_report(Room())
+        return made._wake.is_set()
+
+    def wait_for_a_permit(made):
+        made._waiting.for_permit.append(made._waiting.for_child.pop())
+        made._waiting.for_child.append(made._waiting.for_permit[0])
+
+    def end(made):
+        made.phase = Phase.DRAINING
+
+    def use_the_second_lane(made):
+        made._lanes.second.is_under_way = True
+
+    async def story(what):
+        async with dispatcher(broker_settings, tmp_path, broker) as (made, _, _):
+            return changed(made, what)
+
+    changes = [wait_for_a_permit, end, use_the_second_lane, lambda made: made._waiting.for_child.clear()]
+    assert not asyncio.run(story(lambda _: None))
+    assert all(asyncio.run(story(change)) for change in changes)
+
+
+def test_a_rest_that_began_beside_the_second_lane_ends_sooner_without_it(broker_settings, tmp_path, broker):
+    """Its timer was started for the time that the first lane waits for more outcomes."""
+
+    async def story():
+        async with dispatcher(broker_settings, tmp_path, broker) as (made, _, _):
+            loop, lanes = asyncio.get_running_loop(), made._lanes
+            lanes.first.sent = time.monotonic_ns()
+            made._waiting.for_child.append(
+                Attempt("a", b"one", "t0", b"t", b"[]", b"", 1, 0, 0, 1 << 62, time.monotonic_ns())
+            )
+            made._timers.start("rest", 60.0)
+            await made._try(lanes.first)
+            return made._timers._running["rest"].when() - loop.time()
+
+    assert asyncio.run(story()) < 1.0
