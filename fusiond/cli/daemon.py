@@ -78,10 +78,10 @@ def _start(options: arguments.Options, *, development: bool = False, **how: Any)
 
 
 def _prepare_process() -> None:
-    """What the daemon loads and opens must be what it means to."""
+    """Have nothing loaded from a user's directory, and no file be taken for a standard stream."""
     if not sys.flags.safe_path:
-        del sys.path[0]  # the directory of the script, or the working directory, which may be a user's
-    # Where a standard stream is closed, the next file that is opened would be taken for it, by programs too.
+        del sys.path[0]  # the directory of the script, or the working directory
+    # If a standard stream is closed, the next file that is opened gets its number, and programs would keep that file.
     while (opened := os.open(os.devnull, os.O_RDWR)) <= _STANDARD_ERROR:
         pass
     os.close(opened)

@@ -77,8 +77,8 @@ def run(helper: Helper, *, only: Sequence[str] = (), last_good: bool = False) ->
     _run_hook()
     with helper:
         _load((*LOADED, *_LOADED))
-        # Here, too, and not only before the fork: what this frees is used again until then, and is not left as gaps
-        # in pages that are shared.
+        # Here, too, and not only just before the fork: the memory that this frees is used again until then. Otherwise
+        # it would be gaps in shared pages, which are copied once something is put there.
         keep_shared()
         config, read = _take(helper)
     if read.problems and (config or not last_good):
@@ -86,20 +86,14 @@ def run(helper: Helper, *, only: Sequence[str] = (), last_good: bool = False) ->
     if not (config or last_good):
         return EX_CONFIG
     notify = Notify()
-    source, development = helper.source, helper.development
-    state = paths.state_directory(source, read.state_directory, development=development)
+    state = paths.state_directory(helper.source, read.state_directory, development=helper.development)
     directories.make_private(state)
     with directories.locked(state):
         with directories.writing_to(state):
-            directories.take_over(state, source, given=paths.is_given_state(source, read.state_directory))
-            daemon_id(state)
-            if last_good or config is None:
-                accepted = _last_good(state, source, read.hash)
-            else:
-                accepted = _accept(state, source, config, read.hash)
-        options, run_options = _prepare(accepted, state, frozenset(only), development=development)
+            accepted = _choose(state, helper.source, config, read, last_good=last_good)
+        options, run_options = _prepare(accepted, state, frozenset(only), development=helper.development)
         daemon = Daemon(options, accepted, run_options, notify)
-        files = watched_files(source, read.files)
+        files = watched_files(helper.source, read.files)
         daemon.reloads.last_read = LastRead(files, fingerprint_as_read(files, read.stats), read.hash)
         _load(loaded_for(accepted.config))
         options.program_server = ProgramServer()
@@ -126,7 +120,7 @@ def _serve(daemon: Daemon) -> None:
 def _load(names: Iterable[str]) -> None:
     """Load modules; and call functions, as module:function."""
     for name in names:
-        # Who needs what cannot be loaded says so, or does without it.
+        # A program that needs a module which cannot be loaded says so itself; the watch does without.
         with contextlib.suppress(ImportError):
             found = pkgutil.resolve_name(name)
             if callable(found):
@@ -148,6 +142,15 @@ def _run_hook() -> None:
         hook.run("supervisor")
     except (OSError, ValueError) as error:
         raise FusionError(str(error)) from None
+
+
+def _choose(state: Path, source: Path, config: Config | None, read: Result, *, last_good: bool) -> Snapshot:
+    """What is to run; the state directory is this file's from now on. Raises ConfigError, FusionError."""
+    directories.take_over(state, source, given=paths.is_given_state(source, read.state_directory))
+    daemon_id(state)
+    if last_good or config is None:
+        return _last_good(state, source, read.hash)
+    return _accept(state, source, config, read.hash)
 
 
 def _accept(state: Path, source: Path, config: Config, digest: str) -> Snapshot:

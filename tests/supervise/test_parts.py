@@ -591,6 +591,7 @@ def test_a_machine_that_is_too_busy_to_read_the_file_is_told_in_a_sentence(tmp_p
     """Not by the command line of the helper."""
     monkeypatch.setattr(reading, "DEADLINE", 0.0)
     file = tmp_path / "fusion.yaml"
+    os.mkfifo(file)  # the helper waits for somebody who writes
     with pytest.raises(FusionError) as told:
         start.run(Helper.at_start(file, development=False))
     assert str(told.value) == f"{file} was not read within 0 s: the machine is too busy; try again"

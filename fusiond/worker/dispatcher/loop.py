@@ -265,7 +265,7 @@ class Dispatcher:
                 await self._get_permits()
                 jobs_wait, limited = bool(self._waiting.for_child), self._asking.limited
                 if (rest := self._lanes.rest(jobs_wait=jobs_wait, limited=limited)) > 0:
-                    # It may run for longer, since the second lane was under way when it began.
+                    # A timer that began while the second lane was under way may run for too long.
                     self._timers.advance("rest", rest)
                     return
             await self._round_trip(lane)

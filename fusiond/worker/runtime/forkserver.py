@@ -79,7 +79,8 @@ def main(control: int, setup: dict[str, Any]) -> None:
     server = ForkServer(sock, tasks, setup)
     gc.collect()
     if setup["one_job"]:
-        # Behind the collection: what this frees, on pages that a child writes to anyway, is where a child's objects go.
+        # After the collection: a child's objects then take the places of the rehearsed ones, on pages that it writes
+        # to anyway.
         one_job_child.rehearse()
     # What is alive now is shared with every child; unfrozen, one collection in a child would copy all of its pages.
     gc.freeze()
