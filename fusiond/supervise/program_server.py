@@ -21,6 +21,7 @@ import json
 import logging
 import os
 import pkgutil
+import select
 import signal
 import socket
 import sys
@@ -34,6 +35,8 @@ from fusiond.program import EX_SOFTWARE, LINK, NAME, PRIVATE
 
 #: seconds that the daemon's loop waits for an answer
 PATIENCE = 5.0
+#: seconds until it is killed where it does not end with its socket
+_LAST = 1.0
 _PACKET = 64 * 1024
 #: characters of the name that `top` shows
 _COMM = 15
@@ -97,6 +100,12 @@ class ProgramServer:
         if "pid" not in reply:
             raise OSError(*reply["error"])
         return int(reply["pid"])
+
+    def close(self) -> None:
+        """End it: nothing of a daemon that has ended may be left."""
+        self._socket.close()
+        if not select.select([self._process], [], [], _LAST)[0]:
+            signal.pidfd_send_signal(self._process, signal.SIGKILL)
 
     def _give_up(self, why: str) -> None:
         if not self._ended:

@@ -100,6 +100,7 @@ def run(helper: Helper, *, only: Sequence[str] = (), last_good: bool = False) ->
         _begin_log(accepted.config, run_options)
         _record(state, accepted, "fusiond run --last-good" if last_good else "fusiond run")
         _serve(daemon)
+        options.program_server.close()
     logs.stop()
     return 0
 
