@@ -1,8 +1,9 @@
 """
 A process that has the modules of the programs, and forks them: they start at once, and share its memory.
 
-1. begin   the daemon forks it as late as it has one thread: all pages of memory that the daemon has written to by then
-           are shared, and each that it writes to later is copied. By then it has loaded what the programs need
+1. begin   the daemon forks it at the end of its start, the last moment at which it has one thread. The pages of memory
+           that the daemon has written to by then are shared, and each that it writes to later is copied. By then it has
+           loaded what the programs need
 2. ask     the daemon sends a program's entry point, arguments and variables, and the program's end of the link
 3. fork    twice: the process in between ends at once, and the daemon, a subreaper meanwhile, becomes the new parent
 4. end     when the daemon ends
@@ -117,7 +118,7 @@ class ProgramServer:
 
 
 def keep_shared() -> None:
-    """What is in memory now will be shared with what is forked: have neither process write to it without need."""
+    """Before a fork: have neither process write without need to the memory that they will share."""
     if sys.version_info < (3, 12):
         # Python's cache of methods refers to their names, which are all over the memory: a page is copied for an entry
         # that makes way for another one. Later versions do not count references to names.
