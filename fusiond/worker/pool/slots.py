@@ -10,6 +10,7 @@ Knows one child at a time. children.py decides what happens to a job whose child
 
 from __future__ import annotations
 
+import mmap
 import os
 import time
 from collections.abc import Iterable, Iterator
@@ -85,7 +86,7 @@ class Slot:
         """A slot without a child; `on_line` is called with each line that a child prints."""
         size = wire.page_bytes(kind.concurrency)
         fd = memory_file(f"fusiond-page-{number}", bytes(size))
-        return cls(number, kind, Output(on_line), wire.Page(fd, size), fd)
+        return cls(number, kind, Output(on_line), wire.Page(mmap.mmap(fd, size)), fd)
 
     def fork(self, server: ServerHandle, table: bytes) -> ChildHandle:
         """Ask for a child that has this table; jobs sent to it at once wait in its socket. Raises OSError."""

@@ -19,7 +19,9 @@ A child's object is made before the fork, since each page that the child writes 
 the descriptors of a slot only while it forks the slot's child, and only that child maps the slot's page: a child
 inherits nothing that belongs to another one.
 
-Knows task code. No Redis, no asyncio, no YAML: each fork has to copy what is loaded here.
+Knows task code. No Redis, no asyncio, no YAML: each fork has to copy what is loaded here. A library of the C language
+costs it five memory areas, about 0.01 ms. So `mmap` and `poll` are called by way of ctypes, which is needed for `prctl`
+anyway, and the modules `mmap` and `select` are not loaded.
 
 Standard library only, CPython 3.9 and later: it runs under the application's own interpreter.
 """
@@ -31,7 +33,6 @@ import ctypes
 import gc
 import json
 import os
-import select
 import signal
 import struct
 import sys
@@ -46,9 +47,11 @@ if TYPE_CHECKING:
 _getppid, _setpgid, _dup2, _close = os.getppid, os.setpgid, os.dup2, os.close
 _set_blocking, _exit = os.set_blocking, os._exit
 _INT = struct.Struct("i")
-# From <linux/prctl.h> and <sys/mman.h>.
+# From <linux/prctl.h>, <sys/mman.h> and <poll.h>.
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
-PROT_READ, PROT_WRITE, MAP_SHARED, MAP_FIXED = 1, 2, 1, 16
+PROT_READ, PROT_WRITE, MAP_SHARED, MAP_FIXED, MAP_ANONYMOUS = 1, 2, 1, 16, 32
+MAP_FAILED = ctypes.c_void_p(-1).value
+POLLIN = 1
 #: bytes of a command, forks that it may ask for, and descriptors that come with each
 PACKET, AT_ONCE, LENT = 1024, 32, 3
 
@@ -90,13 +93,25 @@ def main(control: int, setup: dict[str, Any]) -> None:
     server.serve()
 
 
+class _Polled(ctypes.Structure):
+    """`struct pollfd` of poll(2)."""
+
+    _fields_ = (("fd", ctypes.c_int), ("events", ctypes.c_short), ("revents", ctypes.c_short))
+
+
 class ForkServer:
     """The children of one group, by slot and by pid."""
 
     def __init__(self, control: _socket.socket, tasks: task.Tasks, setup: dict[str, Any]) -> None:
         self._control, self._tasks, self._one_job = control, tasks, setup["one_job"]
         size = wire.page_bytes(setup["concurrency"])
-        page = wire.Page(-1, size)
+        libc = ctypes.CDLL(None)
+        self._prctl, self._mmap, self._poll = libc.prctl, libc.mmap, libc.poll
+        self._mmap.restype = ctypes.c_void_p
+        self._from_its_start = ctypes.c_long(0)
+        #: where a child maps its slot's page
+        self._at = self._map_page(size)
+        page = wire.Page((ctypes.c_ubyte * size).from_address(self._at))
         served: Any
         if setup["executor"] != "sync":
             from . import concurrent_child
@@ -114,17 +129,13 @@ class ForkServer:
         self._pids: dict[int, int] = {}
         self._pid = os.getpid()
         self._strays: set[int] = set()
-        libc = ctypes.CDLL(None)
-        self._prctl, self._mmap = libc.prctl, libc.mmap
-        self._mmap.restype = ctypes.c_void_p
-        #: the arguments of mmap before the descriptor: a child maps its slot's page at the address of this page
+        #: the arguments of mmap before the descriptor
         self._over = (
-            ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(page.words))),
+            ctypes.c_void_p(self._at),
             ctypes.c_size_t(size),
             PROT_READ | PROT_WRITE,
             MAP_SHARED | MAP_FIXED,
         )
-        self._from_its_start, self._at = ctypes.c_long(0), self._over[0].value
         self._control_fd = control.fileno()
         self._deaths, self._wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -135,6 +146,14 @@ class ForkServer:
         signal.signal(signal.SIGALRM, run.on_alarm)
         signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
 
+    def _map_page(self, size: int) -> int:
+        """Map memory in the place of the children's pages; returns its address. Raises MemoryError."""
+        shared, size_ = MAP_SHARED | MAP_ANONYMOUS, ctypes.c_size_t(size)
+        at: int = self._mmap(None, size_, PROT_READ | PROT_WRITE, shared, -1, self._from_its_start)
+        if at == MAP_FAILED:
+            raise MemoryError("there is no memory for the page of a child")
+        return at
+
     def _on_signal(self, number: int, _frame: Any) -> None:
         """The server ends when its dispatcher does, not before; a child does what a program does by default."""
         if os.getpid() != self._pid and number != signal.SIGCHLD:
@@ -143,15 +162,16 @@ class ForkServer:
 
     def serve(self) -> None:
         """Do what the dispatcher asks, until it closes the control socket."""
-        poll = select.poll()
-        poll.register(self._control, select.POLLIN)
-        poll.register(self._deaths, select.POLLIN)
+        polled = (_Polled * 2)(_Polled(self._control_fd, POLLIN), _Polled(self._deaths, POLLIN))
+        control, deaths = polled
+        count, for_ever = ctypes.c_ulong(len(polled)), -1
         while True:
-            ready = {fd for fd, _event in poll.poll()}
-            if self._deaths in ready:
+            if self._poll(polled, count, for_ever) < 0:
+                continue  # a signal has come: it is in the pipe of deaths
+            if deaths.revents:
                 os.read(self._deaths, 4096)
                 self._reap()
-            if self._control.fileno() in ready and not self._command():
+            if control.revents and not self._command():
                 self._end()
                 return
 

@@ -144,7 +144,7 @@ def rehearse(times: int = 20) -> None:
     which would have the page copied for it: measured on 3.11, a sixth fewer pages.
     """
     ours, theirs = _socket.socketpair()
-    page = wire.Page()
+    page = wire.Page(bytearray(wire.page_bytes(1)))
     page.allow(1, 1 << 63)
     for _ in range(times):
         ours.sendall(_NOTHING)

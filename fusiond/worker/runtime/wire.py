@@ -30,13 +30,14 @@ Standard library only, CPython 3.9 and later: it runs under the application's ow
 
 from __future__ import annotations
 
-import mmap
 import struct
 import time
 from collections import namedtuple
 
 TYPE_CHECKING = False  # of typing, which a fork server does without: half a megabyte that each child would copy
 if TYPE_CHECKING:
+    import ctypes
+    import mmap
     from collections.abc import Iterable, Iterator
 
     #: the fields of a JobMessage, in their order
@@ -253,10 +254,10 @@ class Page:
 
     __slots__ = ("_bytes", "_ring", "words")
 
-    def __init__(self, fd: int = -1, size: int = _PAGE) -> None:
-        """Map the page behind `fd`, of `size` bytes; the descriptor may be closed then. -1: memory without a file."""
+    def __init__(self, memory: bytearray | mmap.mmap | ctypes.Array[ctypes.c_ubyte]) -> None:
+        """The page in this memory, whose length is that of `page_bytes`; both sides map the same memory."""
         # Native 8-byte words: each load and store is one instruction, so neither side reads half a number.
-        self.words = memoryview(mmap.mmap(fd, size)).cast("Q")
+        self.words = memoryview(memory).cast("B").cast("Q")
         self._bytes, self._ring = self.words.cast("B"), len(self.words) // 2
 
     @property

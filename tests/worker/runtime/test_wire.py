@@ -1,6 +1,7 @@
 """What dispatcher and child share: frames in any cut, hostile bytes, and the page's agreement on what may begin."""
 
 import contextlib
+import mmap
 import os
 from itertools import pairwise
 
@@ -126,8 +127,8 @@ def test_a_payload_above_the_limit_is_refused():
 def pages():
     """The page of one slot, mapped by both sides."""
     fd = os.memfd_create("page")
-    os.ftruncate(fd, wire.page_bytes(1))
-    both = wire.Page(fd), wire.Page(fd)
+    os.ftruncate(fd, size := wire.page_bytes(1))
+    both = wire.Page(mmap.mmap(fd, size)), wire.Page(mmap.mmap(fd, size))
     os.close(fd)
     yield both
     for page in both:
@@ -159,7 +160,7 @@ def test_the_mark_is_seen_by_the_other_side(pages):
 @given(st.sets(st.integers(1, 2**60), max_size=20), st.integers(0, 2**60))
 def test_leave_is_given_to_one_serial(serials, other):
     """Neighbours in the ring do not get each other's leave."""
-    one = wire.Page()
+    one = wire.Page(bytearray(wire.page_bytes(1)))
     taken = {serial % one.ring for serial in serials}
     for serial in serials:
         one.allow(serial, 100)
@@ -174,7 +175,7 @@ def test_the_ring_fits_the_page(concurrency):
     from fusiond.worker.pool.run_times import DEPTH
 
     size = wire.page_bytes(concurrency)
-    page = wire.Page(size=size)
+    page = wire.Page(bytearray(size))
     assert 8 * (8 + page.ring) <= size
     assert page.ring >= concurrency + 2 * max(DEPTH, concurrency)
     for serial in range(page.ring):
@@ -189,7 +190,7 @@ def test_the_ring_fits_the_page(concurrency):
 @given(st.lists(st.tuples(st.floats(0, 1), st.text()), max_size=20))
 def test_reports_come_as_they_were_said(said):
     """Each in a cell of its own; a long message is cut, and a surrogate is replaced."""
-    page = wire.Page(size=wire.page_bytes(20))
+    page = wire.Page(bytearray(wire.page_bytes(20)))
     for cell, (share, message) in enumerate(said):
         page.report(cell, 100 + cell, share, message)
     for cell, (share, message) in enumerate(said):
@@ -212,7 +213,7 @@ def test_reports_come_as_they_were_said(said):
 )
 def test_a_cell_that_cannot_be_read_says_nothing(cell):
     """The child is writing it, or task code has."""
-    page = wire.Page()
+    page = wire.Page(bytearray(wire.page_bytes(1)))
     memoryview(page.words).cast("B")[-256:] = cell
     assert page.read_report(0) is None
     page.close()
