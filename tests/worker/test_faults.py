@@ -117,6 +117,29 @@ def test_killed_fork_server(place, isolation):
     assert place.result(place.enqueue("echo"))
 
 
+def test_outcomes_of_children_whose_deaths_are_not_reported(place):
+    """A busy group hears an outcome with its child's death; if no death is reported, it hears it all the same."""
+    program, path = place.start(isolation="fork", processes=4), place.path()
+    ids = place.enqueue_many([("work", path, 0.001)] * 2000)
+    place.until_lines(path, 300)
+    server = program.fork_server()
+    os.kill(server, signal.SIGSTOP)
+    try:
+        # None begins after it has been seen: each child that was forked has had its job, or waits for one.
+        until(lambda: _all_begun_have_ended(place, path, ids), program.text)
+        assert program.fork_server() == server, "its death has told nothing"
+    finally:
+        os.kill(server, signal.SIGCONT)
+    assert {place.until(id_).status for id_ in ids} == {"finished"}
+    assert len(place.lines(path)) == len(ids)
+
+
+def _all_begun_have_ended(place, path, ids):
+    begun = len(place.lines(path))
+    ended = sum(place.status(id_).ended for id_ in ids)
+    return ended == begun == len(place.lines(path))
+
+
 def test_fork_server_that_cannot_start_again_is_tried_again(place):
     """A directory that is away for a moment, as while a release is put in its place, costs no group for ever."""
     program = place.start(isolation="fork")

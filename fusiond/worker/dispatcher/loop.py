@@ -240,7 +240,7 @@ class Dispatcher:
         while not self._is_over():
             await self._wake.wait()
             self._wake.clear()
-            self._waiting.hand()
+            self._hand()
             await self._try(self._lanes.first)
         if not self._is_drained():
             log.error("outcomes could not be settled; their leases will expire and they will run again")
@@ -266,7 +266,7 @@ class Dispatcher:
                 jobs_wait, limited = bool(self._waiting.for_child), self._asking.limited
                 if (rest := self._lanes.rest(jobs_wait=jobs_wait, limited=limited)) > 0:
                     # A timer that began while the second lane was under way may run for too long.
-                    self._timers.advance("rest", rest)
+                    self._timers.advance("rest", rest, self._listen)
                     return
             await self._round_trip(lane)
         except BrokerUnavailable as error:
@@ -339,7 +339,7 @@ class Dispatcher:
             self._wake.set()
         if lane.refused:
             self._timers.start("refused", REFUSED, self._ask_lost)
-        self._waiting.hand()
+        self._hand()
         self._asking.claim_full()
         await lane.log_chores(self.config, found)
 
@@ -355,7 +355,7 @@ class Dispatcher:
         match report:
             case reports.Room():
                 # At once what is here, which must not wait until Redis has answered.
-                self._waiting.hand()
+                self._hand()
                 self._asking.claim_full()
                 if self._lanes.is_second_due(self.queues.deep):
                     self._wake_second.set()
@@ -379,12 +379,22 @@ class Dispatcher:
     @property
     def _rests(self) -> bool:
         """Whether the first lane makes no round trip before its timer ends, whichever child is free."""
-        return (
-            "rest" in self._timers
-            and self.phase == Phase.SERVING
-            and bool(self._waiting.for_child)
-            and not (self._waiting.for_permit or self._lanes.second.is_under_way)
-        )
+        return "rest" in self._timers and self._has_next and not self._lanes.second.is_under_way
+
+    @property
+    def _has_next(self) -> bool:
+        """Whether a job waits here for the next child that is free, and needs nothing else."""
+        jobs = self._waiting
+        return bool(jobs.for_child) and not jobs.for_permit and self.phase == Phase.SERVING
+
+    def _hand(self) -> None:
+        """Hand out what is here. While more is, an outcome need not be heard before the next round trip settles it."""
+        self._waiting.hand()
+        self.pool.listen(on=not self._has_next or bool(self._lanes.failures))
+
+    def _listen(self) -> None:
+        """The next round trip settles what has ended by now."""
+        self.pool.listen(on=True)
 
     def _on_loaded(self, problems: Problems) -> None:
         if not self.ready.done():

@@ -73,6 +73,9 @@ class Children:
         self._epoll = select.epoll()
         self._heard: dict[int, ChildHandle] = {}
         self._loop.add_reader(self._epoll.fileno(), self._hear_all)
+        self._listens = True
+        #: whether a report that there is room is due in the loop's next turn
+        self._is_room_due = False
         #: child → pid, of killed children that have not ended and whose fork server has died
         self._survivors: dict[ChildHandle, int] = {}
 
@@ -187,7 +190,7 @@ class Children:
             return
         self.living[slot.number] = self._heard[child.socket.fileno()] = child
         self._epoll.register(child.socket.fileno(), select.EPOLLIN)
-        self.report(Room())
+        self._report_room_soon()
 
     def on_died(self, number: int, status: int, unforked: str = "") -> None:
         """The slot's child is dead and reaped; or it could not be forked, for the reason `unforked`."""
@@ -220,13 +223,37 @@ class Children:
 
     # -- hear ---------------------------------------------------------------------------------------------------------
 
-    def _hear_all(self) -> None:
-        for fd, _event in self._epoll.poll(0):
-            if child := self._heard.get(fd):  # else its socket was closed a moment ago, because of another child
-                self._hear(child)
+    def listen(self, *, on: bool) -> None:
+        """
+        Hear what children send as soon as they send it; off: once they have died.
 
-    def _hear(self, child: ChildHandle) -> None:
-        """Take the outcomes that a child has sent; first pass on what it printed before them."""
+        A child that has one job dies right after its outcome, so off saves this process one of two wake-ups for each
+        job. Children that have many jobs are always heard at once.
+        """
+        if on == self._listens or not self._kind.one_job or self._epoll.closed:
+            return
+        self._listens = on
+        if on:
+            self._loop.add_reader(self._epoll.fileno(), self._hear_all)
+            # Before what waits for the loop's next turn, such as a round trip that settles outcomes.
+            self._loop.call_soon(self._hear_all)
+        else:
+            self._loop.remove_reader(self._epoll.fileno())
+
+    def _hear_all(self) -> None:
+        if self._epoll.closed:
+            return
+        for fd, _event in self._epoll.poll(0):
+            child = self._heard.get(fd)  # none: its socket was closed a moment ago, because of another child
+            if child and self._hear(child):
+                self.report(Room())
+
+    def _hear(self, child: ChildHandle) -> bool:
+        """
+        Take the outcomes that a child has sent; first pass on what it printed before them.
+
+        Returns whether there is room for jobs that was not there before.
+        """
         started, outcomes = child.started, child.receive()
         if outcomes or started != child.started:
             child.slot.output.drain()
@@ -240,8 +267,17 @@ class Children:
         if is_over or not (child.outstanding or child.serves):
             # Its death is reported by the fork server, and only that report counts.
             self._hang_up(child)
-        if outcomes or started != child.started:
-            self.report(Room())
+        return bool(outcomes) or started != child.started
+
+    def _report_room_soon(self) -> None:
+        """Report once that there is room, however many children die and are forked just now."""
+        if not self._is_room_due:
+            self._is_room_due = True
+            self._loop.call_soon(self._report_room)
+
+    def _report_room(self) -> None:
+        self._is_room_due = False
+        self.report(Room())
 
     def _take(self, child: ChildHandle, outcomes: list[wire.OutcomeMessage]) -> None:
         self.ahead.note(len(outcomes))
@@ -308,7 +344,8 @@ class Children:
         for _ in range(_LAST_READS):
             if child.socket.closed:
                 break
-            self._hear(child)
+            if self._hear(child):
+                self._report_room_soon()
             if child.socket.silent:
                 break
         slot.output.drain()

@@ -201,6 +201,10 @@ class Pool:
         self._watchdog.keep_on()
         return True
 
+    def listen(self, *, on: bool) -> None:
+        """Hear outcomes when they come; off: of children with one job each, when they have died."""
+        self._children.listen(on=on)
+
     def begin(self) -> None:
         """Jobs are claimed from now on: a group that follows its load has one child until then."""
         self._capacity.begin()

@@ -127,6 +127,46 @@ def test_a_free_child_wakes_the_loop_unless_that_only_waits_for_its_next_round_t
     assert all(asyncio.run(story(change)) for change in changes)
 
 
+def test_children_are_heard_late_only_while_the_next_ones_have_jobs(broker_settings, tmp_path, broker):
+    """An outcome is wanted at once where it makes room for a job that is yet to be claimed, or the group is to end."""
+
+    def no_answer(made):
+        made._lanes.first.failures = 1
+
+    def wait_for_a_permit(made):
+        made._waiting.for_permit.append(made._waiting.for_child[0])
+
+    def end(made):
+        made.phase = Phase.DRAINING
+
+    async def rest(made):
+        made._lanes.first.sent = time.monotonic_ns()
+        made._wake.clear()
+        await made._try(made._lanes.first)
+        await made._wake.wait()
+
+    async def story(*steps):
+        heard = []
+        async with dispatcher(broker_settings, tmp_path, broker) as (made, _, _):
+            made.pool.listen = lambda *, on: heard.append(on)
+            made._waiting.for_child.append(
+                Attempt("a", b"one", "t0", b"t", b"[]", b"", 1, 0, 0, 1 << 62, time.monotonic_ns())
+            )
+            made._on_report(Room())
+            assert heard == [False]
+            for step in steps:
+                if asyncio.iscoroutine(change := step(made)):
+                    await change
+                    return heard
+            made._on_report(Room())
+        return heard
+
+    for change in (no_answer, wait_for_a_permit, end, lambda made: made._waiting.for_child.clear()):
+        assert asyncio.run(story(change)) == [False, True]
+    # What has ended is to be settled in the round trip that follows.
+    assert asyncio.run(story(rest)) == [False, True]
+
+
 def test_a_rest_that_began_beside_the_second_lane_ends_sooner_without_it(broker_settings, tmp_path, broker):
     """Its timer was started for the time that the first lane waits for more outcomes."""
 
