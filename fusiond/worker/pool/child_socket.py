@@ -120,6 +120,11 @@ class ChildSocket:
         finally:
             del buffer[:at]
 
+    @property
+    def is_halfway(self) -> bool:
+        """Whether a part of a frame has arrived, and the child may be waiting for room to send the rest."""
+        return bool(self._received)
+
     def _receive(self) -> bytes:
         """The bytes that have arrived; empty at the end too, and then `closed` is set."""
         try:

@@ -38,6 +38,8 @@ _LAST_READS = 8
 SLOWEST = 30.0
 #: s; a child that dies sooner has died at its start
 _ALIVE = 1.0
+#: s; children are heard at once for so long after an outcome that came in parts: others will be as large
+_IN_PARTS = 1.0
 #: s; from taking back a job to the look at the child's mark (see wire.py)
 _TAKE_BACK = 0.002
 
@@ -73,7 +75,7 @@ class Children:
         self._epoll = select.epoll()
         self._heard: dict[int, ChildHandle] = {}
         self._loop.add_reader(self._epoll.fileno(), self._hear_all)
-        self._listens = True
+        self._listens, self._listen_until = True, 0.0
         #: whether a report that there is room is due in the loop's next turn
         self._is_room_due = False
         #: child → pid, of killed children that have not ended and whose fork server has died
@@ -228,9 +230,12 @@ class Children:
         Hear what children send as soon as they send it; off: once they have died.
 
         A child that has one job dies right after its outcome, so off saves this process one of two wake-ups for each
-        job. Children that have many jobs are always heard at once.
+        job. Children that have many jobs are always heard at once. All are heard at once for a while after an outcome
+        that came in parts: its child could not send the rest before the first part was heard.
         """
         if on == self._listens or not self._kind.one_job or self._epoll.closed:
+            return
+        if not on and self._loop.time() < self._listen_until:
             return
         self._listens = on
         if on:
@@ -259,6 +264,9 @@ class Children:
             child.slot.output.drain()
         if outcomes:
             self._take(child, outcomes)
+        if child.socket.is_halfway:
+            self._listen_until = self._loop.time() + _IN_PARTS
+            self.listen(on=True)
         if child.broken:
             self.kill_hostile(child)
         if child.socket.ending:
