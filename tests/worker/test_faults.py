@@ -445,6 +445,21 @@ def test_redis_goes_and_comes_back(place, redis_server):
     assert place.result(id_) == "work"
 
 
+@pytest.mark.parametrize("size", [10, 900_000])
+def test_an_outcome_is_heard_while_redis_stands_still(place, redis_server, size):
+    """A large one is read before the job's hard timeout, though a busy group waits for the answer of a round trip."""
+    program = place.start(isolation="fork", processes=1, tasks={"stop_other": {"timeout": Timeout(1, 1.5)}})
+    quick, path = [("work", place.path())] * 300, place.path()
+    ids = place.enqueue_many([*quick, ("stop_other", path, redis_server.process.pid, size), *quick])
+    try:
+        [line] = place.until_lines(path)
+        until(lambda: not alive(int(line)), program.text)
+    finally:
+        redis_server.resume()
+    record = place.until(ids[300])
+    assert (record.status, record.attempts, record.crashes) == ("finished", 1, 0)
+
+
 def test_stop_while_redis_is_away(place, redis_server):
     """A stop does not wait for the back-off to end."""
     program = place.start(isolation="process", drain_timeout=600)

@@ -266,7 +266,7 @@ class Dispatcher:
                 jobs_wait, limited = bool(self._waiting.for_child), self._asking.limited
                 if (rest := self._lanes.rest(jobs_wait=jobs_wait, limited=limited)) > 0:
                     # A timer that began while the second lane was under way may run for too long.
-                    self._timers.advance("rest", rest, self._listen)
+                    self._timers.advance("rest", rest)
                     return
             await self._round_trip(lane)
         except BrokerUnavailable as error:
@@ -322,10 +322,11 @@ class Dispatcher:
             self._waiting.note_permits()
         if self._waiting.for_permit and self._lanes.first.refused:
             self._timers.start("permit", REFUSED)
-        self._waiting.hand()
+        self._hand()
 
     async def _round_trip(self, lane: Exchange) -> None:
         """Settle what has ended and claim what there is room for. Raises BrokerUnavailable."""
+        self.pool.hear()
         if await lane.renew_late(self.held(), self._lanes.sent_boot):
             self.on_leases_changed()
         # A lane that repeats its last request asks nothing new, and must leave what is open to the other one.
@@ -391,10 +392,6 @@ class Dispatcher:
         """Hand out what is here. While more is, an outcome need not be heard before the next round trip settles it."""
         self._waiting.hand()
         self.pool.listen(on=not self._has_next or bool(self._lanes.failures))
-
-    def _listen(self) -> None:
-        """The next round trip settles what has ended by now."""
-        self.pool.listen(on=True)
 
     def _on_loaded(self, problems: Problems) -> None:
         if not self.ready.done():

@@ -38,6 +38,8 @@ _LAST_READS = 8
 SLOWEST = 30.0
 #: s; a child that dies sooner has died at its start
 _ALIVE = 1.0
+#: s; an outcome is heard by then, though its child has not died
+_UNHEARD = 0.02
 #: s; children are heard at once for so long after an outcome that came in parts: others will be as large
 _IN_PARTS = 1.0
 #: s; from taking back a job to the look at the child's mark (see wire.py)
@@ -76,6 +78,8 @@ class Children:
         self._heard: dict[int, ChildHandle] = {}
         self._loop.add_reader(self._epoll.fileno(), self._hear_all)
         self._listens, self._listen_until = True, 0.0
+        #: when it will listen again; None: it does
+        self._listen_again: asyncio.TimerHandle | None = None
         #: whether a report that there is room is due in the loop's next turn
         self._is_room_due = False
         #: child → pid, of killed children that have not ended and whose fork server has died
@@ -152,6 +156,7 @@ class Children:
         for slot in list(self.slots.values()):
             slot.output.drain()
             self._remove(slot)
+        self.listen(on=True)
         self._loop.remove_reader(self._epoll.fileno())
         self._epoll.close()
 
@@ -227,27 +232,35 @@ class Children:
 
     def listen(self, *, on: bool) -> None:
         """
-        Hear what children send as soon as they send it; off: once they have died.
+        Hear what children send as soon as they send it; off: once they have died, or after _UNHEARD seconds.
 
         A child that has one job dies right after its outcome, so off saves this process one of two wake-ups for each
         job. Children that have many jobs are always heard at once. All are heard at once for a while after an outcome
-        that came in parts: its child could not send the rest before the first part was heard.
+        that came in parts: its child cannot send the rest, and die, before the first part is heard.
         """
-        if on == self._listens or not self._kind.one_job or self._epoll.closed:
-            return
-        if not on and self._loop.time() < self._listen_until:
+        on = on or not self._kind.one_job or self._loop.time() < self._listen_until
+        if on == self._listens or self._epoll.closed:
             return
         self._listens = on
         if on:
             self._loop.add_reader(self._epoll.fileno(), self._hear_all)
-            # Before what waits for the loop's next turn, such as a round trip that settles outcomes.
-            self._loop.call_soon(self._hear_all)
         else:
             self._loop.remove_reader(self._epoll.fileno())
+        if self._listen_again:
+            self._listen_again.cancel()
+        # By a timer of its own: the dispatcher may be waiting for an answer of Redis.
+        self._listen_again = None if on else self._loop.call_later(_UNHEARD, self._hear_late)
+
+    def _hear_late(self) -> None:
+        self.listen(on=True)
+        self._hear_all()
+
+    def hear(self) -> None:
+        """Hear now what children have sent while they were not listened to."""
+        if not self._listens:
+            self._hear_all()
 
     def _hear_all(self) -> None:
-        if self._epoll.closed:
-            return
         for fd, _event in self._epoll.poll(0):
             child = self._heard.get(fd)  # none: its socket was closed a moment ago, because of another child
             if child and self._hear(child):
@@ -285,7 +298,8 @@ class Children:
 
     def _report_room(self) -> None:
         self._is_room_due = False
-        self.report(Room())
+        if not self._epoll.closed:
+            self.report(Room())
 
     def _take(self, child: ChildHandle, outcomes: list[wire.OutcomeMessage]) -> None:
         self.ahead.note(len(outcomes))

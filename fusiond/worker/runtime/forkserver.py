@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import _socket
 import ctypes
+import errno
 import gc
 import json
 import os
@@ -106,7 +107,7 @@ class ForkServer:
         self._control, self._tasks, self._one_job = control, tasks, setup["one_job"]
         size = wire.page_bytes(setup["concurrency"])
         libc = ctypes.CDLL(None)
-        self._prctl, self._mmap, self._poll = libc.prctl, libc.mmap, libc.poll
+        self._prctl, self._mmap, self._poll = libc.prctl, libc.mmap, ctypes.CDLL(None, use_errno=True).poll
         self._mmap.restype = ctypes.c_void_p
         self._from_its_start = ctypes.c_long(0)
         #: where a child maps its slot's page
@@ -167,7 +168,9 @@ class ForkServer:
         count, for_ever = ctypes.c_ulong(len(polled)), -1
         while True:
             if self._poll(polled, count, for_ever) < 0:
-                continue  # a signal has come: it is in the pipe of deaths
+                if (error := ctypes.get_errno()) != errno.EINTR:
+                    raise OSError(error, os.strerror(error))
+                continue  # the signal is in the pipe of deaths
             if deaths.revents:
                 os.read(self._deaths, 4096)
                 self._reap()

@@ -139,6 +139,14 @@ def give_large(size):
     return "x" * size
 
 
+def stop_other(path, pid, size):
+    """The first time only, so that a test in which it runs again comes to an end."""
+    note(path, os.getpid())
+    if len(Path(path).read_text().splitlines()) == 1:
+        os.kill(pid, signal.SIGSTOP)
+    return "x" * size
+
+
 def leave(status):
     sys.exit(status)
 

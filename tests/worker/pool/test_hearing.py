@@ -1,6 +1,7 @@
 """When a dispatcher hears what its children send."""
 
 import asyncio
+import contextlib
 import time
 
 from fusiond.worker.pool.attempt import Attempt
@@ -27,38 +28,65 @@ async def turn():
         await asyncio.sleep(0)
 
 
-def test_a_child_that_waits_to_send_the_rest_of_its_outcome_does_not_wait_until_it_has_died():
-    """It never would: its socket is full until somebody reads from it. The next large outcomes are heard at once."""
+@contextlib.asynccontextmanager
+async def one_child():
+    """Children, with one that has a job; the job's frame, and what is heard."""
+    heard, forks = asyncio.Queue(), Forks()
+    kind = ChildKind(one_job=True, concurrency=1, is_concurrent=False, tells_start=False)
+    children = Children("main", lambda _: None, lambda _, outcome: heard.put_nowait(outcome.serial), lambda _: {}, kind)
+    children.fork_from(forks)
+    children.resize(1)
+    try:
+        [child], [sock] = children.living.values(), forks.sockets
+        attempt = Attempt("a", b"one", "t0", b"t", b"[]", b"", 1, 0, 0, 1 << 62, time.monotonic_ns())
+        child.send_jobs([attempt], b"")
+        [serial] = child.outstanding
+        yield children, sock, wire.one_outcome_frame(serial, wire.FINISHED, wire.GIVE_UP, 0.0, b"0" * 1000), heard
+    finally:
+        for sock in forks.sockets:
+            sock.close()
+        children.close()
+
+
+def test_an_outcome_is_heard_though_nobody_listens_again():
+    """The dispatcher may wait for Redis for seconds, and the child may live on for as long."""
 
     async def story():
-        heard, forks = [], Forks()
-        kind = ChildKind(one_job=True, concurrency=1, is_concurrent=False, tells_start=False)
-        children = Children("main", lambda _: None, lambda _, outcome: heard.append(outcome), lambda _: {}, kind)
-        children.fork_from(forks)
-        children.resize(1)
-        try:
-            [child], [sock] = children.living.values(), forks.sockets
-            attempt = Attempt("a", b"one", "t0", b"t", b"[]", b"", 1, 0, 0, 1 << 62, time.monotonic_ns())
-            child.send_jobs([attempt], b"")
-            [serial] = child.outstanding
-            outcome = wire.one_outcome_frame(serial, wire.FINISHED, wire.GIVE_UP, 0.0, b'"' + b"x" * 1000 + b'"')
+        async with one_child() as (children, sock, outcome, heard):
+            children.listen(on=False)
+            sock.send(outcome)
+            await turn()
+            assert heard.empty()
+            async with asyncio.timeout(30):
+                await heard.get()
 
+    asyncio.run(story())
+
+
+def test_what_has_come_is_heard_when_it_is_asked_for():
+    """Before a round trip, which settles what has ended."""
+
+    async def story():
+        async with one_child() as (children, sock, outcome, heard):
+            children.listen(on=False)
+            sock.send(outcome)
+            children.hear()
+            assert not heard.empty()
+
+    asyncio.run(story())
+
+
+def test_a_child_that_waits_to_send_the_rest_of_its_outcome_is_heard_at_once():
+    """It cannot die before somebody has read the first part. The next outcomes may be as large."""
+
+    async def story():
+        async with one_child() as (children, sock, outcome, heard):
             children.listen(on=False)
             sock.send(outcome[:100])
-            await turn()
-            assert not child.socket.is_halfway
-
-            children.listen(on=True)
-            children.listen(on=False)
-            await turn()
-            assert child.socket.is_halfway
+            children.hear()
             children.listen(on=False)
             sock.send(outcome[100:])
             await turn()
-            assert [each.serial for each in heard] == [serial]
-        finally:
-            for sock in forks.sockets:
-                sock.close()
-            children.close()
+            assert not heard.empty()
 
     asyncio.run(story())
