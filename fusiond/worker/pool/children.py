@@ -2,7 +2,7 @@
 The children of a group, from fork to death: fork them into slots, receive outcomes, judge deaths, replace the dead.
 
 1. fork     a child into each slot before there are jobs; another when it dies, more slowly if they die at their start
-2. hear     the outcomes that children send; the lines that a child printed before an outcome are passed on first
+2. hear     the outcomes that children send, at once or with their deaths; lines printed before are passed on first
 3. take     back the jobs that a child must not begin
 4. judge    what a child's death means for each attempt that it had: it was killed, interrupted, or never begun
 5. retire   children that are too many, or whose fork server was replaced, once they have no job
