@@ -7,14 +7,14 @@ The children of a group, from fork to death: fork them into slots, receive outco
 4. judge    what a child's death means for each attempt that it had: it was killed, interrupted, or never begun
 5. retire   children that are too many, or whose fork server was replaced, once they have no job
 
-Knows slots and sockets. fork_servers.py provides the fork server, pool.py hands out jobs, watchdog.py decides on kills.
+Knows slots. fork_servers.py provides the fork server, hearing.py reads the sockets, pool.py hands out jobs, watchdog.py
+decides on kills.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import select
 import signal
 import sys
 import time
@@ -24,6 +24,7 @@ from typing import Any
 from fusiond import logs
 from fusiond.worker.pool.attempt import TAIL, Attempt, KillReason
 from fusiond.worker.pool.fork_server.server_handle import ServerHandle
+from fusiond.worker.pool.hearing import Hearing
 from fusiond.worker.pool.pool_reports import Killed, NotBegun, PoolReport, Room, Unheard
 from fusiond.worker.pool.run_times import Ahead, RunTimes
 from fusiond.worker.pool.slots import ChildHandle, ChildKind, Kill, Slot
@@ -38,10 +39,6 @@ _LAST_READS = 8
 SLOWEST = 30.0
 #: s; a child that dies sooner has died at its start
 _ALIVE = 1.0
-#: s; an outcome is heard by then, though its child has not died
-_UNHEARD = 0.02
-#: s; children are heard at once for so long after an outcome that came in parts: others will be as large
-_IN_PARTS = 1.0
 #: s; from taking back a job to the look at the child's mark (see wire.py)
 _TAKE_BACK = 0.002
 
@@ -72,14 +69,8 @@ class Children:
         self.table = b""
         #: how long tasks run, and how many jobs end
         self.times, self.ahead = RunTimes(), Ahead()
-        # The loop watches one epoll descriptor for all children's sockets. With isolation `fork` a socket lives for one
-        # job; to add it to the loop and to remove it took a fifth of the dispatcher's time for a job.
-        self._epoll = select.epoll()
-        self._heard: dict[int, ChildHandle] = {}
-        self._loop.add_reader(self._epoll.fileno(), self._hear_all)
-        self._listens, self._listen_until = True, 0.0
-        #: when it will listen again; None: it does
-        self._listen_again: asyncio.TimerHandle | None = None
+        #: reads what children send
+        self.hearing = Hearing(self._hear_living, one_job=kind.one_job)
         #: whether a report that there is room is due in the loop's next turn
         self._is_room_due = False
         #: child → pid, of killed children that have not ended and whose fork server has died
@@ -127,7 +118,7 @@ class Children:
         if child is None:
             self._remove(slot)
         elif not (child.outstanding or child.kill):
-            self._hang_up(child)
+            self.hearing.hang_up(child)
 
     def renew(self, slot: Slot) -> None:
         """Let the slot's child end after its jobs, and fork another beside it, into a slot of its own."""
@@ -152,13 +143,11 @@ class Children:
         """Close all sockets and slots; the children have been killed."""
         self._wanted = 0
         for child in self.living.values():
-            self._hang_up(child)
+            self.hearing.hang_up(child)
         for slot in list(self.slots.values()):
             slot.output.drain()
             self._remove(slot)
-        self.listen(on=True)
-        self._loop.remove_reader(self._epoll.fileno())
-        self._epoll.close()
+        self.hearing.close()
 
     def _line(self, attempt: Attempt | None, line: str, level: int, extra: dict[str, Any]) -> None:
         """Write what a job printed or logged to the group's log."""
@@ -195,8 +184,8 @@ class Children:
             slot.failed_starts += 1
             self._replace(slot)
             return
-        self.living[slot.number] = self._heard[child.socket.fileno()] = child
-        self._epoll.register(child.socket.fileno(), select.EPOLLIN)
+        self.living[slot.number] = child
+        self.hearing.add(child)
         self._report_room_soon()
 
     def on_died(self, number: int, status: int, unforked: str = "") -> None:
@@ -230,41 +219,9 @@ class Children:
 
     # -- hear ---------------------------------------------------------------------------------------------------------
 
-    def listen(self, *, on: bool) -> None:
-        """
-        Hear what children send as soon as they send it; off: once they have died, or after _UNHEARD seconds.
-
-        A child that has one job dies right after its outcome, so off saves this process one of two wake-ups for each
-        job. Children that have many jobs are always heard at once. All are heard at once for a while after an outcome
-        that came in parts: its child cannot send the rest, and die, before the first part is heard.
-        """
-        on = on or not self._kind.one_job or self._loop.time() < self._listen_until
-        if on == self._listens or self._epoll.closed:
-            return
-        self._listens = on
-        if on:
-            self._loop.add_reader(self._epoll.fileno(), self._hear_all)
-        else:
-            self._loop.remove_reader(self._epoll.fileno())
-        if self._listen_again:
-            self._listen_again.cancel()
-        # By a timer of its own: the dispatcher may be waiting for an answer of Redis.
-        self._listen_again = None if on else self._loop.call_later(_UNHEARD, self._hear_late)
-
-    def _hear_late(self) -> None:
-        self.listen(on=True)
-        self._hear_all()
-
-    def hear(self) -> None:
-        """Hear now what children have sent while they were not listened to."""
-        if not self._listens:
-            self._hear_all()
-
-    def _hear_all(self) -> None:
-        for fd, _event in self._epoll.poll(0):
-            child = self._heard.get(fd)  # none: its socket was closed a moment ago, because of another child
-            if child and self._hear(child):
-                self.report(Room())
+    def _hear_living(self, child: ChildHandle) -> None:
+        if self._hear(child):
+            self.report(Room())
 
     def _hear(self, child: ChildHandle) -> bool:
         """
@@ -278,8 +235,7 @@ class Children:
         if outcomes:
             self._take(child, outcomes)
         if child.socket.is_halfway:
-            self._listen_until = self._loop.time() + _IN_PARTS
-            self.listen(on=True)
+            self.hearing.listen_for_the_rest()
         if child.broken:
             self.kill_hostile(child)
         if child.socket.ending:
@@ -287,7 +243,7 @@ class Children:
         is_over = child.broken or child.socket.closed or child.spent
         if is_over or not (child.outstanding or child.serves):
             # Its death is reported by the fork server, and only that report counts.
-            self._hang_up(child)
+            self.hearing.hang_up(child)
         return bool(outcomes) or started != child.started
 
     def _report_room_soon(self) -> None:
@@ -298,7 +254,7 @@ class Children:
 
     def _report_room(self) -> None:
         self._is_room_due = False
-        if not self._epoll.closed:
+        if not self.hearing.closed:
             self.report(Room())
 
     def _take(self, child: ChildHandle, outcomes: list[wire.OutcomeMessage]) -> None:
@@ -317,12 +273,6 @@ class Children:
                 self._on_outcome(attempt, outcome)
         if returned:
             self.report(NotBegun(returned))
-
-    def _hang_up(self, child: ChildHandle) -> None:
-        """Close the child's socket, which ends an idle child; closing also removes the socket from the epoll."""
-        if (fd := child.socket.fileno()) >= 0:
-            self._heard.pop(fd, None)
-            child.socket.close()
 
     # -- take back ----------------------------------------------------------------------------------------------------
 
@@ -371,7 +321,7 @@ class Children:
             if child.socket.silent:
                 break
         slot.output.drain()
-        self._hang_up(child)
+        self.hearing.hang_up(child)
         reason = child.kill.reason if child.kill else None
         # Nearly every child has reported the end of each of its jobs by then.
         ran = bool(child.outstanding) and self._judge_jobs(child, reason, status)

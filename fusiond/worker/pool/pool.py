@@ -203,11 +203,11 @@ class Pool:
 
     def listen(self, *, on: bool) -> None:
         """Hear outcomes when they come; off: of children with one job each, when they have died, or a little later."""
-        self._children.listen(on=on)
+        self._children.hearing.listen(on=on)
 
     def hear(self) -> None:
         """Hear the outcomes that have come so far."""
-        self._children.hear()
+        self._children.hearing.hear()
 
     def begin(self) -> None:
         """Jobs are claimed from now on: a group that follows its load has one child until then."""

@@ -19,9 +19,9 @@ A child's object is made before the fork, since each page that the child writes 
 the descriptors of a slot only while it forks the slot's child, and only that child maps the slot's page: a child
 inherits nothing that belongs to another one.
 
-Knows task code. No Redis, no asyncio, no YAML: each fork has to copy what is loaded here. A library of the C language
-costs it five memory areas, about 0.01 ms. So `mmap` and `poll` are called by way of ctypes, which is needed for `prctl`
-anyway, and the modules `mmap` and `select` are not loaded.
+Knows task code. No Redis, no asyncio, no YAML: each fork has to copy what is loaded here. A module that is written in
+C has five memory areas, which cost a fork 0.01 ms. So mmap(2) and poll(2) are called by way of ctypes, which prctl(2)
+needs anyway, and not by the modules `mmap` and `select`.
 
 Standard library only, CPython 3.9 and later: it runs under the application's own interpreter.
 """
@@ -107,7 +107,9 @@ class ForkServer:
         self._control, self._tasks, self._one_job = control, tasks, setup["one_job"]
         size = wire.page_bytes(setup["concurrency"])
         libc = ctypes.CDLL(None)
-        self._prctl, self._mmap, self._poll = libc.prctl, libc.mmap, ctypes.CDLL(None, use_errno=True).poll
+        self._prctl, self._mmap = libc.prctl, libc.mmap
+        # The others are called in each child, where to keep errno would have pages copied.
+        self._poll = ctypes.CDLL(None, use_errno=True).poll
         self._mmap.restype = ctypes.c_void_p
         self._from_its_start = ctypes.c_long(0)
         #: where a child maps its slot's page

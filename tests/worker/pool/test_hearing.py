@@ -30,7 +30,7 @@ async def turn():
 
 @contextlib.asynccontextmanager
 async def one_child():
-    """Children, with one that has a job; the job's frame, and what is heard."""
+    """The hearing of one child that has a job, its end of the socket, its outcome, and the serials that are heard."""
     heard, forks = asyncio.Queue(), Forks()
     kind = ChildKind(one_job=True, concurrency=1, is_concurrent=False, tells_start=False)
     children = Children("main", lambda _: None, lambda _, outcome: heard.put_nowait(outcome.serial), lambda _: {}, kind)
@@ -41,7 +41,12 @@ async def one_child():
         attempt = Attempt("a", b"one", "t0", b"t", b"[]", b"", 1, 0, 0, 1 << 62, time.monotonic_ns())
         child.send_jobs([attempt], b"")
         [serial] = child.outstanding
-        yield children, sock, wire.one_outcome_frame(serial, wire.FINISHED, wire.GIVE_UP, 0.0, b"0" * 1000), heard
+        yield (
+            children.hearing,
+            sock,
+            wire.one_outcome_frame(serial, wire.FINISHED, wire.GIVE_UP, 0.0, b"0" * 1000),
+            heard,
+        )
     finally:
         for sock in forks.sockets:
             sock.close()
@@ -52,8 +57,8 @@ def test_an_outcome_is_heard_though_nobody_listens_again():
     """The dispatcher may wait for Redis for seconds, and the child may live on for as long."""
 
     async def story():
-        async with one_child() as (children, sock, outcome, heard):
-            children.listen(on=False)
+        async with one_child() as (hearing, sock, outcome, heard):
+            hearing.listen(on=False)
             sock.send(outcome)
             await turn()
             assert heard.empty()
@@ -67,10 +72,10 @@ def test_what_has_come_is_heard_when_it_is_asked_for():
     """Before a round trip, which settles what has ended."""
 
     async def story():
-        async with one_child() as (children, sock, outcome, heard):
-            children.listen(on=False)
+        async with one_child() as (hearing, sock, outcome, heard):
+            hearing.listen(on=False)
             sock.send(outcome)
-            children.hear()
+            hearing.hear()
             assert not heard.empty()
 
     asyncio.run(story())
@@ -80,11 +85,11 @@ def test_a_child_that_waits_to_send_the_rest_of_its_outcome_is_heard_at_once():
     """It cannot die before somebody has read the first part. The next outcomes may be as large."""
 
     async def story():
-        async with one_child() as (children, sock, outcome, heard):
-            children.listen(on=False)
+        async with one_child() as (hearing, sock, outcome, heard):
+            hearing.listen(on=False)
             sock.send(outcome[:100])
-            children.hear()
-            children.listen(on=False)
+            hearing.hear()
+            hearing.listen(on=False)
             sock.send(outcome[100:])
             await turn()
             assert not heard.empty()
