@@ -57,12 +57,7 @@ def test_a_job_that_a_wake_up_brings_runs_once(place, isolation):
     until_it_waits(place, program)
     long = place.enqueue("work", path, 1.0)
     place.until_lines(path, 11)
-
-    def confirmed():
-        score = place.run(plain(as_is, "ZSCORE", place.broker.keys.of("default", "started"), long))
-        return score and float(score) % 1 == 0
-
-    until(confirmed, program.text)
+    until(lambda: place.is_confirmed(long), program.text)
     place.result(long)
     assert place.job(long).attempts == 1
 
