@@ -139,7 +139,7 @@ def test_the_server_has_no_variables_of_the_daemon(start, monkeypatch):
     wrapper = start().ready()
     # A part of it: the server writes its title over the begin.
     environment = Path(f"/proc/{wrapper.server}/environ").read_bytes().decode()
-    assert "GLIBC_TUNABLES=glibc.malloc.tcache_count=4000\0" in environment
+    assert "GLIBC_TUNABLES=glibc.malloc.tcache_count=16000\0" in environment
     assert "secret" not in environment
     assert "tcache_count=0" not in environment
 
