@@ -22,6 +22,9 @@ from fusiond.job import mark_of
 
 log = logging.getLogger(__name__)
 
+#: what a job's line says as its outcome, by the code of the chore; of all other codes it has failed
+_OUTCOMES = {"RESCUED": "rescued", "NOT_CONFIRMED": "released", "CANCELED": "canceled"}
+
 
 async def tell(
     broker: Verbs, connection: AsyncConnection, config: Config, found: Sequence[tuple[str, Sequence[Chore]]]
@@ -58,7 +61,7 @@ async def _holders(broker: Verbs, connection: AsyncConnection) -> dict[str, str]
 
 
 def _write(chore: Chore, holder: str | None, about: Mapping[str, Any]) -> None:
-    outcome = {"RESCUED": "rescued", "CANCELED": "canceled"}.get(chore.code, "failed")
+    outcome = _OUTCOMES.get(chore.code, "failed")
     fields = {
         "job": chore.id,
         "task": chore.task,
@@ -73,6 +76,9 @@ def _write(chore: Chore, holder: str | None, about: Mapping[str, Any]) -> None:
     whose = f"the lease that {holder or 'an unknown worker'} had on it expired"
     if outcome == "rescued":
         log.warning("%s: it is queued again (rescue %d)", whose, chore.rescues, extra=fields)
+    elif outcome == "released":
+        message = "%s may have begun it and did not confirm that in time: it is queued again, and may run twice"
+        log.warning(message, holder or "an unknown worker", extra=fields)
     elif outcome == "canceled":
         log.info("canceled: %s", whose, extra=fields)
     else:

@@ -156,13 +156,13 @@ class Chore(NamedTuple):
 
     id: str
     task: str
-    #: RESCUED: it is queued again · BROKEN: its body cannot be read; it has no id then · otherwise it has ended, with
-    #: an error of this code
+    #: RESCUED: it is queued again · NOT_CONFIRMED: the same, and its attempt does not count · BROKEN: its body cannot
+    #: be read; it has no id then · otherwise it has ended, with an error of this code
     code: str
     #: the sentence of that error, or why the body cannot be read
     message: str
     attempts: int
-    #: this one counted
+    #: this one counted, if it is one
     rescues: int
     #: of the attempt whose lease was lost; empty: it was not claimed
     token: str

@@ -35,8 +35,8 @@ BUGS = {
     "a claim from a suspended queue": ("claim.lua", "while not suspended and", "while"),
     "a rescue that the history leaves out": (
         "shared/rescue.lua",
-        "if not carried or h.cancel then",
-        "if h.cancel then",
+        "  made.remember(h, outcome,",
+        "  local _ = h.cancel and made.remember(h, outcome,",
     ),
     "a rescue that drops the job": ("shared/rescue.lua", "return_to_row(id, whole(score))\n", "\n"),
     "a rescue of what was not confirmed": ("shared/rescue.lua", "found[i + 1] % 1 ~= 0", "false"),

@@ -23,33 +23,31 @@ local function end_job(id, h, status, code, message, ttl, score, ...)
   tell(id, code, message, ...)
 end
 -- rescue(id, max_rescues, carried): its lease has expired; `carried`: a wake-up had it, and no dispatcher has confirmed that it came. It may
--- have begun, for a moment; nobody knows, so this is as if it had never been claimed
+-- have begun, for a moment; nobody knows, so the attempt is told of, and not counted
 local function rescue(id, max_rescues, carried)
   local h = load(id)
   leave_started(id, h and h.limit)
   local score = h and finite(h.score)
   if not score then return break_job(id) end
-  local rescues = count(h.rescues) + 1
+  local rescues = count(h.rescues) + (carried and 0 or 1)
   h.limit = nil
   local about = { h.task, h.attempts or false, rescues, h.token or false, h.queued_at or h.created_at, h.started_at or false, h.header or false }
   local lost = h.permit and h.permit == h.token and 'its lease expired after it was permitted to begin, and its retry policy lets it begin once only'
     or rescues > max_rescues and 'the lease of ' .. rescues .. ' attempts expired'
-  if not carried or h.cancel then
-    local outcome = h.cancel and 'canceled' or lost and 'lease_lost' or 'rescued'
-    made.remember(h, outcome, ',"worker":' .. cjson.encode((h.token or ''):sub(1, 4)))
-  end
+  local outcome = h.cancel and 'canceled' or carried and 'not confirmed' or lost and 'lease_lost' or 'rescued'
+  made.remember(h, outcome, ',"worker":' .. cjson.encode((h.token or ''):sub(1, 4)) .. (outcome == 'not confirmed' and ',"undone":true' or ''))
   if h.cancel then
     end_job(id, h, 'canceled', 'CANCELED', 'it was canceled while it ran', h.cancel, score, unpack(about, 1, 7))
   elseif lost and not carried then
     h.rescues = rescues
     end_job(id, h, 'failed', 'LEASE_LOST', lost, failure_ttl(h), score, unpack(about, 1, 7))
   else
+    tell(id, carried and 'NOT_CONFIRMED' or 'RESCUED', '', unpack(about, 1, 7))
     if carried then
       if events then events.job('released', id, h, ' mnot+confirmed') end
       h.token, h.attempts, h.last_outcome = nil, math.max(count(h.attempts) - 1, 0), 'not confirmed'
     else
       h.token, h.rescues, h.last_outcome, h.queued_at = nil, rescues, 'rescued', now
-      tell(id, 'RESCUED', '', unpack(about, 1, 7))
       if events then events.job('rescued', id, h, since_claim(h)) end
     end
     save(id, h)

@@ -179,7 +179,7 @@ local function tallies()
   local function chores(told, held)
     for i = 1, #told, 9 do
       local code = told[i + 2]
-      if code ~= 'BROKEN' then note(told[i + 1], code == 'RESCUED' and 'g' or code == 'CANCELED' and 'c' or 'x') end
+      if code ~= 'BROKEN' and code ~= 'NOT_CONFIRMED' then note(told[i + 1], code == 'RESCUED' and 'g' or code == 'CANCELED' and 'c' or 'x') end
     end
     for _, task in ipairs(held) do note(task, 'h') end
     write_sums()

@@ -103,7 +103,7 @@ class Confirming:
         task.add_done_callback(self._on_done)
 
     async def _confirm_begun(self, attempts: list[Attempt]) -> None:
-        """Mark the answer on each. Where there is none, their children are ended with their first leases."""
+        """Mark the answer on each. One that has none until its first lease is over is ended, by watchdog.py."""
         failures = 0
         while attempts := _not_ended(attempts):
             try:
@@ -159,4 +159,5 @@ class Confirming:
 
 
 def _not_ended(attempts: list[Attempt]) -> list[Attempt]:
-    return [each for each in attempts if each.ran is None and not each.lost]
+    boot = boot_ns()
+    return [each for each in attempts if each.ran is None and not each.lost and each.lease > boot]

@@ -5,7 +5,8 @@ dispatcher hands out the jobs that the other one has claimed, so its children al
 1. first   makes all round trips while it is free: permits, settles, claims. An idle or slow group uses no other lane
 2. second  begins while the first one waits, if so many jobs have ended that another round trip pays. It connects when
            it is first needed
-3. fail    a lane without an answer repeats its own request until there is one; the other lane goes on
+3. fail    a lane without an answer repeats its own request until there is one. If it is the second, the first one goes
+           on; if it is the first, the second one does not begin
 """
 
 from __future__ import annotations

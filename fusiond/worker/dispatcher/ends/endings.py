@@ -32,6 +32,12 @@ log = logging.getLogger(__name__)
 UNKNOWN_DELAY = 5.0
 #: s; for so long a job goes back at first whose task does not load; later for longer, as settle.lua has it
 UNLOADED_DELAY = 5.0
+#: by what a job was interrupted that runs again, for its line in the log
+_INTERRUPTED_BY: dict[KillReason | None, str] = {
+    KillReason.SHUTDOWN: "the shutdown",
+    KillReason.SERVER: "the kill of its fork server, which did not answer",
+    KillReason.LOST: "a Redis that did not confirm it in time",
+}
 
 
 class Endings:
@@ -69,7 +75,8 @@ class Endings:
         attempt.ran = message.duration
         task, policy = self._policy(attempt)
         if message.kind == STOPPED:
-            self._on_stopped(attempt, task)
+            # Its child, which runs other jobs too, was asked to end it: it was canceled, or its lease is over.
+            self._on_cut_off(attempt, KillReason.LOST, 0, "it was stopped")
             return
         outcome = verdicts.ran(attempt, message, task, policy, self._rand)
         if outcome.kind == "finished":
@@ -80,22 +87,17 @@ class Endings:
         else:
             self._end(attempt, outcome)
 
-    def _on_stopped(self, attempt: Attempt, task: Task) -> None:
-        """Its child, which runs other jobs too, has ended it as it was asked to."""
-        if attempt.canceled:
-            self._end(attempt, verdicts.canceled(attempt, task))
-        else:
-            log.warning("its lease was lost, it was stopped", extra=self._job_log.fields(attempt))
-
     def on_killed(self, attempt: Attempt, reason: KillReason | None, status: int) -> None:
         """Its child died in the middle of it."""
+        self._on_cut_off(attempt, reason, status, "its child was killed")
+
+    def _on_cut_off(self, attempt: Attempt, reason: KillReason | None, status: int, how: str) -> None:
         task, policy = self._policy(attempt)
         outcome = verdicts.killed(attempt, reason, status, task, policy, rand=self._rand)
         if outcome is None:
-            log.warning("its lease was lost, its child was killed", extra=self._job_log.fields(attempt))
+            log.warning("its lease was lost, %s", how, extra=self._job_log.fields(attempt))
         else:
-            server = "the kill of its fork server, which did not answer"
-            self._end(attempt, outcome, "the shutdown" if reason == KillReason.SHUTDOWN else server)
+            self._end(attempt, outcome, _INTERRUPTED_BY.get(reason, ""))
 
     def on_unheard(self, attempt: Attempt) -> None:
         """It ran, and its outcome died with its child."""

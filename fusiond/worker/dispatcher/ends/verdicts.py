@@ -21,6 +21,8 @@ from fusiond.job import NOT_LOADED
 from fusiond.worker.pool.attempt import TAIL, Attempt, KillReason
 from fusiond.worker.runtime import wire
 
+#: `last_outcome` of a job that a wake-up has brought, and of which Redis did not say in time that it may go on
+NOT_CONFIRMED = "not confirmed"
 #: characters of an error in a job's history
 _SHORT_ERROR = 500
 
@@ -67,7 +69,7 @@ def killed(
     attempt: Attempt, reason: KillReason | None, status: int, task: Task, policy: RetryPolicy, *, rand: Random
 ) -> Outcome | None:
     """
-    What a child's death in the middle of the job means; None: nothing, the lease is somebody else's.
+    What a child's death in the middle of the job means; None: nothing, the lease is somebody else's or expires soon.
 
     STARTED -> CANCELED | QUEUED (interrupted) | SCHEDULED (a crash that may be tried again) | FAILED.
 
@@ -79,10 +81,14 @@ def killed(
         policy: whose max_crashes and delays hold.
         rand: where jitter comes from.
     """
-    if reason == KillReason.LOST or attempt.lost:
+    if attempt.lost or (reason == KillReason.LOST and not attempt.carried):
         return None
     if reason == KillReason.CANCELED or attempt.canceled:
         return canceled(attempt, task)
+    if reason == KillReason.LOST:
+        # The question whether the job is ours may still be on its way: Redis would then keep the job for nobody. If
+        # another dispatcher has the job by now, Redis refuses this.
+        return interrupted(attempt, task, policy, NOT_CONFIRMED, "Redis did not confirm in time that it may run here")
     if reason == KillReason.SHUTDOWN:
         return interrupted(attempt, task, policy, "shutdown", "the daemon stopped before it had ended")
     if reason == KillReason.SERVER:
