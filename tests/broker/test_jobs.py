@@ -936,6 +936,18 @@ def test_what_a_wake_up_does_not_bring(listener, claim, enqueue, run, broker, st
     assert listener() == ["ready", "ready"]
 
 
+def test_a_claim_that_takes_all_free_children_leaves_no_token(claim, enqueue, run, broker, status):
+    """It asked for more jobs than that: a wake-up would bring the next one to a child that is busy."""
+    for free, after in ((1, "queued"), (2, "started")):
+        one = enqueue()
+        asked = broker.claim(
+            "q", 5, dispatcher="d", nonce=new_token(), lease_ms=HOUR, max_rescues=2, parking="token", few=(free, ())
+        )
+        assert ids(run(asked)) == [one]
+        assert status(enqueue()) == after
+        claim(5)
+
+
 @pytest.mark.parametrize("by", ["operator", "file"])
 def test_a_suspended_queue_gives_nothing_with_a_wake_up(claim, enqueue, run, broker, status, by):
     """Whoever waited before it was suspended."""
@@ -962,15 +974,19 @@ def test_a_queue_with_a_limit_gives_nothing_with_a_wake_up(claim, enqueue, run, 
 
 
 def test_a_job_that_nobody_confirms_is_back_in_its_place(claim, enqueue, run, broker, settle, redis):
-    """As if it had never been given: no attempt, no rescue, no line in the log; what the first one says is refused."""
+    """No attempt is counted and no rescue; it is told of, as it may have begun; what the first one says is refused."""
     claim(parking="token")
     first, second = enqueue(), enqueue()
     redis("ZADD", "test:{q}:started", "XX", 1.5, first)
     nonce, got = claim(2)
-    assert (ids(got), got.chores, [job.attempts for job in got.jobs]) == ([first, second], (), [1, 1])
+    assert (ids(got), [job.attempts for job in got.jobs]) == ([first, second], [1, 1])
+    assert [(chore.code, chore.token, chore.rescues) for chore in got.chores] == [("NOT_CONFIRMED", "token", 0)]
     assert run(broker.renew("q", [(first, "token"), (first, nonce)], HOUR)) == [0, 1]
     assert settle(first, "token", "finished") == 0
-    assert run(broker.job("q", first)).rescues == 0
+    assert settle(first, nonce, "finished") == 1
+    record = run(broker.job("q", first))
+    assert (record.attempts, record.rescues) == (1, 0)
+    assert [(past.outcome, past.worker, past.counted) for past in record.history] == [("not confirmed", "toke", False)]
 
 
 def test_a_job_that_was_confirmed_is_rescued_like_any_other(claim, enqueue, run, broker, redis):

@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+import time
 
 import pytest
 
@@ -15,6 +16,8 @@ from tests.support.seldom_polls import seldom_polls
 
 #: ms; shorter than a lease
 SOON = 14_000
+#: jobs that are tried: on a busy machine one that a wake-up brings may come too late to begin before it is confirmed
+TRIES = 10
 #: it hears wake-ups when it is too late
 LATE = Edit(
     "worker/dispatcher/group.py",
@@ -23,6 +26,21 @@ LATE = Edit(
 )
 #: it never asks Redis about the jobs that it has begun
 SILENT = Edit("worker/dispatcher/claims/confirming.py", "        if begun:\n", "        if False:\n")
+#: it asks Redis a moment later
+SLOW = Edit(
+    "worker/dispatcher/claims/confirming.py",
+    "        failures = 0\n        while attempts := _not_ended(attempts):\n",
+    "        failures = 0\n        await asyncio.sleep(0.2)\n        while attempts := _not_ended(attempts):\n",
+)
+#: it leaves tokens where no child is free any more
+GREEDY = Edit("worker/dispatcher/loop.py", "        self._leave_excess()\n", "")
+#: it hears the answers to its claims late
+DELAYED = Edit(
+    "worker/dispatcher/claims/exchange.py",
+    "            return replies[len(request.reports) :]\n",
+    "            await __import__('asyncio').sleep(1.0 if request.claims else 0)\n"
+    "            return replies[len(request.reports) :]\n",
+)
 #: it waits, and hears no wake-up
 DEAF = Edit("worker/dispatcher/group.py", "await self._dispatcher.on_wake(channels[channel], message)", "pass")
 
@@ -138,10 +156,14 @@ def test_a_job_that_nobody_confirms_has_ended_when_another_dispatcher_begins_it(
     """Who has begun it gives it up while Redis still keeps it; this is no rescue."""
     place.start(processes=1, own=seldom_polls(place.directory))
     silent = place.start(processes=1, own=place.edited(SILENT, *SELDOM_POLLS))
-    until_it_waits(place, silent)
-    path = place.path()
-    id_ = place.enqueue("work", path, 3.0)
-    pids = [int(line.split()[1]) for line in place.until_lines(path, 2)]
+    for _ in range(TRIES):
+        until_it_waits(place, silent)
+        path = place.path()
+        id_ = place.enqueue("work", path, 3.0)
+        until(lambda path=path, id_=id_: len(place.lines(path)) > 1 or place.status(id_).ended, place.logs)
+        if len(place.lines(path)) > 1:
+            break
+    pids = [int(line.split()[1]) for line in place.lines(path)]
     assert not alive(pids[0]), place.logs()
     place.result(id_)
     record = place.job(id_)
@@ -172,7 +194,7 @@ def test_a_wake_up_that_nobody_hears(place, run):
 
 def test_a_dispatcher_without_a_free_child_gives_the_job_back(place):
     """It had one when it asked; another one has the job at once."""
-    own = seldom_polls(place.directory)
+    own = place.edited(GREEDY, *SELDOM_POLLS)
     programs = [place.start(processes=1, queues=("default", "other"), own=own) for _ in range(2)]
     until(lambda: any(waits(place, program) for program in programs))
     path = place.path()
@@ -186,7 +208,8 @@ def test_a_dispatcher_without_a_free_child_gives_the_job_back(place):
 
 def test_a_job_that_may_begin_once_has_no_permit_while_no_child_is_free(place, run):
     """It is given back without one: with one, it would fail if the dispatcher died now, and it has not begun."""
-    program = place.start(processes=1, queues=("default", "other"), tasks={"echo": {"retry": "none"}})
+    own = place.edited(GREEDY)
+    program = place.start(processes=1, queues=("default", "other"), tasks={"echo": {"retry": "none"}}, own=own)
     until_it_waits(place, program)
     path = place.path()
     place.enqueue("work", path, 60, queue="other")
@@ -194,6 +217,59 @@ def test_a_job_that_may_begin_once_has_no_permit_while_no_child_is_free(place, r
     id_ = place.enqueue("echo")
     place.until(id_, "queued")
     assert "permit" not in read_job(run, place.broker.keys.of("default", "job", id_))
+
+
+def test_a_job_for_which_no_child_is_free_is_not_given_away(place):
+    """The child that was free for it has a job of another queue by then, so it is queued from the beginning."""
+    queues = ("default", "other")
+    program = place.start(processes=1, queues=queues, own=seldom_polls(place.directory))
+    path = place.path()
+    for number in range(3):
+        chosen = until(lambda: next((name for name in queues if waits(place, program, name)), None), program.text)
+        another = queues[chosen == "default"]
+        busy = place.enqueue("meet", path, 2 * number + 2, queue=another)
+        place.until_lines(path, 2 * number + 1)
+        # Sooner than the token would be over by itself.
+        until(lambda name=chosen: not waits(place, program, name), program.text, timeout=10.0)
+        id_ = place.enqueue("echo", queue=chosen)
+        assert place.status(id_, chosen) == "queued"
+        place.let_go(path)
+        place.result(busy, another)
+        place.result(id_, chosen)
+        assert place.job(id_, chosen).history == ()
+
+
+@pytest.mark.parametrize("seconds", [0.6, 1.5])
+def test_a_job_that_redis_confirms_too_late_runs_again_at_once(place, redis_server, seconds):
+    """Redis hangs while it is asked: this keeps the job for nobody, is no rescue, and the job's history has it."""
+    program = place.start(processes=1, own=place.edited(SLOW, *SELDOM_POLLS))
+    path = place.path()
+    for _ in range(TRIES):
+        until_it_waits(place, program)
+        before = len(place.lines(path))
+        id_ = place.enqueue("work", path, 2.0)
+        place.until_lines(path, before + 1)
+        redis_server.stop()
+        time.sleep(seconds)  # the length of the hang, which is what this is about
+        redis_server.resume()
+        place.result(id_)
+        record = place.job(id_)
+        if record.history:
+            break
+    assert (record.attempts, record.rescues) == (1, 0)
+    assert [(past.outcome, past.counted) for past in record.history] == [("not confirmed", False)], program.text()
+    assert began_by_the_wake_up(record)
+    assert len(place.lines(path)) == before + 2
+
+
+def test_a_drain_during_a_claim_takes_its_token_back(place):
+    """Nobody would run the job that the next call begins under it."""
+    program = place.start(processes=1, own=place.edited(DELAYED))
+    until_it_waits(place, program)
+    program.process.send_signal(signal.SIGTERM)
+    assert program.wait() == 0
+    assert not waits(place, program)
+    assert place.status(place.enqueue("echo")) == "queued"
 
 
 def test_a_drain_gives_the_job_back(place):

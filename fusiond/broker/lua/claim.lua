@@ -5,12 +5,13 @@
 -- KEYS  1 ns:{q}
 -- ARGV  1 want · 2 dispatcher · 3 nonce, the token of each attempt that this call begins · 4 lease, ms · 5 max_rescues
 --       6 a token under which one job may be given to the caller later, without being asked for (enqueue.lua); empty: none
---       7 few: how many jobs of the tasks that follow, at most, or of the queue, if it has a limit · tasks
+--       7 few: how many jobs of the tasks that follow, at most, or of the queue, if it has a limit; the caller has a child free for so many,
+--         and if it gets as many it is given none later · tasks
 -- reply {more 0|1|2: the next job is one of these and above that number, ms until something comes due or -1,
 --        {id, task, args, ms from when it became ready to its claim, …},
 --        {n, attempts, crashes, rescues, header, …}: of the n-th job, where it is not its first attempt and no more; this one counted
 --        {n, ms, …}: the n-th job must have begun within so many ms, or it expires
---        and only where jobs were rescued or ended here: {id, task, RESCUED or the code of its error, the sentence of its error or empty,
+--        and only where jobs were taken back or ended here: {id, task, RESCUED, NOT_CONFIRMED or the code of its error, the sentence of its error or empty,
 --        attempts, rescues, token of the lost lease or empty, ms that its last attempt or it itself waited, log tag, …}}
 --        and in the same form, without id and task, each body that was put aside as broken: BROKEN and the reason
 --
@@ -32,6 +33,7 @@
 local want, dispatcher, nonce = tonumber(ARGV[1]), ARGV[2], ARGV[3]
 local lease, max_rescues = tonumber(ARGV[4]), tonumber(ARGV[5])
 local parking, few, most_of = ARGV[6], tonumber(ARGV[7] or ARGV[1]), {}
+local free = few                  -- children
 for i = 8, #ARGV do most_of[ARGV[i]] = true end
 local LAST = ROOT .. ':claim:' .. dispatcher
 local CHORES = 100                -- of each kind, at most, in one call
@@ -253,7 +255,7 @@ if fair and not suspended and not left then redis.call('DEL', TENANTS) end
 local stopped = left and #ids >= most and stop
 if #ids < want and not suspended and (not left or stopped == 'running') then
   -- of a queue with a limit, its own or a task's, or with tenants, nothing but a claim may begin a job
-  redis.call('SET', WAKE, parking ~= '' and not (max_running or every or limits or fair) and parking .. ' ' .. whole(now) or '1', 'PX', WAITS)
+  redis.call('SET', WAKE, parking ~= '' and #ids < free and not (max_running or every or limits or fair) and parking .. ' ' .. whole(now) or '1', 'PX', WAITS)
 elseif moved and left then
   wake()
 end

@@ -179,10 +179,10 @@ def command(server: str, state: Path, path: Path, group: str | None) -> list[str
 
 def environment() -> dict[str, str]:
     """The server's environment variables."""
-    # Each call of a script makes and frees thousands of small texts. By default glibc keeps 7 free pieces of each size at
-    # hand and searches for others, which took a fifth of Redis' time for a job. Other allocators ignore this. The price is
-    # free memory that is kept: 27 MB after a million jobs; 530 MB for each of the server's threads that free memory, if
-    # 16,000 pieces of each size were ever free. docs/benchmarks.md, "A backlog of a million", has the figures.
+    # Each call of a script makes and frees thousands of small texts. By default glibc keeps 7 free pieces of each size
+    # at hand and searches for others, which took a seventh of Redis' time for a job. Other allocators ignore this. The
+    # price is free memory that is kept: 27 MB after a million jobs; 530 MB for each of the server's threads that free
+    # memory, if 16,000 pieces of each size were ever free. docs/benchmarks.md, "A backlog of a million", has figures.
     tuned = {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=16000"}
     return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", **tuned}
 

@@ -294,7 +294,9 @@ class Dispatcher:
 
     def _is_drained(self) -> bool:
         # What the last claims of the second lane rescued must be in the log before it is cancelled.
-        return not (self.pool.running or self._waiting or self._is_second_busy) and self._lanes.is_done
+        # A token that stayed in Redis would have the next job begin for a process that is gone.
+        busy = self.pool.running or self._waiting or self._is_second_busy or self._parkings.is_leaving
+        return not busy and self._lanes.is_done
 
     def _gives_up(self) -> bool:
         """
@@ -342,7 +344,14 @@ class Dispatcher:
             self._timers.start("refused", REFUSED, self._ask_lost)
         self._hand()
         self._asking.claim_full()
+        self._leave_excess()
         await lane.log_chores(self.config, found)
+
+    def _leave_excess(self) -> None:
+        """Take tokens back for which the jobs of other queues have left no child."""
+        self._parkings.leave_excess(self._waiting.free())
+        if self._parkings.is_leaving:
+            self._wake.set()
 
     def _ask_lost(self) -> None:
         self._lanes.ask_lost()

@@ -174,9 +174,7 @@ class Exchange:
         for (queue, batch), reply in zip(request.settles, replies, strict=False):
             self._settled(queue, batch, reply)
         answers = zip(request.claims, replies[len(request.settles) :], strict=False)
-        claimed = [
-            self._claimed(claim.share, claim.nonce, reply) for claim, reply in answers if self._is_claim(claim, reply)
-        ]
+        claimed = [self._claimed(claim, reply) for claim, reply in answers if self._is_claim(claim, reply)]
         if not (self._lost or self._outcomes.has_kept or any(isinstance(reply, BrokerError) for reply in replies)):
             self._refusals.end()
         return claimed
@@ -255,8 +253,11 @@ class Exchange:
             self.refused = True
         return False
 
-    def _claimed(self, share: Share, nonce: str, claim: Claim) -> Claimed:
+    def _claimed(self, asked: _Asked, claim: Claim) -> Claimed:
         """The claim with an attempt for each job."""
+        share, nonce, parking = asked
+        if parking and self._parkings and len(claim.jobs) >= share.free:
+            self._parkings.note_none_left(share.queue)
         boot, now = self.sent_boot, time.monotonic_ns()
         lease = trusted_until(boot)
         attempts = [

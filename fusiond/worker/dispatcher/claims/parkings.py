@@ -2,10 +2,10 @@
 Jobs that a wake-up brings. A claim that gets fewer jobs than it asked for leaves a token in Redis, its parking. The
 enqueue that finds it there begins its job under that token, and the message that wakes the dispatchers has the job.
 
-1. park   in as many queues as children are free, at most
+1. park   in as many queues as children are free, at most. Where the claim gives jobs for all of them, it leaves none
 2. take   a job under a token of ours. Redis keeps it for this dispatcher for CARRIED ms from the enqueue; it is trusted
           for TRUSTED ms. After that Redis must confirm it before a child begins it: another dispatcher may have it
-3. leave  a queue that is not served any more: the token is taken back
+3. leave  a queue that is not served any more, or for whose jobs no child is free: the token is taken back
 """
 
 from __future__ import annotations
@@ -64,6 +64,14 @@ class Parkings:
         self._tokens.setdefault(queue, deque(maxlen=_TOKENS)).append(_Token(token, boot_ns()))
         return token
 
+    def note_none_left(self, queue: str) -> None:
+        """A claim gave jobs for all the children that were free for the queue, and left no token there."""
+        self._parked.discard(queue)
+
+    def leave_excess(self, free: int) -> None:
+        """Have wake-ups bring no more jobs than this number of free children can begin."""
+        self.leave(tuple(self._parked)[free:])
+
     def leave(self, queues: Collection[str]) -> None:
         """Have no wake-up bring jobs of these queues any more."""
         for queue, tokens in self._tokens.items():
@@ -96,4 +104,4 @@ class Parkings:
         # says. If Redis' clock was set forward meanwhile, it may say too much.
         enqueued = min(token.made + job.after * 1_000_000, boot_ns())
         lease, now = enqueued + TRUSTED * 1_000_000, time.monotonic_ns()
-        return Attempt(queue, job.id, job.token, job.task, job.args, job.header, 1, 0, 0, lease, now)
+        return Attempt(queue, job.id, job.token, job.task, job.args, job.header, 1, 0, 0, lease, now, carried=True)

@@ -69,6 +69,21 @@ def test_one_queue_for_each_free_child():
     assert busy.park("q") == ""
 
 
+def test_a_token_without_a_free_child_is_taken_back():
+    """Jobs of other queues have the children; and a claim that leaves no token takes none of the places."""
+    found, token = parked(free=2)
+    other = found.park("other")
+    found.leave_excess(2)
+    assert not found.is_leaving
+    found.leave_excess(1)
+    [(queue, tokens)] = found.unpark(Noted())
+    assert (queue, tokens) in [("q", [token]), ("other", [other])]
+    assert found.park("third")
+    assert found.park("fourth") == ""
+    found.note_none_left("third")
+    assert found.park("fourth")
+
+
 @pytest.mark.parametrize("names", [{"q"}, {"q", "other"}])
 def test_tokens_are_taken_back_once(names):
     """Those of the queues that are left, and a token that was replaced as well."""
