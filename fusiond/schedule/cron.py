@@ -1,7 +1,7 @@
 """
 When a cron entry ticks: (entry, moment) → next tick.
 
-1. croniter walks the text in wall-clock time: it knows the fields, but neither zone nor daylight saving
+1. croniter finds the times of a cron text by the wall clock. It knows neither zone nor daylight saving
 2. each wall-clock time becomes an instant, by one of two rules:
    - the schedule names hours (`30 2 * * *`): each of its times runs exactly once. One that the clocks skip runs at the
      moment after the gap, one that comes twice runs the first time
@@ -23,6 +23,7 @@ from itertools import islice, takewhile
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
+from fusiond.config import cron_text
 from fusiond.config.model import CronEntry
 
 if TYPE_CHECKING:
@@ -111,10 +112,7 @@ def _next_at(text: str, timezone: str, after: int) -> int | None:
 
 @functools.lru_cache(maxsize=1024)
 def _matcher(text: str) -> croniter:
-    # Here: it takes 1 MB, and many files have no schedule, or all of theirs are `every:`.
-    from croniter import croniter
-
-    return croniter(text, datetime(1970, 1, 1))  # noqa: DTZ001 - wall-clock time
+    return cron_text.matcher(text, datetime(1970, 1, 1))  # noqa: DTZ001 - wall-clock time
 
 
 def _runs_in_each_hour(matcher: croniter) -> bool:

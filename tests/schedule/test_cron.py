@@ -187,6 +187,16 @@ def test_each_form_is_the_fields_that_it_stands_for(form, fields):
     assert cron.ticks(entry(form), JAN_2026, until, 50) == cron.ticks(entry(fields), JAN_2026, until, 50) != []
 
 
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [("5-5 2 * * *", "5 2 * * *"), ("0 2-2 * * *", "0 2 * * *"), ("0 2 * * 3-3", "0 2 * * 3"),
+     ("0 2 10-10 * *", "0 2 10 * *"), ("0 22-4 * * *", "0 22,23,0,1,2,3,4 * * *")],
+)  # fmt: skip
+def test_a_range_ticks_as_its_values_do(text, plain):
+    """Also one of a single value, and one beyond the end of its field."""
+    assert cron.explain(entry(text), JAN_2026, 10) == cron.explain(entry(plain), JAN_2026, 10)
+
+
 def test_a_date_that_never_comes_has_no_tick():
     """30 February: no tick, no endless search."""
     assert cron.next_tick(entry("0 0 30 2 *"), JAN_2026) is None

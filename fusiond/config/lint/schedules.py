@@ -12,6 +12,7 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Final
 
+from fusiond.config.cron_text import FIELDS, CronTextError, matcher
 from fusiond.config.layers import node_of
 from fusiond.config.lint.suggest import did_you_mean, listed
 from fusiond.config.model import Config, CronEntry
@@ -20,7 +21,7 @@ from fusiond.config.units import written
 from fusiond.config.yaml.nodes import Node
 
 FORMS: Final = ("@hourly", "@daily", "@midnight", "@weekly", "@monthly", "@yearly", "@annually")
-_FIELDS: Final = "minute, hour, day of month, month, day of week"
+_FIELDS: Final = ", ".join(field.name for field in FIELDS)
 _CLOCK: Final = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])")
 # For croniter, H and R are "any value, drawn once": each daemon would tick at another time.
 _DRAWN: Final = re.compile(r"(?<![A-Za-z])[HhRr](?![A-Za-z])")
@@ -91,18 +92,14 @@ def schedule_problem(text: str) -> tuple[str, str, str] | None:
         return None
     if (found := _wrong_form(text)) is not None:
         return found
-    from croniter import croniter
     from croniter.croniter import CroniterBadDateError
 
     try:
-        croniter(text, _FROM).get_next(datetime)
+        matcher(text, _FROM).get_next(datetime)
+    except CronTextError as error:
+        return "bad-schedule", f"{text!r} is not a cron text: {error.reason}", error.remedy
     except CroniterBadDateError:
         return "never-fires", f"{text!r} never fires: there is no such date", "check day and month"
-    except (ValueError, KeyError) as error:
-        # croniter's message begins with the text, which ours has already.
-        words = re.sub(r"^\[.*?\] ?", "", str(error)).removeprefix("is not acceptable").strip(" ,.")
-        reason = words or "a field is not a number or name"
-        return "bad-schedule", f"{text!r} is not a cron text: {reason}", f"the fields are {_FIELDS}"
     return None
 
 
@@ -198,8 +195,6 @@ def _intervals(entry: CronEntry) -> list[float]:
     """The intervals between the first ticks, in seconds."""
     if entry.every is not None:
         return [entry.every]
-    from croniter import croniter
-
-    matcher = croniter(entry.schedule or "", _FROM)
-    ticks = [matcher.get_next(float) for _ in range(_TICKS)]
+    found = matcher(entry.schedule or "", _FROM)
+    ticks = [found.get_next(float) for _ in range(_TICKS)]
     return [later - earlier for earlier, later in pairwise(ticks)]

@@ -39,7 +39,7 @@ class CronEntry:
     task: Annotated[Name, Key("Task", "nightly_report", either="work")] = ""
     #: The flow of which a run is started.
     flow: Annotated[Name, Key("Flow", "nightly_etl", either="work")] = ""
-    #: Five fields (minute, hour, day of month, month, day of week), or @hourly, @daily, @weekly, @monthly, @yearly.
+    #: Five fields (minute, hour, day of month, month, weekday), or @hourly, @daily, @weekly, @monthly, @yearly.
     schedule: Annotated[Text | None, Key("Schedule", "0 2 * * *", "*/5 * * * *", "@daily", either=True)] = None
     #: The time between two ticks, at least 1s.
     every: Annotated[Duration | None, Key("Every", "90s", either=True)] = None
