@@ -77,6 +77,7 @@ def test_a_glob_of_hosts_is_whole(glob, found):
     [
         "* * * * *", "*/5 * * * *", "* 9-17 * * 1-5", "*/15 */6 * * *", "0 2 13 * *", "0 2 * * 5", "0 0 1,15 * *",
         "0 2 28 * *", "0 2 31 1 *", "0 2 31 1,3,5 *", "0 2 L * *", "0 */1 * * *", "30 2 * * 1-5",
+        "0 2 ? * 1", "0 2 13 * ?",
     ],
 )  # fmt: skip
 def test_a_schedule_that_is_meant_is_left_alone(schedule):
