@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 from croniter.croniter import CroniterBadDateError
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 
 from fusiond.config.cron_text import FIELDS, CronTextError, matcher, written_out
 
+PAGE = Path(__file__).parents[2] / "docs" / "cron.md"
 #: number of different values of each field
 SIZES = (60, 24, 31, 12, 7)
 
@@ -85,3 +88,20 @@ def test_a_field_that_cannot_be_read_is_named(text, message):
     with pytest.raises(CronTextError) as caught:
         written_out(text)
     assert str(caught.value) == message
+
+
+def reads(field: str, index: int) -> bool:
+    """Whether a text may have this as one of its fields."""
+    fields = ["*"] * 5
+    fields[index] = field
+    with suppress(CronTextError):
+        return bool(written_out(" ".join(fields)))
+    return False
+
+
+def test_the_page_lists_the_forms_of_a_field():
+    """docs/cron.md has a table of them, and each can be read."""
+    table = PAGE.read_text().partition("| in a field | means |\n|---|---|\n")[2].partition("\n\n")[0]
+    listed = [form for row in table.splitlines() for form in re.findall(r"`(.+?)`", row.split(" | ")[0])]
+    assert {"*", "?", "L", "28-L", "15W", "fri#2", "L5", "5/15"} <= {*listed}
+    assert [form for form in listed if not any(reads(form, index) for index in range(5))] == []

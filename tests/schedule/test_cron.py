@@ -197,6 +197,17 @@ def test_a_range_ticks_as_its_values_do(text, plain):
     assert cron.explain(entry(text), JAN_2026, 10) == cron.explain(entry(plain), JAN_2026, 10)
 
 
+@pytest.mark.parametrize(
+    ("text", "days"),
+    [("0 2 L * *", ["01-31", "02-28", "03-31"]), ("0 2 30-L * *", ["01-30", "01-31", "03-30"]),
+     ("0 2 15W * *", ["01-15", "02-16", "03-16"]), ("0 2 * * fri#2", ["01-09", "02-13", "03-13"]),
+     ("0 2 * * L5", ["01-30", "02-27", "03-27"]), ("0 2 ? * 1", ["01-05", "01-12", "01-19"])],
+)  # fmt: skip
+def test_a_day_of_the_month_may_be_written_in_other_ways(text, days):
+    """The last one, the nearest from Monday to Friday, and one weekday of the month, as docs/cron.md says."""
+    assert [f"{tick.local:%m-%d}" for tick in cron.explain(entry(text), JAN_2026, 3)] == days
+
+
 def test_a_date_that_never_comes_has_no_tick():
     """30 February: no tick, no endless search."""
     assert cron.next_tick(entry("0 0 30 2 *"), JAN_2026) is None
