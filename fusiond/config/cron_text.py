@@ -109,8 +109,16 @@ def written_out(text: str) -> str:
     if text.startswith("@"):
         return text
     minute, hour, day, month, weekday = text.split()
+    _check_days(day, weekday)
     times = f"{_list(_MINUTE, minute)} {_list(_HOUR, hour)}"
     return f"{times} {_days(day)} {_list(_MONTH, month)} {_weekdays(weekday)}"
+
+
+def _check_days(day: str, weekday: str) -> None:
+    """Refuse two day fields of which croniter ignores one, or with which it finds no date."""
+    if {day, weekday}.isdisjoint(("*", "?")) and (_has_nearest(day) or any(map(_is_of_month, weekday.split(",")))):
+        reason = f"the day of month {day} and the weekday {weekday} cannot be combined"
+        raise CronTextError(reason, "write * for one of the two, or two entries")
 
 
 def _list(field: CronField, written: str) -> str:

@@ -80,6 +80,14 @@ def test_croniter_takes_whatever_is_let_through(fields):
         ("0 2 */0 * *", "the step of the day of month '*/0' is below 1; write a step of 1 or more"),
         ("0 2 15W,16 * *", "the day of month '15W,16' has W in a list; write W with a single day, such as 15W"),
         ("0 2 * * fri#6", "the number after # in 'fri#6' is not 1 to 5; write #1 to #5, such as fri#2"),
+        (
+            "0 2 5W * 1",
+            "the day of month 5W and the weekday 1 cannot be combined; write * for one of the two, or two entries",
+        ),
+        (
+            "0 2 10 * fri#2",
+            "the day of month 10 and the weekday fri#2 cannot be combined; write * for one of the two, or two entries",
+        ),
         ("0 2 * * mon,fri#2", "the weekday 'mon,fri#2' has a part with # or L and one without; write two entries"),
     ],
 )
