@@ -41,9 +41,10 @@ _TICKS: Final = 8
 
 def check(root: Node) -> Iterator[Problem]:
     """Each entry that cannot be read, or never ticks."""
-    for _, entry in root.entries("cron"):
+    for name, entry in root.entries("cron"):
         if (text := entry.text("schedule")) and (found := schedule_problem(text)) is not None:
-            yield entry.nearest("schedule").error(*found)
+            code, message, remedy = found
+            yield entry.nearest("schedule").error(code, f"cron.{name}.schedule: {message}", remedy)
         if (
             (zone := entry.get("timezone")) is not None
             and isinstance(zone.value, str)
@@ -57,7 +58,7 @@ def check_ticks(root: Node, config: Config) -> Iterator[Problem]:
     for name, node in root.entries("cron"):
         entry, schedule = config.cron[name], node.get("schedule")
         if entry.every is not None and entry.every < 1:
-            message = f"every: {written(entry.every)} is below 1s"
+            message = f"cron.{name}.every: {written(entry.every)} is below 1s"
             yield node.nearest("every").error("out-of-range", message, "write 1s or more")
         if entry.every is not None and "timezone" in node.keys:
             message = "timezone has no effect with every:, which counts from the epoch"

@@ -25,8 +25,12 @@ SHIPPED = Path(__file__).parents[3] / "systemd" / "fusiond.service"
 TASK = "version: 1\ntasks: {a: {run: x.y}}\nworkers: {m: {}}\n"
 
 
+def problems(text, **more):
+    return load("f.yaml", environ={}, data=text.encode(), elsewhere=True, **more).problems
+
+
 def codes(text, **more):
-    return [problem.code for problem in load("f.yaml", environ={}, data=text.encode(), elsewhere=True, **more).problems]
+    return [problem.code for problem in problems(text, **more)]
 
 
 @pytest.mark.parametrize(
@@ -96,6 +100,30 @@ def test_a_schedule_that_is_meant_is_left_alone(schedule):
 def test_what_is_no_cron_text_is_refused(schedule, code):
     """And so is a random field, which would tick at another moment in each daemon."""
     assert codes(f'{TASK}cron: {{c: {{task: a, schedule: "{schedule}"}}}}\n') == [code]
+
+
+@pytest.mark.parametrize(
+    ("timing", "message"),
+    [
+        ("every: 0s", "cron.c.every: 0s is below 1s; write 1s or more"),
+        (
+            'schedule: "0 0 30 2 *"',
+            "cron.c.schedule: '0 0 30 2 *' never fires: there is no such date; check day and month",
+        ),
+        (
+            'schedule: "0 25 * * *"',
+            "cron.c.schedule: '0 25 * * *' is not a cron text: the hour 25 is above 23; write 0 to 23",
+        ),
+        (
+            'schedule: "0 2 * *"',
+            "cron.c.schedule: '0 2 * *' has 4 fields, not five; write minute, hour, day of month, month, weekday",
+        ),
+    ],
+)
+def test_an_entry_that_cannot_tick_is_named_with_its_key(timing, message):
+    """As each value that a schema refuses is."""
+    (problem,) = problems(f"{TASK}cron: {{c: {{task: a, {timing}}}}}\n")
+    assert f"{problem.message}; {problem.remedy}" == message
 
 
 @pytest.mark.parametrize(
