@@ -11,7 +11,6 @@ What goes wrong is one sentence with the right status; a fault of our own is log
 
 from __future__ import annotations
 
-import json
 import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
@@ -27,7 +26,7 @@ from fusiond.web import responses
 from fusiond.web.access import User
 from fusiond.web.backend import Backend
 from fusiond.web.gate import Refusal
-from fusiond.web.inputs import BadInput, Input, gathered, read_json
+from fusiond.web.inputs import BadInput, Input, gathered, read_json, texts_of
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -127,7 +126,7 @@ class Endpoint:
 
     async def _api(self, request: Request) -> Response:
         try:
-            view = await self._answer(request, _json_body)
+            view = await self._answer(request, self._json_body)
         except Exception as error:  # noqa: BLE001 - every error is a sentence
             return responses.failure(request, *_judged(error))
         return responses.as_json(view, 409 if isinstance(view, Done) and not view.done else 200)
@@ -146,6 +145,14 @@ class Endpoint:
             audit.info("%s: %s (%s)", call.user.name, view.sentence, request.url.path)
         return view
 
+    async def _json_body(self, request: Request) -> dict[str, list[str]]:
+        """The members of a JSON object. Raises BadInput."""
+        body = await request.body()
+        said = read_json("body", body) if body.strip() else {}
+        if not isinstance(said, dict):
+            raise BadInput("the body is no JSON object")
+        return texts_of(self.inputs, said)
+
 
 async def _form(request: Request) -> dict[str, list[str]]:
     """The fields of a form. Raises BadInput."""
@@ -153,25 +160,6 @@ async def _form(request: Request) -> dict[str, list[str]]:
         return parse_qs((await request.body()).decode(), max_num_fields=2000)
     except ValueError:
         raise BadInput("the form cannot be read, or has too many fields") from None
-
-
-async def _json_body(request: Request) -> dict[str, list[str]]:
-    """
-    The members of a JSON object as texts: lists of texts stay lists, and other values are JSON again.
-
-    Raises BadInput.
-    """
-    body = await request.body()
-    said = read_json("body", body) if body.strip() else {}
-    if not isinstance(said, dict):
-        raise BadInput("the body is no JSON object")
-    return {name: _texts(value) for name, value in said.items() if value is not None}
-
-
-def _texts(value: Any) -> list[str]:
-    if isinstance(value, list) and value and all(isinstance(each, str) for each in value):
-        return value
-    return [value if isinstance(value, str) else json.dumps(value)]
 
 
 def _judged(error: Exception) -> tuple[int, str]:

@@ -19,8 +19,10 @@ from fusiond.config.units import DURATION, seconds
 from fusiond.nesting import TOO_DEEP, too_deep
 
 Place = Literal["path", "query", "body"]
-#: how a value is read: as it is, a whole number, a moment, a switch, or any JSON
-Form = Literal["text", "number", "moment", "switch", "json"]
+#: how a value is read: as it is, a whole number, a moment, a switch, or JSON of this type
+Form = Literal["text", "number", "moment", "switch", "array", "object"]
+#: forms of JSON
+_TYPES: dict[str, type] = {"array": list, "object": dict}
 
 
 class BadInput(Exception):  # noqa: N818 - as in errors.py
@@ -60,8 +62,8 @@ class Input:
             return self._number(said)
         if self.form == "moment":
             return moment(self.name, said, time.time())
-        if self.form == "json":
-            return read_json(self.name, said)
+        if self.form in _TYPES:
+            return self._json(said)
         return said in ("1", "true", "on", "yes") if self.form == "switch" else said
 
     def _number(self, said: str) -> int:
@@ -69,9 +71,24 @@ class Input:
             raise BadInput(f"{self.name}: {said[:40]!r} is no whole number from {self.least} to {self.most}")
         return int(said)
 
+    def _json(self, said: str) -> Any:
+        value = read_json(self.name, said)
+        if not isinstance(value, _TYPES[self.form]):
+            raise BadInput(f"{self.name}: {said[:40]} is no JSON {self.form}")
+        return value
+
+    def texts(self, value: Any) -> list[str]:
+        """A value of a JSON body as texts for `read`. Raises BadInput."""
+        if self.form in _TYPES:  # a text in JSON is not read as JSON once more
+            return [json.dumps(value, ensure_ascii=False)]
+        values = value if self.many and isinstance(value, list) else [value]
+        if any(isinstance(each, list | dict) for each in values):
+            raise BadInput(f"{self.name}: {json.dumps(value)[:40]} is no single value")
+        return [each if isinstance(each, str) else json.dumps(each) for each in values]
+
     def schema(self) -> dict[str, Any]:
         """As a JSON Schema."""
-        kinds = {"number": "integer", "switch": "boolean", "json": ["object", "array", "string", "number", "boolean"]}
+        kinds = {"number": "integer", "switch": "boolean", "array": "array", "object": "object"}
         found: dict[str, Any] = {"type": kinds.get(self.form, "string")}
         if self.form == "number":
             found |= {"minimum": self.least, "maximum": self.most}
@@ -81,7 +98,7 @@ class Input:
             found["enum"] = [*self.words]
         if self.pattern:
             found["pattern"] = f"^{self.pattern}$"
-        if self.default is not None and self.form != "json":
+        if self.default is not None:
             found["default"] = self.default
         return {"type": "array", "items": found, "maxItems": 100} if self.many else found
 
@@ -110,6 +127,17 @@ def read_json(name: str, said: str | bytes) -> Any:
         return json.loads(raw)
     except ValueError as error:
         raise BadInput(f"{name}: not JSON: {error}") from None
+
+
+def texts_of(inputs: tuple[Input, ...], said: Mapping[str, Any]) -> dict[str, list[str]]:
+    """
+    The members of a JSON object as texts, as a form has them; null is as good as missing.
+
+    Raises BadInput.
+    """
+    known = {each.name: each for each in inputs}
+    given = {name: value for name, value in said.items() if value is not None}
+    return {name: known[name].texts(value) if name in known else [] for name, value in given.items()}
 
 
 def gathered(inputs: tuple[Input, ...], said: Mapping[str, list[str]]) -> dict[str, Any]:

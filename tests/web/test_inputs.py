@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusiond.web.inputs import BadInput, Input, gathered, moment, read_json
+from fusiond.web.inputs import BadInput, Input, gathered, moment, read_json, texts_of
 
 LIMIT = Input("limit", "how many", form="number", default=50, least=1, most=500)
 STATE = Input("state", "of jobs", words=("queued", "failed"), many=True)
 NAME = Input("name", "a name", pattern="[a-z]+", required=True)
+ARGS = Input("args", "a list", form="array", longest=1000)
 
 
 def test_inputs_are_read_as_they_are_declared():
@@ -60,9 +61,51 @@ def test_moments():
 @given(st.text(max_size=300))
 def test_any_text_is_read_or_refused(said):
     """Nothing but BadInput is raised, whatever somebody types."""
-    for each in (LIMIT, STATE, NAME, Input("at", "a time", form="moment"), Input("body", "JSON", form="json")):
+    for each in (LIMIT, STATE, NAME, Input("at", "a time", form="moment"), ARGS):
         with contextlib.suppress(BadInput):
             each.read(said)
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists, max_leaves=5).map(lambda v: [v]))
+def test_json_in_a_body_is_not_read_twice(value):
+    """A list of texts is one list, whatever is written in the texts."""
+    assert gathered((ARGS,), texts_of((ARGS,), {"args": value})) == {"args": value}
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        ({"limit": 7}, {"limit": 7}),
+        ({"limit": "7"}, {"limit": 7}),
+        ({"limit": None}, {"limit": 50}),
+        ({"state": []}, {"state": []}),
+        ({"state": "failed"}, {"state": ["failed"]}),
+        ({"state": ["failed", "queued"]}, {"state": ["failed", "queued"]}),
+    ],
+)
+def test_a_body_may_say_each_value_in_json(said, found):
+    """A number as a number or a text; one value or a list where several are allowed."""
+    [name] = said
+    inputs = tuple(each for each in (LIMIT, STATE) if each.name == name)
+    assert gathered(inputs, texts_of(inputs, said)) == found
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"args": "[1]"}, 'args: "\\[1\\]" is no JSON array'),
+        ({"args": {}}, "args: {} is no JSON array"),
+        ({"limit": ["7"]}, 'limit: \\["7"\\] is no single value'),
+        ({"limit": {}}, "limit: {} is no single value"),
+        ({"state": [["failed"]]}, "state: .* is no single value"),
+        ({"other": [1]}, "'other' is no input of this page"),
+    ],
+)
+def test_a_value_of_the_wrong_type_is_refused(said, why):
+    """With the name of the input, and the type that it should have."""
+    inputs = (LIMIT, STATE, ARGS)
+    with pytest.raises(BadInput, match=why):
+        gathered(inputs, texts_of(inputs, said))
 
 
 def test_json_that_is_too_deep_is_refused():

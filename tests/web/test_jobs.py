@@ -1,8 +1,12 @@
 """Jobs: found, shown, changed, over HTTP."""
 
+import dataclasses
+import json
+
 import pytest
 
 from fusiond.broker.records import NewJob
+from fusiond.enqueue_options import Options
 from fusiond.job import JobStatus
 
 
@@ -115,13 +119,39 @@ def test_a_job_is_enqueued_from_any_language(dashboard, desk):
     for wrong, why in (
         ({"task": "repport"}, "report"),
         ({}, "task is missing"),
-        ({"task": "report", "args": {}}, "args is an array"),
+        ({"task": "report", "args": {}}, "args: {} is no JSON array"),
+        ({"task": "report", "meta": "text"}, 'meta: "text" is no JSON object'),
         ({"task": "report", "delay": "soon"}, "delay"),
         ({"task": "report", "colour": "red"}, "colour"),
     ):
         reply = dashboard.post("/api/v1/jobs", wrong)
         assert (reply.status, why in reply.json["error"]) == (400, True), reply.text
     assert dashboard.ask("POST", "/api/v1/jobs", "{", Authorization=f"Bearer {dashboard.token}").status == 400
+
+
+@pytest.mark.parametrize("args", [["+4912345"], ["5"], ["5", "6"], ["[1, 2]"], ["", None], []])
+def test_arguments_that_are_texts_stay_texts(dashboard, desk, args):
+    """The task gets the list that the body has, however many texts are in it and whatever they say."""
+    reply = dashboard.post("/api/v1/jobs", {"task": "report", "args": args})
+    assert reply.status == 200, reply.text
+    job = desk.run(desk.verbs.job(*reply.json["job"].split("/")))
+    assert json.loads(job.args) == [args, {}]
+
+
+def test_each_option_of_a_producer_is_one_of_the_api(dashboard, desk):
+    """Also those that wait for other jobs, and those that call something."""
+    document = dashboard.get("/api/v1/openapi.json").json["paths"]["/api/v1/jobs"]["post"]["requestBody"]
+    declared = document["content"]["application/json"]["schema"]["properties"].keys()
+    assert declared == {"task", "args", "kwargs"} | {field.name for field in dataclasses.fields(Options)}
+    first, second = (dashboard.post("/api/v1/jobs", {"task": "report"}).json["job"] for _ in range(2))
+    said = {"task": "report", "after": [first, second], "join": 1, "on_parent_failure": "run"}
+    reply = dashboard.post("/api/v1/jobs", said | {"on_success": {"task": "send"}, "on_failure": {}})
+    assert reply.status == 200, reply.text
+    queue, id_ = reply.json["job"].split("/")
+    assert desk.run(desk.verbs.status(queue, id_)) is JobStatus.DEFERRED
+    assert desk.run(desk.verbs.parents(queue, id_)) == (1, [first, second])
+    refused = dashboard.post("/api/v1/jobs", {"task": "report", "on_success": {"colour": "red"}})
+    assert (refused.status, "on_success" in refused.json["error"]) == (400, True)
 
 
 def test_a_button_leads_back_with_a_notice(dashboard, desk, jobs):

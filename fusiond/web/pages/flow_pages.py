@@ -21,7 +21,7 @@ _RUN = (NAME, Input("run", "the id of a run", "path", pattern=r"[A-Za-z0-9_:.-]{
 _LIMIT = Input("limit", "runs of a queue to show", form="number", default=25, least=1, most=200)
 _START = (
     Input("flow", "the name of a flow", "path", pattern="[A-Za-z0-9_.-]{1,100}", required=True),
-    Input("inputs", "its inputs, a JSON object", "body", "json", longest=1_048_576),
+    Input("inputs", "its inputs, a JSON object", "body", "object", longest=1_048_576),
 )
 #: steps of a run that are shown
 _STEPS: Final = 500
@@ -179,7 +179,7 @@ async def _start(call: WebCall) -> Done:
     if name not in backend.config.flows:
         raise NotThere(f"this host's file has no flow {name!r}")
     shape = shape_of(backend.config, name)
-    if not isinstance(inputs, dict) or set(inputs) != set(shape.own.inputs()):
+    if set(inputs) != set(shape.own.inputs()):
         raise BadArguments(f"flow {name}: its inputs are {', '.join(shape.own.inputs()) or 'none'}")
     run = await backend.run(backend.runs.start(RunRef(shape.own.queue, new_id()), shape, inputs))
     return Done(f"run {run.name} of flow {name} has begun")

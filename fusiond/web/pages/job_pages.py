@@ -9,7 +9,7 @@ from typing import Any
 
 from fusiond.broker.maintenance.operator import LOCKED
 from fusiond.enqueue_options import Options
-from fusiond.errors import BadArguments, JobNotFound
+from fusiond.errors import JobNotFound
 from fusiond.job import JobRecord, JobStatus, PastAttempt, mark_of
 from fusiond.job_display import arguments, error_of, parsed, signature
 from fusiond.web.backend import Backend
@@ -194,9 +194,7 @@ async def _delete(call: WebCall) -> Done:
 
 async def _enqueue(call: WebCall) -> Done:
     """As `Client.enqueue`: the daemons' files say which tasks and queues there are."""
-    args, kwargs = ([] if call["args"] is None else call["args"]), ({} if call["kwargs"] is None else call["kwargs"])
-    if not isinstance(args, list) or not isinstance(kwargs, dict):
-        raise BadArguments("args is an array and kwargs an object")
+    args, kwargs = call["args"] or [], call["kwargs"] or {}
     given = {name: call[name] for name in _OPTIONS if call[name] is not None}
     given |= {name: _number_or_text(given[name]) for name in _NUMBERS if name in given}
     job = await call.backend.run(call.backend.producer.enqueue(Options(**given), call["task"], args, kwargs))
@@ -204,7 +202,7 @@ async def _enqueue(call: WebCall) -> Done:
 
 
 def _number_or_text(said: Any) -> Any:
-    """A JSON body may say seconds and priorities as numbers."""
+    """A body may have a number where a call has a number or a text."""
     if isinstance(said, str) and re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", said):
         return float(said) if "." in said else int(said)
     return said
@@ -237,30 +235,33 @@ async def _change(call: WebCall, queue: str, ids: list[str]) -> int:
 
 
 #: inputs of `enqueue` that are options of the call
-_OPTIONS = (
-    "queue", "delay", "at", "priority", "key", "expires", "meta", "log_tag", "timeout", "retry", "result_ttl",
-    "failure_ttl", "description", "traceparent", "id",
-)  # fmt: skip
+_OPTIONS = tuple(field.name for field in dataclasses.fields(Options))
 #: those of them that may be numbers
-_NUMBERS = ("delay", "at", "priority", "expires", "timeout", "result_ttl", "failure_ttl")
+_NUMBERS = ("delay", "at", "priority", "expires", "timeout", "result_ttl", "failure_ttl", "join")
+_CALLBACK = 'an object, {"task": NAME} or {"webhook": URL}: what is called when it has'
 _ENQUEUE = (
     Input("task", "the name of a task", "body", required=True),
-    Input("args", "positional arguments, a JSON array", "body", "json", longest=1_048_576),
-    Input("kwargs", "keyword arguments, a JSON object", "body", "json", longest=1_048_576),
+    Input("args", "positional arguments, a JSON array", "body", "array", longest=1_048_576),
+    Input("kwargs", "keyword arguments, a JSON object", "body", "object", longest=1_048_576),
     Input("queue", "another queue than the task's", "body", longest=255),
     Input("delay", "a time such as 5m that must pass before it begins", "body"),
     Input("at", "ISO time with its zone, before which it does not begin", "body"),
     Input("priority", "a name of the file, or 0 to 255", "body"),
     Input("key", "a second call with the same task and key returns the first job", "body", longest=255),
     Input("expires", "a time such as 5m; if it has not begun by then, it fails", "body"),
-    Input("meta", "a JSON object that the function gets through pass_job", "body", "json", longest=1_048_576),
+    Input("meta", "a JSON object that the function gets through pass_job", "body", "object", longest=1_048_576),
     Input("log_tag", "is added to its log lines", "body", longest=255),
     Input("timeout", "a time such as 30s after which its attempt ends", "body"),
+    Input("on_success", f"{_CALLBACK} finished", "body", "object", longest=5000),
+    Input("on_failure", f"{_CALLBACK} failed", "body", "object", longest=5000),
     Input("retry", "a retry policy of the file", "body"),
     Input("result_ttl", "how long it is kept once it has finished", "body"),
     Input("failure_ttl", "how long it is kept once it has failed", "body"),
     Input("description", "a text for people", "body", longest=1000),
     Input("traceparent", "the span in which it is enqueued, as W3C has it", "body", longest=255),
+    Input("after", "an array of full names of jobs for which it waits", "body", "array", longest=1_048_576),
+    Input("join", "how many of them must finish: all, any or a number", "body"),
+    Input("on_parent_failure", "what it does if too few of them can finish", "body", words=("fail", "run")),
     Input("id", "its id; none: one is generated", "body", longest=128),
 )
 _ACTION = Input("action", "what is done", "body", words=("requeue", "cancel", "delete"), required=True)
