@@ -10,6 +10,7 @@ from typing import Final
 EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
     "web": ("starlette", "uvicorn", "jinja2"),
     "elasticsearch": ("elasticsearch",),
+    "top": ("textual", "rich"),
     "otlp": ("google.protobuf", "opentelemetry.proto"),
 }
 

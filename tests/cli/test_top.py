@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 import pyte
+import pytest
 from textual.widgets import DataTable, Label
 
 from fusiond.broker.redis.connection import connect
@@ -197,14 +198,15 @@ def test_without_a_terminal_it_names_what_prints_into_a_pipe(desk):
     assert (done.status, done.err) == (2, "fusiond: top needs a terminal; fusiond status --watch prints into a pipe\n")
 
 
-def test_without_the_extra_it_says_what_installs_it(monkeypatch, capsys):
-    """Status 1, one sentence, before anything is asked."""
+@pytest.mark.parametrize(("absent", "named"), [(["textual", "rich"], "textual and rich"), (["rich"], "rich")])
+def test_without_the_extra_it_says_what_installs_it(monkeypatch, capsys, absent, named):
+    """Status 1, one sentence, before anything is asked; also where only a part is missing."""
     for stream in ("stdin", "stdout"):
         monkeypatch.setattr(sys, stream, Terminal())
-    monkeypatch.setitem(sys.modules, "textual.app", None)
-    monkeypatch.delitem(sys.modules, "fusiond.cli.top.top_screen", raising=False)
+    for name in absent:
+        monkeypatch.setitem(sys.modules, name, None)
     assert main(["top", "--url", "unix:///nothing.sock"]) == 1
-    assert capsys.readouterr().err == "fusiond: top: textual is not installed; pip install 'fusiond[top]'\n"
+    assert capsys.readouterr().err == f"fusiond: top: {named} not installed; pip install 'fusiond[top]'\n"
 
 
 class Terminal(io.StringIO):

@@ -8,9 +8,8 @@ from fusiond.cli import arguments
 from fusiond.cli.exits import REFUSED, UsageError
 from fusiond.cli.find import broker
 from fusiond.cli.terminal.text import tell
+from fusiond.extras import not_installed
 
-#: the package of the extra
-_PACKAGE: Final = "textual"
 _KEYS: Final = """\
 keys:
   1 2 3 4 5  queues, workers, jobs, failures by task and error, failed jobs
@@ -41,13 +40,10 @@ def _top(options: arguments.Options) -> int | None:
         raise UsageError("top is for people; fusiond status, queue list and job list have --json")
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("top needs a terminal; fusiond status --watch prints into a pipe")
-    try:
-        from fusiond.cli.top.top_screen import TopApp
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != _PACKAGE:
-            raise
-        tell(f"top: {_PACKAGE} is not installed; pip install 'fusiond[top]'")
+    if missing := not_installed("top"):
+        tell(f"top: {' and '.join(missing)} not installed; pip install 'fusiond[top]'")
         return REFUSED
+    from fusiond.cli.top.top_screen import TopApp
     from fusiond.cli.top.top_views import Views
 
     with broker.session(options) as session:
