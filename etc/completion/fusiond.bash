@@ -351,7 +351,7 @@ _fusiond() {
       *) words="$(${COMP_WORDS[0]} completion jobs 2>/dev/null)" ;; esac ;;
     " requeue") case "$cur" in -*) words="-h --help --all --from-queue --queue --url --namespace -c --config --instance --dev --json" ;;
       *) words="$(${COMP_WORDS[0]} completion jobs 2>/dev/null)" ;; esac ;;
-    " discard") case "$cur" in -*) words="-h --help --all --queue --url --namespace -c --config --instance --dev --json" ;;
+    " discard") case "$cur" in -*) words="-h --help --all --queue --yes --url --namespace -c --config --instance --dev --json" ;;
       *) words="$(${COMP_WORDS[0]} completion jobs 2>/dev/null)" ;; esac ;;
     " unique") case "$cur" in -*) words="-h --help" ;;
       *) words="list release" ;; esac ;;

@@ -261,6 +261,7 @@ complete -c fusiond -n '__fusiond_at " discard"' -f -a '(fusiond completion jobs
 complete -c fusiond -n '__fusiond_at " discard"' -s h -l help -d 'show this help message and exit'
 complete -c fusiond -n '__fusiond_at " discard"' -l all -d 'all failed jobs'
 complete -c fusiond -n '__fusiond_at " discard"' -l queue -x -a '(fusiond completion queues 2>/dev/null)' -d 'with --all  only of this queue'
+complete -c fusiond -n '__fusiond_at " discard"' -l yes -d 'do not ask whether to do it'
 complete -c fusiond -n '__fusiond_at " discard"' -l url -r -d 'such as redis //localhost or unix ///run/redis.sock'
 complete -c fusiond -n '__fusiond_at " discard"' -l namespace -r -d 'the prefix of each key; default  the file’s, or fusion'
 complete -c fusiond -n '__fusiond_at " discard"' -s c -l config -r -d 'default  $FUSION_CONFIG, ./fusion.yaml, /etc/fusion.yaml'

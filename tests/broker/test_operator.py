@@ -325,6 +325,7 @@ def test_a_discarded_job_is_known_until_its_id_may_be_forgotten(run, broker, fai
     """A repeat of its enqueue finds it for a minute after its end; then it is dropped."""
     job_id = fail()
     assert run(broker.discard("q", [job_id])) == [2]
+    assert run(broker.discard("q", [job_id])) == [3]
     assert run(broker.job("q", job_id)).status == "failed"
 
 
@@ -332,8 +333,10 @@ def test_discard_all_goes_on_behind_what_it_must_keep(run, broker, fail, redis):
     """In parts, each job once, however many of them ended a moment ago."""
     jobs = [fail() for _ in range(7)]
     old(run, broker, redis, *jobs[::2])
-    assert run(broker.discard_all("q", limit=2)) == (4, 3)
+    assert run(broker.discard_all("q", limit=2)) == (4, 3, 0)
     assert sorted(job.id for job in run(broker.jobs("q", JobStatus.FAILED))) == sorted(jobs[1::2])
+    jobs.append(fail())
+    assert run(broker.discard_all("q", limit=2)) == (0, 1, 3)
     old(run, broker, redis, *jobs[1::2])
-    assert run(broker.discard_all("q", limit=2)) == (3, 0)
-    assert run(broker.discard_all("q")) == (0, 0)
+    assert run(broker.discard_all("q", limit=2)) == (4, 0, 0)
+    assert run(broker.discard_all("q")) == (0, 0, 0)

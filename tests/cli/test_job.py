@@ -185,9 +185,34 @@ def test_discard_drops_what_failed(desk):
     assert desk.fusiond("discard", waiting).out == soon
     desk.enqueued("send")
     desk.fail()
-    soon = "default: 1 job discarded, 1 of them deleted when a minute has passed since they ended"
-    assert soon in desk.fusiond("discard", "--all").out
+    soon = "default: 1 job discarded, 1 of them deleted when a minute has passed since they ended\n"
+    assert soon in desk.fusiond("discard", "--all", "--yes").out
     assert desk.fusiond("discard").status == 2
+
+
+def test_discard_of_all_asks_first(desk):
+    """Without a terminal and without --yes nothing is discarded; without a failed job there is nothing to ask."""
+    assert desk.fusiond("discard", "--all").status == 0
+    failed = desk.enqueued("send")
+    desk.fail()
+    done = desk.fusiond("discard", "--all", "--queue", "default")
+    assert (done.status, done.err) == (2, "fusiond: this would discard 1 failed job of default; give --yes to do it\n")
+    assert desk.fusiond("discard", failed).out.startswith(f"{failed}: discarded")
+
+
+def test_a_job_that_was_discarded_is_not_counted_again(desk):
+    """While it is still kept, for a minute after its end; a job that failed since is counted."""
+    first = desk.enqueued("send")
+    desk.fail()
+    words = ("discard", "--all", "--queue", "default", "--yes")
+    assert desk.fusiond(*words).out.startswith("default: 1 job discarded, 1 of them")
+    later = "deleted when a minute has passed since they ended"
+    assert desk.fusiond(*words).out == f"default: 0 jobs discarded; 1 before, {later}\n"
+    desk.enqueued("send")
+    desk.fail()
+    assert desk.fusiond(*words).out == f"default: 1 job discarded, 1 of them {later}; 1 before, {later}\n"
+    assert desk.fusiond(*words, "--json").json == {"default": 0}
+    assert desk.fusiond("discard", first).out.startswith(f"{first}: no change")
 
 
 def test_requeue_from_queue_moves_what_waits(desk):
@@ -250,7 +275,7 @@ def test_delete_by_status_asks_first(desk):
     desk.fail()
     words = ("job", "delete", "--status", "finished", "--queue", "default")
     assert "this would delete 1 finished job of default" in desk.fusiond(*words).err
-    assert desk.fusiond(*words, "--yes").out.startswith("default: 1 job deleted\n1 of them deleted when a minute")
+    assert desk.fusiond(*words, "--yes").out.startswith("default: 1 job deleted, 1 of them deleted when a minute")
     assert desk.run(desk.verbs.counts("default")).failed == 1
     assert desk.fusiond("job", "delete").status == 2
 

@@ -5,6 +5,7 @@
 -- KEYS  1 ns:{q}
 -- ARGV  1 whether finished jobs are dropped, too: 1 | 0 · 2 who asks, or empty · ids
 -- reply per id: 1 dropped · 2 it will be dropped soon: it ended a moment ago, and a repeated enqueue must still find its id
+--       3 that holds already, since it was discarded before or is kept no longer anyway; nothing changes
 --       0 it is neither failed nor canceled, nor finished if these are dropped
 --
 -- moves failed | canceled | finished -> gone
@@ -14,14 +15,16 @@ local registries = { ':failed', ':canceled' }
 if ARGV[1] == '1' then registries[3] = ':finished' end
 
 local function discard(id)
-  local registry
+  local registry, kept_until
   for _, status in ipairs(registries) do
-    if redis.call('ZSCORE', ROOT .. status, id) then registry = ROOT .. status end
+    local score = redis.call('ZSCORE', ROOT .. status, id)
+    if score then registry, kept_until = ROOT .. status, tonumber(score) end
   end
   if not registry then return 0 end
   local state = state_of(id)
   local known_until = (state and time_in(state, 'e') or 0) + REMEMBERED
   if known_until > now then
+    if kept_until <= known_until then return 3 end
     redis.call('ZADD', registry, whole(known_until), id)
     return 2
   end
@@ -36,7 +39,7 @@ local replies = {}
 read_events(redis.call('HGET', CONF, 'events'), asked_by(ARGV[2]))
 for i = 3, #ARGV do
   replies[i - 2] = discard(ARGV[i])
-  if events and replies[i - 2] > 0 then events.tell('deleted', ARGV[i], '-') end
+  if events and (replies[i - 2] == 1 or replies[i - 2] == 2) then events.tell('deleted', ARGV[i], '-') end
 end
 if events then events.write() end
 return replies

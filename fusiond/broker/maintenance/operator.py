@@ -71,7 +71,7 @@ class OperatorVerbs(QueryVerbs):
         """
         Drop failed and canceled jobs, and finished ones if that is said.
 
-        1: dropped · 2: it will be, a minute after its end · 0: it is none of these.
+        1: dropped · 2: it will be, a minute after its end · 3: as 2, and that was so before · 0: it is none of these.
         """
         return scripted("discard", self.keys.root(queue), (int(finished), who, *ids), numbers(len(ids)))
 

@@ -41,8 +41,14 @@ _REQUEUED: Final = {
     _LOCKED: "stays: its task is `unique`, and another job has its lock",
 }
 _LATER: Final = "deleted when a minute has passed since they ended"
-_DELETED: Final = {1: "deleted", 2: "deleted when a minute has passed since it ended"}
-_DISCARDED: Final = {1: "discarded", 2: "discarded; deleted when a minute has passed since it ended"}
+#: by the reply of `discard.lua`
+_DELETED: Final = {
+    1: "deleted",
+    2: "deleted when a minute has passed since it ended",
+    3: "no change; it is deleted when a minute has passed since it ended",
+}
+_DONE: Final = {"delete": "deleted", "discard": "discarded"}
+_DISCARDED: Final = _DELETED | {1: "discarded", 2: f"discarded; {_DELETED[2]}"}
 
 
 def register(subparsers: Any) -> None:
@@ -79,7 +85,8 @@ def register(subparsers: Any) -> None:
     ended = ("finished", "failed", "canceled")
     delete.add_argument("--status", choices=ended, action="append", help="all jobs that ended so; may be repeated")
     delete.add_argument("--queue", metavar="Q", action="append", help="with --status: only of this queue")
-    arguments.add_yes(delete)
+    for each in (delete, discard):
+        arguments.add_yes(each)
     for each in (listing, show, cancel, delete, requeue, discard):
         arguments.add_broker(each)
 
@@ -211,14 +218,7 @@ def _discard(options: arguments.Options) -> int:
                 session, options, lambda job: session.verbs.discard(job.queue, [job.id], who=session.who), _discarded
             )
         queues = session.queues(*[options.queue] if options.queue else [])
-        counts = {queue: session.run(session.verbs.discard_all(queue, who=session.who)) for queue in queues}
-    lines = [
-        f"{queue}: {count(dropped + later, 'job')} discarded" + (f", {later:,} of them {_LATER}" if later else "")
-        for queue, (dropped, later) in counts.items()
-    ]
-    document = {queue: dropped + later for queue, (dropped, later) in counts.items()}
-    arguments.answer(options, document, lambda: "\n".join(lines))
-    return OK
+        return _discard_all(session, queues, ["failed"], options, "discard")
 
 
 def _delete(options: arguments.Options) -> int:
@@ -237,31 +237,36 @@ def _delete(options: arguments.Options) -> int:
                 lambda job: session.verbs.discard(job.queue, [job.id], finished=True, who=session.who),
                 _deleted,
             )
-        return _delete_all(session, session.queues(*options.queue or ()), options)
+        return _discard_all(session, session.queues(*options.queue or ()), options.status, options, "delete")
 
 
-def _delete_all(session: broker.Session, queues: list[str], options: arguments.Options) -> int:
+def _discard_all(
+    session: broker.Session, queues: list[str], statuses: list[str], options: arguments.Options, verb: str
+) -> int:
+    """Ask, and then delete all jobs of these queues that ended so. `verb`: what the command calls this."""
     from fusiond.job import JobStatus
 
     counts = session.run_all([session.verbs.counts(queue) for queue in queues])
-    number = sum(getattr(each, status) for each in counts for status in options.status)
-    words = " and ".join(options.status)
-    if number:
-        confirm(f"delete {count(number, f'{words} job')} of {', '.join(queues)}", options)
+    kind = f"{' and '.join(statuses)} job"
+    if number := sum(getattr(each, status) for each in counts for status in statuses):
+        confirm(f"{verb} {count(number, kind)} of {', '.join(queues)}", options)
     document: dict[str, int] = {}
-    later = 0
-    with Progress("jobs deleted") as progress:
+    lines = []
+    with Progress(f"jobs {_DONE[verb]}") as progress:
         for queue in queues:
-            document[queue] = 0
-            for status in options.status:
-                done, kept = session.run(session.verbs.discard_all(queue, JobStatus(status), who=session.who))
-                document[queue] += done + kept
-                later += kept
-                progress.to(sum(document.values()))
-    lines = [f"{queue}: {count(number, 'job')} deleted" for queue, number in document.items()]
-    lines += [f"{later:,} of them {_LATER}"] if later else []
+            plans = [session.verbs.discard_all(queue, JobStatus(status), who=session.who) for status in statuses]
+            dropped, later, before = map(sum, zip(*map(session.run, plans), strict=True))
+            document[queue] = dropped + later
+            progress.to(sum(document.values()))
+            lines.append(_discarded_line(queue, verb, dropped, later, before))
     arguments.answer(options, document, lambda: "\n".join(lines))
     return OK
+
+
+def _discarded_line(queue: str, verb: str, dropped: int, later: int, before: int) -> str:
+    line = f"{queue}: {count(dropped + later, 'job')} {_DONE[verb]}"
+    line += f", {later:,} of them {_LATER}" if later else ""
+    return line + (f"; {before:,} before, {_LATER}" if before else "")
 
 
 def _deleted(job: JobRecord, reply: list[int]) -> Judgement:

@@ -188,7 +188,8 @@ async def _cancel(call: WebCall) -> Done:
 async def _delete(call: WebCall) -> Done:
     job = await _job(call)
     [code] = await call.backend.run(call.backend.verbs.discard(job.queue, [job.id], finished=True, who=call.asker))
-    words = {1: "is deleted", 2: "is deleted when a minute has passed since its end"}
+    later = "is deleted when a minute has passed since its end"
+    words = {1: "is deleted", 2: later, 3: later}
     return Done(f"{job.name} {words.get(code, f'is {job.status}, and stays')}", bool(code), 1)
 
 
