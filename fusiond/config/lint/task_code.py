@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from fusiond.config.layers import node_of, place_of
 from fusiond.config.lint.suggest import did_you_mean
-from fusiond.config.model import Config, Task
+from fusiond.config.model import Config, Task, serves
 from fusiond.config.problems import Problem
 from fusiond.config.yaml.nodes import Node, Place
 
@@ -34,6 +34,7 @@ class ImportFailure:
 class Probed:
     """What one group's interpreter found; groups of the same interpreter, user and environment share one."""
 
+    #: whose interpreter it was
     group: str
     #: the tasks that it serves
     tasks: frozenset[str]
@@ -77,10 +78,18 @@ def check(root: Node, config: Config, probes: list[Probed]) -> Iterator[Problem]
                 yield from _call(call, found)
         for name in root.names("retry_policies"):
             policy = ("retry_policies", name)
+            group = _group_of(config, probed, [task for task in config.tasks.values() if task.retry == name])
             for item in (*root.items(*policy, "retry_on"), *root.items(*policy, "give_up_on")):
                 failure = probed.exceptions.get(str(item.value))
                 if failure is not None:
-                    yield _exception(item, failure, probed.group)
+                    yield _exception(item, failure, group)
+
+
+def _group_of(config: Config, probed: Probed, tasks: Sequence[Task]) -> str:
+    """The first of the groups, in the file's order, that serves one of these tasks."""
+    groups = (group for name, group in config.workers.items() if name in probed.groups)
+    served = (group.name for group in groups if any(serves(group.queues, task.queue) for task in tasks))
+    return next(served, probed.group)
 
 
 def _tasks(root: Node, config: Config, probed: Probed) -> Iterator[Problem]:
@@ -90,11 +99,12 @@ def _tasks(root: Node, config: Config, probed: Probed) -> Iterator[Problem]:
         found, node = probed.function(name, task.run), root.get("tasks", name, "run")
         keyword = node_of(root, "tasks", name, "pass_job")
         if isinstance(found, ImportFailure) and node is not None:
-            remedy = did_you_mean(task.run, found.near) or _remedy(config, probed.group, found.reason)
+            group = _group_of(config, probed, [task])
+            remedy = did_you_mean(task.run, found.near) or _remedy(config, group, found.reason)
             # A module that fails does so for each of its tasks; one traceback is enough.
             detail = "" if found.message in told else found.detail
             told.add(found.message)
-            yield node.place.error(found.reason, f"{found.message} (group {probed.group!r})", remedy, detail)
+            yield node.place.error(found.reason, f"{found.message} (group {group!r})", remedy, detail)
         elif isinstance(found, Signature) and task.pass_job and keyword and not _takes(found, task.pass_job):
             message = f"tasks.{name}: the function has no keyword {keyword.raw!r}; it is {_shown(task.run, found)}"
             remedy = did_you_mean(task.pass_job, found.parameters) or "add the parameter, or remove pass_job"

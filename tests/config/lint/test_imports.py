@@ -210,6 +210,41 @@ def test_each_group_is_asked_with_its_own_interpreter_and_environment(app, tmp_p
     assert "(group 'bare')" in found[0]["message"]
 
 
+def test_a_task_that_leads_nowhere_is_told_with_a_group_that_serves_it(app):
+    """Where groups share an interpreter, the one that has the task's queue, and not the first; a policy's likewise."""
+    found = app(
+        "version: 1\nqueues: {quick: {}}\nretry_policies: {p: {delay: 1s, retry_on: [apq.Busy]}}\n"
+        "tasks: {a: {run: apq.quick, queue: quick, retry: p}, b: {run: app.quick}}\n"
+        "workers:\n  forked: {directory: ., queues: [default]}\n  quickies: {directory: ., queues: [quick]}\n",
+        app="class Busy(Exception): ...\ndef quick(): ...\n",
+    )
+    assert [underlined(problem)[1] for problem in found] == ["apq.Busy", "apq.quick"]
+    for problem in found:
+        assert "group 'quickies'" in problem["message"]
+
+
+@pytest.mark.parametrize(
+    ("path", "remedy"),
+    [
+        ("apq.quick", "did you mean 'app.quick'?"),  # heapq is nearer, and has no such name
+        ("tiem.sleep", "did you mean 'time.sleep'?"),
+        ("pgk.mail.send", "did you mean 'pkg.mail.send'?"),
+        ("pgk.mail.sedn", "correct the path"),
+        ("apq.slow", "correct the path"),
+    ],
+)
+def test_a_module_is_suggested_only_if_it_has_the_name(app, path, remedy):
+    """As its source says; no module is imported for that."""
+    broken = "raise SystemExit\n"
+    found = app(
+        HEAD + f"tasks: {{a: {{run: {path}}}}}\n",
+        app=f"{broken}def quick(): ...\n",
+        pkg__mail=f"{broken}def send(): ...\n",
+        **{"pkg/__init__": broken},
+    )
+    assert found[0]["remedy"].startswith(remedy)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 @pytest.mark.skipif(not os.access("/usr/bin/python3", os.X_OK), reason="no interpreter that everyone may run")
 def test_the_code_is_loaded_as_the_groups_user():
