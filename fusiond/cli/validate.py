@@ -60,7 +60,8 @@ def _validate(options: arguments.Options) -> int:
     named = options.files or [str(file.short_path(None))]
     names = ["<stdin>" if name == _STDIN else name for name in named]
     results = {name: _load(name, options) for name in dict.fromkeys(names)}
-    _print(results, options.format or ("github" if os.environ.get("GITHUB_ACTIONS") == "true" else "text"))
+    style = options.format or ("github" if os.environ.get("GITHUB_ACTIONS") == "true" else "text")
+    _print(results, style, strict=options.strict)
     problems = [problem for loaded in results.values() for problem in loaded.problems]
     if any(problem.code == "unreadable" for problem in problems):
         return USAGE
@@ -97,26 +98,28 @@ def with_imports(loaded: Loaded, timeout: float, *, elsewhere: bool = False) -> 
     return replace(loaded, config=config, problems=tuple(sorted({*loaded.problems, *found})))
 
 
-def _print(results: Mapping[str, Loaded], style: str) -> None:
+def _print(results: Mapping[str, Loaded], style: str, *, strict: bool) -> None:
     """Print the problems of all files: as text for each file, otherwise as one document."""
     from fusiond.config.lint.reports import DOCUMENTS
 
     if style == "text":
         for name, loaded in results.items():
-            print(_report(name, loaded))
+            print(_report(name, loaded, strict=strict))
     elif document := DOCUMENTS[style]([problem for loaded in results.values() for problem in loaded.problems]):
         print(document)
 
 
-def _report(name: str, loaded: Loaded) -> str:
-    """The problems of one file, and a last line with the totals."""
+def _report(name: str, loaded: Loaded, *, strict: bool) -> str:
+    """The problems of one file, and a last line with the totals. `strict`: warnings fail, too."""
     from fusiond.config.lint.reports import as_text
 
     lines = [as_text(loaded.problems, paint)] if loaded.problems else []
     errors = sum(problem.is_error for problem in loaded.problems)
     warnings = len(loaded.problems) - errors
     found = [count(number, noun) for number, noun in ((errors, "error"), (warnings, "warning")) if number]
-    if (config := loaded.config) is not None:
+    if strict and warnings and not errors:
+        found = [f"{found[0]}, which {'fails' if warnings == 1 else 'fail'} with --strict"]
+    elif (config := loaded.config) is not None:
         entries = (
             count(len(config.tasks), "task"),
             count(len(config.queues), "queue"),

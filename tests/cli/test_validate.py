@@ -25,6 +25,19 @@ def test_the_exit_status_tells(tmp_path, text, status, strict):
     assert fusiond_here("validate", "--strict", cwd=tmp_path).status == strict
 
 
+def test_strict_says_that_warnings_fail_the_file(tmp_path):
+    """A file of which the exit status is 1 is not called ok; one without warnings is."""
+    (tmp_path / "one.yaml").write_text(WARNS)
+    (tmp_path / "two.yaml").write_text("version: 1\nqueues: {q: {}, r: {}}\n")
+    (tmp_path / "good.yaml").write_text(GOOD)
+    done = fusiond_here("validate", "--strict", "one.yaml", "two.yaml", "good.yaml", cwd=tmp_path)
+    lines = done.out.splitlines()
+    assert "one.yaml: 1 warning, which fails with --strict" in lines
+    assert "two.yaml: 2 warnings, which fail with --strict" in lines
+    assert lines[-1].startswith("good.yaml: ok: ")
+    assert "one.yaml: ok: " in fusiond_here("validate", "one.yaml", cwd=tmp_path).out
+
+
 def test_a_file_that_is_not_there_is_status_2(tmp_path):
     """One sentence, no traceback, whether it was named or looked for."""
     named = fusiond_here("validate", "no.yaml", cwd=tmp_path)
