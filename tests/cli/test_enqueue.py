@@ -66,6 +66,8 @@ def test_a_key_is_one_job(desk):
             2,
             "up to 100000000000, in the year 5138",
         ),
+        (["send", "--wait", "region=us"], 2, "'region=us' is no number of seconds, 0 or more; put --wait last, or"),
+        (["--wait", "send"], 2, "put --wait last, or write --wait=30"),
         ([], 2, "are required: TASK\n"),
         (["send", "--at", "soon"], 2, "'soon' is no time"),
         (["send", "--in", "5m", "--at", "2030-01-01T00:00Z"], 2, "not allowed with"),

@@ -72,12 +72,19 @@ def register(subparsers: Any) -> None:
     add("--join", type=words.join, metavar="N", help="how many of them must end well: all, any, or a number")
     add("--on-parent-failure", choices=("fail", "run"), help="if not enough of them can end well any more")
     wait = "wait until the job has ended, and print its result"
-    add("--wait", nargs="?", type=arguments.job_timeout, const=math.inf, metavar="SECONDS", help=wait)
+    add("--wait", nargs="?", type=_wait, const=math.inf, metavar="SECONDS", help=wait)
     arguments.add_broker(parser)
 
 
 def _priority(text: str) -> str | int:
     return int(text) if text.isdecimal() else text
+
+
+def _wait(text: str) -> float:
+    try:
+        return arguments.job_timeout(text)
+    except argparse.ArgumentTypeError as error:  # argparse takes the word behind --wait, which may be an argument
+        raise argparse.ArgumentTypeError(f"{error}; put --wait last, or write --wait=30") from None
 
 
 def _enqueue(options: arguments.Options) -> int:
