@@ -26,6 +26,8 @@ _BYTES = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, **_DECIMAL}
 def seconds(text: str) -> float:
     """The seconds of a duration, exact to the ms. Raises ValueError with a sentence that holds the remedy."""
     if not _DURATION.fullmatch(text):
+        if text[:1] in ("+", "-") and _DURATION.fullmatch(text[1:]):
+            raise ValueError(f"{text!r} has a sign, which a duration cannot have; write {text[1:]}")
         raise ValueError(f"{text!r} is not a duration; write a number and its unit, such as 90s, 10m or 1h30m")
     return round(sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text)), 3)
 

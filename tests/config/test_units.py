@@ -21,10 +21,17 @@ def test_durations(text, value):
     assert units.seconds(text) == value
 
 
-@pytest.mark.parametrize("text", ["", "90", "90 s", "30m1h", "1h1h", "-1s", "1S", "s", "1e3s", "22:30", "90s\n", "٣s"])
+@pytest.mark.parametrize("text", ["", "90", "90 s", "30m1h", "1h1h", "-1", "1S", "s", "1e3s", "22:30", "90s\n", "٣s"])
 def test_what_is_no_duration_is_refused_with_a_remedy(text):
     """A bare number, a wrong order, a sign: none is guessed."""
     with pytest.raises(ValueError, match="such as 90s"):
+        units.seconds(text)
+
+
+@pytest.mark.parametrize("text", ["-2m", "+1h30m"])
+def test_a_sign_is_what_is_refused(text):
+    """The unit is there; the sentence names the sign, and the duration without it."""
+    with pytest.raises(ValueError, match=f"has a sign, which a duration cannot have; write {text[1:]}$"):
         units.seconds(text)
 
 

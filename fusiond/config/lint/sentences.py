@@ -84,6 +84,8 @@ def _pattern(node: Node, error: Error) -> Sentence:
         return Sentence("yaml-date", f"{node.raw} is a text in YAML 1.2, and no duration", _remedy(schema))
     if "duration" in kind and node.raw.isdigit():
         return _without_unit(node, schema)
+    if ("duration" in kind or kind == "size") and re.search(schema["pattern"], node.raw[1:]) and node.raw[0] in "+-":
+        return Sentence("bad-value", f"{shown} has a sign, which {_noun(schema)} cannot have", f"write {node.raw[1:]}")
     if "\0" in str(node.value):
         return Sentence("bad-value", f"{shown} holds a NUL character", "remove it")
     if kind == "path" and str(node.value).startswith("~"):
@@ -99,7 +101,9 @@ def _bad_key(_node: Node, error: Error) -> Sentence:
 
 
 def _without_unit(node: Node, schema: dict[str, Any]) -> Sentence:
-    remedy = _remedy(schema) if _kind(schema) == "size" else f"write {node.raw}s for seconds; also ms, m, h, d"
+    remedy = (
+        _remedy(schema) if _kind(schema) == "size" else f"write {node.raw.lstrip('+-')}s for seconds; also ms, m, h, d"
+    )
     return Sentence("missing-unit", f"{show(node)} has no unit", remedy)
 
 

@@ -221,6 +221,20 @@ def test_a_switch_where_a_word_is_wanted():
     assert problem.remedy.startswith("write a Python name, such as job;")
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        ("timeout", "-2m", "'-2m' has a sign, which a duration cannot have; write 2m"),
+        ("expires", "+1h", "'+1h' has a sign, which a duration cannot have; write 1h"),
+        ("timeout", "-2", "-2 has no unit; write 2s for seconds; also ms, m, h, d"),
+    ],
+)
+def test_a_sign_in_a_duration(key, value, told):
+    """It is told as such, and no remedy has it."""
+    (problem,) = found(f"version: 1\ntasks: {{a: {{run: x.y, {key}: {value}}}}}\nworkers: {{m: {{}}}}\n")
+    assert f"{problem.message}; {problem.remedy}" == f"tasks.a.{key}: {told}"
+
+
 def test_what_a_short_drain_costs():
     """A job of at most once is not run again after a shutdown has killed it."""
     said = []
