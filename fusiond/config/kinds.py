@@ -78,9 +78,13 @@ def text(
     return Kind({"title": title, "type": "string", "pattern": pattern, **messages, **keywords}, read, show)
 
 
-def meanings(*of_words: str) -> Kind:
-    """What each word of a Literal means, in their order. A word without a meaning cannot be written in the file."""
-    return Kind({"enumDescriptions": [*of_words]})
+def meanings(*of_words: str, message: str = "") -> Kind:
+    """
+    What each word of a Literal means, in their order. A word without a meaning cannot be written in the file.
+
+    `message`: the remedy for another word, in an editor too.
+    """
+    return Kind({"enumDescriptions": [*of_words]} | ({"errorMessage": message} if message else {}))
 
 
 def between(least: int, most: int, **keywords: Any) -> Kind:

@@ -120,7 +120,8 @@ def _clock(raw: str) -> Sentence:
 def _enum(node: Node, error: Error) -> Sentence:
     choices = [str(choice) for choice in error.validator_value]
     remedy = did_you_mean(str(node.value), choices) if isinstance(node.value, str) else ""
-    return Sentence("bad-value", f"{show(node)} is not one of {', '.join(choices)}", remedy or f"write {choices[0]}")
+    remedy = remedy or error.schema.get("errorMessage") or f"write {choices[0]}"
+    return Sentence("bad-value", f"{show(node)} is not one of {', '.join(choices)}", remedy)
 
 
 def _const(node: Node, error: Error) -> Sentence:

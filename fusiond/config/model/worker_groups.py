@@ -31,7 +31,11 @@ Order = Annotated[
 ]
 Isolation = Annotated[
     Literal["fork", "process"],
-    meanings("a fresh child for each job", "children are reused, which is much quicker for short jobs"),
+    meanings(
+        "a fresh child for each job",
+        "children are reused, which is much quicker for short jobs",
+        message="write fork or process; for jobs in threads, write isolation: process and executor: thread",
+    ),
 ]
 Executor = Annotated[
     Literal["sync", "thread", "asyncio"],

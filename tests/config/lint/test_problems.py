@@ -221,6 +221,16 @@ def test_a_switch_where_a_word_is_wanted():
     assert problem.remedy.startswith("write a Python name, such as job;")
 
 
+def test_a_word_of_another_key():
+    """Who wants threads is told which keys have them; a typing mistake is answered with the word."""
+    said = []
+    for word in ("thread", "proces"):
+        (problem,) = found(f"version: 1\ntasks: {{a: {{run: x.y}}}}\nworkers: {{m: {{isolation: {word}}}}}\n")
+        said.append(problem.remedy)
+    threads = "write fork or process; for jobs in threads, write isolation: process and executor: thread"
+    assert said == [threads, "did you mean 'process'?"]
+
+
 @pytest.mark.parametrize(
     ("key", "value", "told"),
     [
