@@ -91,7 +91,10 @@ def with_namespace(url: str, namespace: str) -> str:
 
 def endpoints(url: str) -> Endpoints:
     """The parts of a URL that has no namespace. Raises BadUrl."""
-    if url.partition("://")[0] not in SCHEMES:
+    scheme, separator, _ = url.partition("://")
+    if not separator:
+        raise BadUrl("the URL has no scheme", _with_scheme(url))
+    if scheme not in SCHEMES:
         raise BadUrl("the URL's scheme is not one of a broker", f"write one of {', '.join(SCHEMES)}, in small letters")
     try:
         parts = urlsplit(url)
@@ -151,6 +154,13 @@ def _host(name: str, scheme: str) -> tuple[str, int]:
     if not host.isprintable():
         raise _unreadable()
     return host, port or SCHEMES[scheme]
+
+
+def _with_scheme(url: str) -> str:
+    """The remedy for a URL without a scheme."""
+    if "@" in url:  # it may hold a password
+        return "write redis:// before it"
+    return f"write unix://{url}" if url.startswith("/") else f"write redis://{url}"
 
 
 def _unreadable() -> BadUrl:

@@ -531,6 +531,21 @@ def test_a_url_names_the_namespace_and_an_argument_outranks_it(client, redis_ser
         Client(f"{redis_server.url}?namespace=a&namespace=b")
 
 
+@pytest.mark.parametrize(
+    ("url", "remedy"),
+    [
+        ("localhost:6379", "write redis://localhost:6379"),
+        ("/run/redis.sock", "write unix:///run/redis.sock"),
+        ("me:secret@localhost", "write redis:// before it"),
+    ],
+)
+def test_a_url_without_a_scheme_is_told_with_it(url, remedy):
+    """As `validate` tells it; a password is not shown."""
+    with pytest.raises(BrokerUnavailable, match=f"has no scheme; {remedy}$") as caught:
+        Client(url)
+    assert "secret" not in str(caught.value)
+
+
 def test_the_file_names_the_redis(client, redis_server, monkeypatch, tmp_path):
     """Its namespace too, where neither a URL nor $FUSION_URL is given."""
     monkeypatch.setenv("FUSION_CONFIG", str(tmp_path / "fusion.yaml"))

@@ -95,9 +95,10 @@ def address(settings: Broker, runtime: Path, timeout: float) -> Address:
 
 def shown(url: str) -> str:
     """The URL without its password, even if the password has characters that should have been escaped."""
-    scheme, _, rest = url.partition("://")
+    head, separator, rest = url.partition("://")
+    scheme, rest = (head, rest) if separator else ("", url)
     if rest.startswith("/"):
         return url  # a path, in which anything may stand
     login, at, place = rest.partition("@/") if scheme == "unix" else rest.rpartition("@")
     user, colon, _ = login.partition(":")
-    return f"{scheme}://{user}:***{at}{place}" if at and colon else url
+    return f"{scheme}{separator}{user}:***{at}{place}" if at and colon else url

@@ -61,10 +61,9 @@ def _namespace(url: str) -> str:
     if any(char.isspace() or not char.isprintable() for char in url):
         raise BadUrl("the URL holds a space or a control character", "remove it, or write %20")
     scheme, separator, _ = url.partition("://")
-    if not separator:
-        remedy = f"write redis://{url}" if "@" not in url else _EXAMPLES
-        raise BadUrl("the URL has no scheme", did_you_mean(url, ["embedded"]) or remedy)
-    if scheme not in SCHEMES:
+    if not separator and (remedy := did_you_mean(url, ["embedded"])):
+        raise BadUrl("the URL has no scheme", remedy)
+    if separator and scheme not in SCHEMES:
         remedy = f"write {_SHORT[scheme]}://" if scheme in _SHORT else did_you_mean(scheme, SCHEMES) or _EXAMPLES
         raise BadUrl(f"{scheme[:30]}:// is not a broker", remedy)
     bare, namespace = split_namespace(url)

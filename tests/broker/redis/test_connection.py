@@ -155,6 +155,7 @@ def test_a_password_is_not_shown():
     """Whatever else the URL has."""
     assert shown("rediss://me:pw@host:6379/1?x=y") == "rediss://me:***@host:6379/1?x=y"
     assert shown("unix:///run/a:b@redis.sock") == "unix:///run/a:b@redis.sock"
+    assert shown("me:pw@host:6379") == "me:***@host:6379"
     assert shown("unix://me:pw@/run/a@b.sock") == "unix://me:***@/run/a@b.sock"
     for password in ("se#cret", "se/cret", "se?cret", "se@cret"):
         assert shown(f"redis://me:{password}@[::1") == "redis://me:***@[::1"
