@@ -56,7 +56,11 @@ reach · 4 plan --exit-code found changes · 124 the time of --wait is over · 7
 
 
 class Parser(argparse.ArgumentParser):
-    """An ArgumentParser that accepts options between positional arguments: `enqueue send --in 5m +49 code=1`."""
+    """
+    An ArgumentParser that accepts options between positional arguments: `enqueue send --in 5m +49 code=1`.
+
+    Each parser refuses what it does not know, so that the usage which is printed is that of the command.
+    """
 
     _mixing = False
 
@@ -64,16 +68,26 @@ class Parser(argparse.ArgumentParser):
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
         """As the base class; options may stand between positional arguments if this parser has no subcommands."""
-        if self._mixing or self._subparsers is not None:
+        if self._mixing:
             return super().parse_known_args(args, namespace)
-        self._mixing = True  # parse_known_intermixed_args calls this method again
+        found, unknown = self._known(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return found, unknown
+
+    def _known(
+        self, args: Sequence[str] | None, namespace: argparse.Namespace | None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        if self._subparsers is not None:
+            return super().parse_known_args(args, namespace)
+        self._mixing = True  # parse_known_intermixed_args calls parse_known_args
         try:
             found, unknown = self.parse_known_intermixed_args(_marked(args or ()), namespace)
         finally:
             self._mixing = False
         for name, value in vars(found).items():
             setattr(found, name, _unmarked(value))
-        return found, unknown
+        return found, _unmarked(unknown)
 
 
 # What follows `--` is never an option. Intermixed parsing loses a leading `--`. So the words behind it are marked

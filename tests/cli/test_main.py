@@ -80,6 +80,24 @@ def test_usage(tmp_path, words, status):
 
 
 @pytest.mark.parametrize(
+    ("words", "usage"),
+    [
+        (["enqueue", "send_otp", "--nope"], "usage: fusiond enqueue "),
+        (["requeue", "--all", "--status", "failed"], "usage: fusiond requeue "),
+        (["job", "list", "--nope"], "usage: fusiond job list "),
+        (["job", "--nope", "list"], "usage: fusiond job "),
+        (["--nope", "status"], "usage: fusiond "),
+    ],
+)
+def test_an_unknown_option_is_told_with_the_usage_of_its_command(capsys, words, usage):
+    """Status 2; the usage of the whole command line would not help."""
+    assert main(words) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(usage)
+    assert "unrecognized arguments: --" in said
+
+
+@pytest.mark.parametrize(
     "line",
     [
         *(f"reload --timeout {number}" for number in ("0", "-1", "nan", "inf", "1e10")),
