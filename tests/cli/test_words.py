@@ -28,6 +28,14 @@ def test_words_split_into_arguments_and_keywords(typed, args, kwargs):
     assert words.split(typed) == (args, kwargs)
 
 
+def test_help_says_how_a_string_with_an_equals_sign_is_passed():
+    """It would be a keyword; --args takes it as it is."""
+    parser = argparse.ArgumentParser()
+    words.add_options(parser)
+    assert "pass a string such as a=b with --args" in " ".join(parser.format_help().split())
+    assert words.arguments(parser.parse_args(["--args", '["a=b"]', "c=d"])) == (["a=b"], {"c": "d"})
+
+
 @given(st.dictionaries(st.from_regex(r"[a-z_][a-z0-9_]{0,8}", fullmatch=True), st.text() | st.integers() | st.none()))
 def test_any_keyword_survives_being_typed(kwargs):
     """Whatever the value, NAME:=JSON hands over the same value."""

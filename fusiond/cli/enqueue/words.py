@@ -7,7 +7,7 @@ The arguments of a task on the command line.
 
     3   =>  "3"          n=3  =>  {"n": "3"}          n:=3  =>  {"n": 3}
 
-A string that looks like a keyword, such as `a=b`, must be passed by --args, which takes JSON.
+A string that looks like a keyword, such as `a=b`, must be passed with --args, which takes JSON.
 """
 
 import argparse
@@ -34,7 +34,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         default=[],
         metavar="ARG | NAME=VALUE | NAME:=JSON",
-        help="arguments; ARG and VALUE are strings",
+        help="arguments; ARG and VALUE are strings; pass a string such as a=b with --args",
     )
     parser.add_argument("--args", type=json_list, default=[], metavar="JSON", help="arguments as a JSON array")
     parser.add_argument("--kwargs", type=json_object, default={}, metavar="JSON", help="keywords as a JSON object")
