@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from fusiond import paths
 from fusiond.broker.call import as_is, plain
 from fusiond.broker.hosts.host_records import FileInForce
 from fusiond.broker.records import NewJob
@@ -155,6 +156,14 @@ def test_with_neither_it_says_so_of_each(tmp_path, no_daemon):
     done = fusiond_here("status", cwd=tmp_path, FUSION_URL=f"unix://{tmp_path}/nothing.sock", **no_daemon)
     assert (done.status, done.err.count("\n")) == (3, 2)
     assert fusiond_here("status", cwd=tmp_path, **no_daemon).status == 3
+
+
+def test_without_a_file_it_says_so_once(tmp_path, monkeypatch, no_daemon):
+    """Daemon and broker both need it; the JSON has the sentence for each."""
+    monkeypatch.setattr(paths, "ETC", tmp_path / "none.yaml")
+    done = fusiond_here("status", cwd=tmp_path, **no_daemon)
+    assert (done.status, done.err.count("no file: ")) == (3, 1)
+    assert list(fusiond_here("status", "--json", cwd=tmp_path, **no_daemon).json["errors"]) == ["daemon", "broker"]
 
 
 def test_a_worker_that_does_not_answer_is_silent(desk, no_daemon):

@@ -50,7 +50,7 @@ def _status(options: arguments.Options) -> int:
             print(_metrics(report), end="")
         else:
             arguments.answer(options, report.document(), report.page)
-        for sentence in report.errors.values():
+        for sentence in dict.fromkeys(report.errors.values()):  # without a file, daemon and broker have the same
             tell(sentence)
         status = complain(report.unreadable)
         if not options.watch:
