@@ -1,15 +1,19 @@
 """
 The layout of a namespace: the number in `ns:meta` that says how its keys are to be read.
 
-Whoever reads or writes a namespace looks at it first: daemons when they start, clients with the catalogue, commands
-when they connect. docs/upgrading.md says what versions with the same number may do together.
+Whoever reads or writes a namespace looks at it first: daemons when they start, clients with the catalogue or before
+their first other call, commands when they connect. docs/upgrading.md says what versions with the same number may do together.
 """
 
 from __future__ import annotations
 
-from fusiond.broker.call import Call, plain, raw
+from typing import TypeVar
+
+from fusiond.broker.call import Call, Plan, plain, raw
 from fusiond.broker.keys import LAYOUT, Keys
 from fusiond.errors import BrokerUnfit
+
+T = TypeVar("T")
 
 
 def layout_of(keys: Keys) -> Call[bytes | None]:
@@ -28,3 +32,20 @@ def refuse_other(found: bytes | None, keys: Keys, redis: str = "Redis") -> None:
         f"{redis} holds layout {layout} under {namespace}, this fusiond knows {LAYOUT}; "
         f"{remedy} or use another namespace"
     )
+
+
+class LayoutCheck:
+    """A look at the layout before the first of many calls."""
+
+    def __init__(self, keys: Keys) -> None:
+        self._keys, self._is_done = keys, False
+
+    def before(self, what: Call[T] | Plan[T]) -> Plan[T]:
+        """The same call or plan. Raises BrokerUnfit in its place if the keys have another layout."""
+        if not self._is_done:
+            found = yield layout_of(self._keys)
+            refuse_other(found, self._keys)
+            self._is_done = found is not None
+        if isinstance(what, Call):
+            return (yield what)  # type: ignore[no-any-return]
+        return (yield from what)

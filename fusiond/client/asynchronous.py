@@ -56,7 +56,7 @@ class AsyncClient(BaseClient):
     _connection: AsyncConnection
 
     async def _run(self, what: Call[T] | Plan[T]) -> T:
-        return await self._connection.run(what)
+        return await self._connection.run(self._layout.before(what))
 
     @overload
     async def enqueue(self, task: str, /, *args: Any, **kwargs: Any) -> AsyncJob[Any]: ...
@@ -64,7 +64,7 @@ class AsyncClient(BaseClient):
     async def enqueue(self, task: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> AsyncJob[R]: ...
     async def enqueue(self, task: Any, /, *args: Any, **kwargs: Any) -> AsyncJob[Any]:
         """As `Client.enqueue`."""
-        return AsyncJob(self, await self._run(self._producer.enqueue(self._options, task, args, kwargs)))
+        return AsyncJob(self, await self._connection.run(self._producer.enqueue(self._options, task, args, kwargs)))
 
     @overload
     async def enqueue_in(self, delay: Duration, task: str, /, *args: Any, **kwargs: Any) -> AsyncJob[Any]: ...
@@ -90,7 +90,7 @@ class AsyncClient(BaseClient):
         """As `Client.enqueue_many`."""
         bulk = self._producer.enqueue_many(self._options, jobs)
         with bulk.reported():
-            return [AsyncJob(self, ref) for ref in await self._run(bulk.plan())]
+            return [AsyncJob(self, ref) for ref in await self._connection.run(bulk.plan())]
 
     async def run_flow(self, flow: str, /, **inputs: Any) -> AsyncFlowRun:
         """As `Client.run_flow`."""

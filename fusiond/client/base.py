@@ -5,6 +5,7 @@ import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Self
 
+from fusiond.broker.layout import LayoutCheck
 from fusiond.broker.redis.connection import TIMEOUT
 from fusiond.broker.redis.durability import Durability
 from fusiond.broker.verbs import Verbs
@@ -119,6 +120,7 @@ class BaseClient:
         broker = Verbs(settings.namespace)
         self._producer = Producer(broker, durability, replicas)
         self._flows = FlowStarter(broker, self._producer.store)
+        self._layout = LayoutCheck(broker.keys)
         self._connection = self._connect(settings, runtime, repeats=1, timeout=timeout)
 
     def options(

@@ -70,7 +70,7 @@ class Client(BaseClient):
     _connection: Connection
 
     def _run(self, what: Call[T] | Plan[T]) -> T:
-        return self._connection.run(what)
+        return self._connection.run(self._layout.before(what))
 
     @overload
     def enqueue(self, task: str, /, *args: Any, **kwargs: Any) -> Job[Any]: ...
@@ -78,7 +78,8 @@ class Client(BaseClient):
     def enqueue(self, task: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Job[R]: ...
     def enqueue(self, task: Any, /, *args: Any, **kwargs: Any) -> Job[Any]:
         """Enqueue one job of the task: its name, or the function that it runs. Raises EnqueueError or BrokerError."""
-        return Job(self, self._run(self._producer.enqueue(self._options, task, args, kwargs)))
+        # What reads the catalogue has the layout with it.
+        return Job(self, self._connection.run(self._producer.enqueue(self._options, task, args, kwargs)))
 
     @overload
     def enqueue_in(self, delay: Duration, task: str, /, *args: Any, **kwargs: Any) -> Job[Any]: ...
@@ -104,7 +105,7 @@ class Client(BaseClient):
         """
         bulk = self._producer.enqueue_many(self._options, jobs)
         with bulk.reported():
-            return [Job(self, ref) for ref in self._run(bulk.plan())]
+            return [Job(self, ref) for ref in self._connection.run(bulk.plan())]
 
     def run_flow(self, flow: str, /, **inputs: Any) -> FlowRun:
         """Start a run of a flow of the file. Raises UnknownTask, BadArguments or BrokerError."""

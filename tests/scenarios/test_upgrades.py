@@ -47,6 +47,19 @@ def test_a_daemon_goes_on_when_its_files_are_replaced(tmp_path):
         host.close()
 
 
+#: those that do not read the catalogue
+CALLS = (
+    lambda client: client.counts(),
+    lambda client: client.failed("default"),
+    lambda client: client.job("default/a").status(),
+    lambda client: client.job("default/a").progress(),
+    lambda client: client.job("default/a").cancel(),
+    lambda client: client.job("default/a").requeue(),
+    lambda client: client.job("default/a").discard(),
+    lambda client: client.flow_run("default/a").status(),
+)
+
+
 def test_a_newer_layout_is_refused_by_daemon_client_and_commands(redis_server, tmp_path):
     """With the remedy, before anything is written or shown."""
     sentence = "holds layout 3 under 'fusion', this fusiond knows 2; upgrade fusiond or use another namespace"
@@ -54,6 +67,9 @@ def test_a_newer_layout_is_refused_by_daemon_client_and_commands(redis_server, t
         connection.run(plain(as_is, "HSET", "fusion:meta", "layout", 3))
         with Client(redis_server.url) as client, pytest.raises(BrokerUnfit, match=sentence):
             client.enqueue("echo")
+        for call in CALLS:
+            with Client(redis_server.url) as client, pytest.raises(BrokerUnfit, match=sentence):
+                call(client)
         for words in (["enqueue", "echo"], ["queue", "list"], ["job", "list"], ["status"]):
             done = fusiond_here(*words, cwd=tmp_path, FUSION_URL=redis_server.url)
             assert sentence in done.err, words

@@ -27,7 +27,8 @@ def check_layout(keys: Keys, address: str) -> Plan[None]:
     """Raise BrokerUnfit with the remedy if keys of another layout are there; note our layout if none is noted."""
     found = yield layout_of(keys)
     if found is None:
-        yield plain(nothing, "HSETNX", keys.meta, "layout", LAYOUT)
+        # A daemon of another version may be quicker.
+        _, found = yield [plain(nothing, "HSETNX", keys.meta, "layout", LAYOUT), layout_of(keys)]
     refuse_other(found, keys, f"Redis at {address}")
 
 
