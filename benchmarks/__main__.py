@@ -1,4 +1,4 @@
-"""`python -m benchmarks [NAME …] [--json] [--scale N]`."""
+"""`python -m benchmarks [NAME …] [--json] [--scale N] [--strict]`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import importlib
 import json
 import signal
 import subprocess
+import sys
 
 from benchmarks.figures import Figure, machine
 from fusiond.supervise.server import choose_server
@@ -23,6 +24,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(MEASURES + NAMED_ONLY))
     parser.add_argument("--json", action="store_true", help="one document at the end")
     parser.add_argument("--scale", type=float, default=1.0, help="a share of the jobs, for trying out")
+    parser.add_argument("--strict", action="store_true", help="end with 1 where a gate is missed")
     options = parser.parse_args()
     if unknown := set(options.names) - {*MEASURES, *NAMED_ONLY}:
         parser.error(f"no measure {', '.join(sorted(unknown))}; there are {', '.join(MEASURES + NAMED_ONLY)}")
@@ -40,6 +42,8 @@ def main() -> None:
                 print(figure.line(), flush=True)
     if options.json:
         print(json.dumps({"machine": where, "figures": [figure.to_dict() for figure in figures]}, indent=1))
+    if options.strict and any(figure.gate and not figure.gate.kept for figure in figures):
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -34,6 +34,18 @@ for _ in range({count}):
     os.waitpid(pid, 0)
 print((time.perf_counter() - began) / {count})
 """
+_NAPS = """
+import asyncio, time
+left = iter(range({count}))
+async def worker():
+    for _ in left:
+        await asyncio.sleep({seconds})
+async def main():
+    began = time.perf_counter()
+    await asyncio.gather(*(worker() for _ in range({at_once})))
+    print(time.perf_counter() - began)
+asyncio.run(main())
+"""
 _TIMER = "import time\nwhile True: time.sleep(0.05)"
 
 
@@ -96,6 +108,11 @@ def loop(count: int = 2_000_000) -> float:
     for _ in range(count):
         pass
     return (time.perf_counter() - began) / count * 1e6
+
+
+def naps(count: int, at_once: int, seconds: float) -> float:
+    """Seconds in which a bare event loop awaits `count` sleeps, each of so many seconds, `at_once` at a time."""
+    return float(_python(_NAPS.format(count=count, at_once=at_once, seconds=seconds)))
 
 
 def interpreter() -> float:

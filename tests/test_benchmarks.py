@@ -10,10 +10,10 @@ import pytest
 from benchmarks import calibration, pairs, processes
 from benchmarks.figures import Figure, Gate, quartiles
 from benchmarks.network import network
-from benchmarks.peers.__main__ import GATES, steps
+from benchmarks.peers.__main__ import GATES, report, steps
 from benchmarks.peers.environment import Missing, install
 from benchmarks.peers.results import Bound, Results
-from benchmarks.peers.runners import BY_NAME, RUNNERS
+from benchmarks.peers.runners import BY_NAME, FUSIOND, RUNNERS
 from benchmarks.peers.session import APPS
 from benchmarks.rounds import rounds
 
@@ -60,15 +60,28 @@ def test_ratios_are_of_one_round(found):
     assert found.ratio("work", "drain", "us", "nobody") is None
 
 
-def test_gates_of_what_was_not_measured_are_left_out(found):
-    """One that is missed is said so, and the whole is not kept."""
-    bounds = [Bound("work", "drain", "us", "them", floor=2.2), Bound("work", "drain", "us", "nobody", floor=9)]
-    text, kept = found.gates(bounds, {"drain": "drain"})
+def test_a_gate_that_is_missed_or_not_measured_is_not_kept(found):
+    """Each is said so: a runner that was given up, or not installed, has no figure."""
+    bound = Bound("work", "drain", "us", "them", floor=2.2)
+    text, kept = found.gates([bound], {"drain": "drain"})
     assert kept
     assert text.splitlines()[2:] == ["| drain: us ÷ them | ≥ 2.2 | 2.25 (2.12–2.38) | kept |"]
-    text, kept = found.gates([bounds[0]._replace(floor=2.3)], {"drain": "drain"})
+    text, kept = found.gates([bound._replace(floor=2.3)], {"drain": "drain"})
     assert not kept
     assert "**missed**" in text
+    text, kept = found.gates([bound, bound._replace(theirs="nobody")], {"drain": "drain"})
+    assert not kept
+    assert "| drain: us ÷ nobody | ≥ 2.2 | – | **not measured** |" in text
+
+
+def test_only_gates_of_what_was_asked_for_count(found):
+    """Some measures, and some runners, can be measured alone."""
+    plan = [step for step in steps(RUNNERS) if step.name == "latency"]
+    text, kept = report(plan, found, [], [], {runner.name for runner in RUNNERS})
+    assert not kept
+    assert text.count("not measured") == sum(bound.table == "latency" for bound in GATES)
+    text, kept = report(plan, found, [], [], {FUSIOND})
+    assert kept
 
 
 def test_a_table_has_medians_and_what_ours_is_of_them(found):

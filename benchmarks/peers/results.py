@@ -88,14 +88,16 @@ class Results:
         return ratio, Gate(ratio.middle, bound.theirs, floor=bound.floor, ceiling=bound.ceiling)
 
     def gates(self, bounds: Iterable[Bound], titles: Mapping[str, str]) -> tuple[str, bool]:
-        """A table of the gates, and whether none of those that were measured is missed."""
+        """A table of the gates, and whether all are kept; one of which there is no figure is not."""
         lines, kept = [], True
         for bound in bounds:
+            what = f"{titles[bound.quantity]}: {bound.ours} ÷ {bound.theirs}"
             found = self.gate(bound)
             if found is None:
+                lines.append([what, Gate(0.0, bound.theirs, bound.floor, bound.ceiling).bound, "–", "**not measured**"])
+                kept = False
                 continue
             ratio, gate = found
-            what = f"{titles[bound.quantity]}: {bound.ours} ÷ {bound.theirs}"
             lines.append([what, gate.bound, str(ratio), "kept" if gate.kept else "**missed**"])
             kept = kept and gate.kept
         return _markdown(["gate", "", "median (quartiles)", ""], lines), kept

@@ -2,7 +2,8 @@
 The layout of a namespace: the number in `ns:meta` that says how its keys are to be read.
 
 Whoever reads or writes a namespace looks at it first: daemons when they start, clients with the catalogue or before
-their first other call, commands when they connect. docs/upgrading.md says what versions with the same number may do together.
+their first other call, commands when they connect. docs/upgrading.md says what versions with the same number may do
+together.
 """
 
 from __future__ import annotations
