@@ -38,15 +38,17 @@ def refuse_other(found: bytes | None, keys: Keys, redis: str = "Redis") -> None:
 class LayoutCheck:
     """A look at the layout before the first of many calls."""
 
-    def __init__(self, keys: Keys) -> None:
-        self._keys, self._is_done = keys, False
+    def __init__(self, keys: Keys | None) -> None:
+        """`keys`: of the namespace; None: it is in memory, and there is no look."""
+        self._keys = keys
 
     def before(self, what: Call[T] | Plan[T]) -> Plan[T]:
         """The same call or plan. Raises BrokerUnfit in its place if the keys have another layout."""
-        if not self._is_done:
+        if self._keys is not None:
             found = yield layout_of(self._keys)
             refuse_other(found, self._keys)
-            self._is_done = found is not None
+            if found is not None:
+                self._keys = None
         if isinstance(what, Call):
             return (yield what)  # type: ignore[no-any-return]
         return (yield from what)

@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, NoReturn, overload
 
 from fusiond.broker.call import Call, Plan, SendAhead
+from fusiond.broker.layout import LayoutCheck
 from fusiond.broker.redis.protocol import AHEAD
 from fusiond.callbacks import WEBHOOK_TASK
 from fusiond.client.asynchronous import AsyncClient
@@ -66,7 +67,7 @@ class Recorder(Sequence[RecordedJob]):
         self._memory, self._inline = self._verbs.memory, Inline(config, self._verbs.memory)
         producer = _RecordedProducer(self._verbs)
         flows = FlowStarter(self._verbs, producer.store)
-        parts = {"_producer": producer, "_flows": flows}
+        parts = {"_producer": producer, "_flows": flows, "_layout": LayoutCheck(None)}
         self._parts = {**parts, "_connection": _Connection(self)}
         self._async_parts = {**parts, "_connection": _AsyncConnection(self)}
 

@@ -125,7 +125,7 @@ BUGS = {
     ),
     "a rescue that the history leaves out": Bug(
         "claim", "counts the rescue of a job, and its history does not tell of it", "dispatchers killed",
-        [Edit(_RESCUE, "if not carried or h.cancel then", "if h.cancel then")],
+        [Edit(_RESCUE, "  made.remember(h, outcome,", "  local _ = h.cancel and made.remember(h, outcome,")],
     ),
     "rescue of the living": Bug(
         "claim", "takes back leases that hold", "no faults",
