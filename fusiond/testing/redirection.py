@@ -16,7 +16,7 @@ from unittest import mock
 from fusiond.client.base import BaseClient
 
 #: the attributes by which a client reaches Redis, in the order in which it makes them
-PARTS: Final = ("_producer", "_flows", "_connection")
+PARTS: Final = ("_producer", "_flows", "_layout", "_connection")
 
 
 class Target(Protocol):
