@@ -273,7 +273,8 @@ class Task:
     result_ttl: Annotated[Duration, Key("Time to keep a result", "500s", "1d")] = 500.0
     #: How long a job is kept that failed or was canceled, with its error.
     failure_ttl: Annotated[Duration, Key("Time to keep a failure", "30d")] = 30 * 86400.0
-    #: A job that has not begun after this time fails with EXPIRED. null: it waits for ever.
+    #: A job that has not begun after this time does not begin any more: it fails with EXPIRED when a worker group next
+    #: claims it. null: it waits for ever.
     expires: Annotated[Duration | None, Key("Expiry", "5m")] = None
     #: Which of its jobs are the same, so that a queue has only one of them at a time. null: none are.
     unique: Annotated[
