@@ -6,7 +6,7 @@ CONFIG ?= etc/fusion.yaml
 
 .PHONY: run demo test check suite lint types bench chaos chaos-full chaos-bugs soak bench-peers bench-large bench-reliability web-look docs deb clean install
 
-run: install            ## the daemon in the foreground, on the embedded Redis
+run: install            ## the daemon in the foreground, on the embedded Redis; commands then need -c etc/fusion.yaml
 	$(BIN)/fusiond run -c $(CONFIG)
 
 demo: install           ## a tour of half a minute that ends by itself
