@@ -116,7 +116,11 @@ class Client(BaseClient):
         return FlowRun(self._run, self._flows.control, RunRef.named(name))
 
     def job(self, name: str) -> Job[Any]:
-        """A handle of the job with this full name, `queue/id`; it does not ask whether the job exists."""
+        """
+        A handle of the job with this full name, `queue/id`. It does not ask whether the job exists.
+
+        Raises ValueError if the name has no queue: a client does not search all queues for an id, as the commands do.
+        """
         return Job(self, JobRef.named(name))
 
     def counts(self, queue: str | None = None) -> dict[str, Counts]:

@@ -140,7 +140,7 @@ class Publisher:
         self._renew_at = time.monotonic() + ALIVE_AGAIN
         if not self._configured:
             tasks, entries = len(snapshot.config.tasks), len(snapshot.config.cron) if self._ticks else 0
-            fields = {"generation": self.published.generation}
+            fields = {"published_generation": self.published.generation}
             log.info("published; tasks: %d, cron entries that tick: %d", tasks, entries, extra=fields)
 
 
