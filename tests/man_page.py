@@ -21,7 +21,7 @@ fusiond \\- a job runner that is described in one YAML file
 .SH DESCRIPTION
 fusiond runs jobs that wait in Redis.
 One YAML file declares queues, priorities, timeouts, retries, schedules and worker groups.
-The daemon makes the machine match the file and follows each change of it.
+The daemon runs the workers and the schedules of the file, and applies each change of it.
 .SH COMMANDS
 """
 _FILES = """\

@@ -168,7 +168,7 @@ def _notes(counts: Counts) -> Iterable[str]:
     if counts.rate is not None:
         yield f"at most {per_time(counts.rate)}{_at_once(counts.burst)}"
     if counts.fair_by:
-        yield f"turns by {', '.join(counts.fair_by)}{' (jobs are being placed)' if counts.placing else ''}"
+        yield f"fair by {', '.join(counts.fair_by)}{' (jobs are being placed)' if counts.placing else ''}"
     for task, limit in counts.limits.items():
         most = [f"{limit.max_running:,} run"] if limit.max_running is not None else []
         most += [per_time(1000 / limit.rate[0]) + _at_once(limit.rate[1])] if limit.rate else []

@@ -142,16 +142,16 @@ def _explain(options: arguments.Options) -> None:
     what = "cron entry" if options.what == "cron" else options.what
     entry(what, getattr(config, _SECTIONS[options.what]), options.name)  # raises if there is none
     values = getattr(explain, options.what)(root, config, options.name)
-    keys = ("key", "value", "file", "line", "column", "said_by")
+    keys = ("key", "value", "file", "line", "column", "set_by")
     document = [{key: getattr(value, key) for key in keys} for value in values]
     rows = (row for value in values for row in _rows(value))
-    arguments.answer(options, document, lambda: table(("KEY", "VALUE", "WHERE", "SAID BY"), rows))
+    arguments.answer(options, document, lambda: table(("KEY", "VALUE", "WHERE", "SET BY"), rows))
 
 
 def _rows(value: Value) -> Iterator[tuple[str, str, str, str]]:
     """One row, and further ones for what of a long value does not fit into the column."""
     first, *others = wrap(value.shown, _VALUE_WIDTH, break_long_words=False, break_on_hyphens=False) or [""]
-    yield value.key, first, value.where, value.said_by or ""
+    yield value.key, first, value.where, value.set_by or ""
     yield from (("", other, "", "") for other in others)
 
 

@@ -263,4 +263,4 @@ def _check_limit(name: str, queue: str, by: list[str], options: Options, call: T
     try:
         values_of(by, call[1], call[2])
     except ValueError as error:
-        raise BadArguments(f"task {name!r} has a limit by {', '.join(by)}, and of this call {error}") from None
+        raise BadArguments(f"task {name!r} has a limit by {', '.join(by)}, but in this call {error}") from None

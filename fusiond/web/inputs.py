@@ -147,7 +147,7 @@ def gathered(inputs: tuple[Input, ...], said: Mapping[str, list[str]]) -> dict[s
     Raises BadInput.
     """
     if unknown := sorted(said.keys() - {each.name for each in inputs} - {"back", "done"}):
-        raise BadInput(f"{unknown[0][:40]!r} is no input of this page; known are {_names(inputs)}")
+        raise BadInput(f"this page has no parameter {unknown[0][:40]!r}; it has {_names(inputs)}")
     found: dict[str, Any] = {}
     for each in inputs:
         texts = [text for text in said.get(each.name, []) if text]

@@ -168,7 +168,7 @@ def test_what_lets_a_waiting_job_go_on_is_told(desk):
     desk.settle(parent, "finished", b"1")
     desk.run(desk.broker.deliver("q"))
     said = {(each["event"], each["job_id"], each["status"]): each.get("message") for each in desk.documents}
-    assert said["queued", "late", "queued"] == "its time has come"
+    assert said["queued", "late", "queued"] == "it is due"
     assert said["queued", "second", "queued"] == "its limit lets it go on"
     assert (
         said["queued", "child", "queued"] == said["scheduled", "later", "scheduled"] == "what it waited for has ended"

@@ -102,7 +102,7 @@ def test_show_has_the_history(desk):
         ["1", "2s", "ago", "2s", "now", *line[-5:]] for line in lines if line[:1] == ["1"]
     ]
     assert [line[-2:] for line in lines if line[:1] == ["2"]] == [["far", "rescued"]]
-    assert ["printed", "in", "1", "one"] in lines
+    assert ["output", "of", "attempt", "1", "one"] in lines
     (job,) = desk.fusiond("job", "show", "--json", name).json
     assert [(past["attempt"], past["outcome"], past["host"]) for past in job["history"]] == [
         (1, "retry", "box"),

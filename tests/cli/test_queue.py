@@ -46,7 +46,7 @@ def test_turns_are_shown_with_the_arguments_that_name_tenants(desk):
     desk.run(desk.verbs.configure("default", tasks={"send": (1, None)}, fair_by=["kwargs.to"]))
     jobs = [NewJob("job0", "send", b'[[], {"to": "acme"}]'), NewJob("job1", "send", b"[[], {}]")]
     desk.run(desk.verbs.enqueue("default", jobs))
-    assert "turns by kwargs.to" in desk.fusiond("queue", "list").out
+    assert "fair by kwargs.to" in desk.fusiond("queue", "list").out
     assert desk.fusiond("queue", "list", "--json").json[0]["fair_by"] == ["kwargs.to"]
     assert 'kwargs.to="acme"' in desk.fusiond("job", "show", "default/job0").out
     assert "kwargs.to=none" in desk.fusiond("job", "show", "default/job1").out

@@ -105,7 +105,7 @@ def test_a_limit_is_explained_key_by_key():
     values = {each.key: each for each in explain.task(found.tree.root, found.config, "t")}
     assert values["limit.by"].shown == "args.0"
     assert values["limit.max_running"].shown == "none"
-    assert values["limit.rate_limit.burst"].said_by == "tasks.t.limit.rate_limit"
+    assert values["limit.rate_limit.burst"].set_by == "tasks.t.limit.rate_limit"
 
 
 @pytest.mark.parametrize(

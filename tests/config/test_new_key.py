@@ -33,7 +33,7 @@ value = next(each for each in explain.group(was.tree.root, was.config, "main") i
 print(json.dumps({
     "read": was.config.workers["main"].idle_timeout,
     "default": Config.from_json(was.config.to_json()).workers["main"].niceness,
-    "explained": [value.shown, value.said_by],
+    "explained": [value.shown, value.set_by],
     "plans": [str(compare(was.config, each.config)) for each in (other, nice)],
     "problems": [problem.sentence for problem in wrong.problems if problem.is_error],
 }))

@@ -183,7 +183,7 @@ def test_a_killed_dispatcher_s_place_is_free_once_its_lease_has_expired(start):
 def test_calls_that_a_limit_cannot_count_are_refused(start):
     """One that lacks the argument, and one that goes to another queue; each says which and why."""
     client, notes, _ = start(TASKS_WITH_LIMITS, 1)
-    with pytest.raises(EnqueueError, match=r"limit by kwargs\.account, and of this call kwargs\.account is missing"):
+    with pytest.raises(EnqueueError, match=r"limit by kwargs\.account, but in this call kwargs\.account is missing"):
         client.enqueue("sync", "a", str(notes))
     with pytest.raises(EnqueueError, match="neither a text, nor a boolean"):
         client.enqueue("sync", "a", str(notes), account=1.5)

@@ -33,7 +33,7 @@ def test_inputs_are_read_as_they_are_declared():
         ({"state": ["queued"] * 101}, "state: given 101 times"),
         ({"name": ["X"]}, "name"),
         ({"name": ["x" * 300]}, "name: at most 200 characters"),
-        ({"other": ["x"]}, "'other' is no input of this page"),
+        ({"other": ["x"]}, "this page has no parameter 'other'"),
     ],
 )
 def test_what_is_outside_its_bounds_is_refused(said, why):
@@ -98,7 +98,7 @@ def test_a_body_may_say_each_value_in_json(said, found):
         ({"limit": ["7"]}, 'limit: \\["7"\\] is no single value'),
         ({"limit": {}}, "limit: {} is no single value"),
         ({"state": [["failed"]]}, "state: .* is no single value"),
-        ({"other": [1]}, "'other' is no input of this page"),
+        ({"other": [1]}, "this page has no parameter 'other'"),
     ],
 )
 def test_a_value_of_the_wrong_type_is_refused(said, why):

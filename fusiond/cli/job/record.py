@@ -18,7 +18,7 @@ def document(record: JobRecord) -> dict[str, Any]:
 
 
 #: terminal columns that a page needs for the name of a field
-_FIELD: Final = 17
+_FIELD: Final = 22
 #: fields that are shown under their own names: numbers unless they are 0, and moments
 _NUMBERS: Final = ("crashes", "rescues", "interrupted")
 _MOMENTS: Final = ("created_at", "due_at", "expires_at", "started_at", "ended_at")
@@ -58,7 +58,7 @@ def page(
             ("result", record.result and record.result.decode(errors="replace")),
             ("error" if record.status is JobStatus.FAILED else "last error", _error(record.error)),
             ("history", _history(record, now_ms)),
-            (f"printed in {record.printed_attempt}", record.printed),
+            (f"output of attempt {record.printed_attempt}", record.printed),
             ("broken", record.broken),
         ]
     )

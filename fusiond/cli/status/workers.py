@@ -158,7 +158,7 @@ def worker_row(worker: SeenWorker) -> tuple[object, ...]:
 
 def _note(worker: SeenWorker, now: float) -> str:
     if worker.state == "gone":
-        return "it has said nothing for the time of a lease: others take its jobs"
+        return "it gave no sign of life for 15 s, the time of a lease: other workers take over its jobs"
     if worker.state == "silent":
         heard = _number(worker.fields.get("said"))
         ago = f"; it was last heard {when(heard, now)}" if heard else ""

@@ -43,7 +43,7 @@ class Value:
     #: the same for people
     shown: str
     #: the key that sets it, such as `defaults.tasks.timeout`; None: it is built in
-    said_by: str | None = None
+    set_by: str | None = None
     #: the file with this key, as the user named it; None: it is built in
     file: str | None = None
     line: int | None = None

@@ -66,7 +66,7 @@ class FlowStep:
     #: is skipped, and so are the steps that need it.
     when: Annotated[When, Key("When", "failed", "always")] = "finished"
     #: Keyword arguments that come from elsewhere: `input.NAME`, `STEP` for the result of a step before it, or
-    #: `STEP.FIELD`. Of a step that is a flow: the inputs of that flow.
+    #: `STEP.FIELD`. If the step runs a flow, they are the inputs of that flow.
     inputs: Annotated[Mapping[Keyword, Reference], Key("Inputs", {"day": "input.day", "rows": "extract.rows"})] = field(
         default_factory=dict
     )
@@ -91,7 +91,7 @@ class Flow:
         Kind({"type": ["object"], "minProperties": 1}),
         Key("Steps", {"extract": {"task": "extract"}, "load": {"task": "load", "after": ["extract"]}}),
     ]
-    #: The queue beside which the state of a run, and the results that its steps need, are kept.
+    #: The state of each run, and the results that its steps need, are kept with this queue in Redis.
     queue: Annotated[Name, Key("Queue", "reports")] = DEFAULT_QUEUE
     #: How long a run that finished is kept.
     result_ttl: Annotated[Duration, Key("Time to keep a finished run", "7d")] = 86400.0

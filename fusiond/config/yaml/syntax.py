@@ -77,7 +77,9 @@ def _misplaced(problem: str, before: str, line: str) -> Explanation | None:
         message = "a text that holds ': ' must be in quotes"
         return Explanation("yaml-quote", message, "put the whole value in quotes", value)
     return Explanation(
-        "yaml-indent", "a key is not allowed here", "align it with its siblings, or end the line above with a colon"
+        "yaml-indent",
+        "a key is not allowed here",
+        "indent it as far as the keys beside it, or end the line above with a colon",
     )
 
 
@@ -94,5 +96,5 @@ def _unclosed(problem: str, context: str, line: str, column: int) -> Explanation
         return Explanation("yaml-syntax", "there is text after a closing quote", remedy)
     if "block mapping" in context or "block collection" in context:
         message = "this line fits neither the map nor the list around it"
-        return Explanation("yaml-indent", message, "align it with its siblings")
+        return Explanation("yaml-indent", message, "indent it as far as the lines beside it")
     return None

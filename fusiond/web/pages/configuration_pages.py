@@ -113,7 +113,7 @@ class Origin:
     #: `fusion.yaml:12`, or `built in`
     where: str
     #: the key that sets it, if it is another one
-    said_by: str
+    set_by: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +223,7 @@ def _explained(backend: Backend, kind: str, name: str) -> Origins:
     if name not in getattr(loaded.config, kind):
         raise NotThere(f"the file has no {kind}.{name}")
     values = _EXPLAINED[kind](loaded.tree.root, loaded.config, name)
-    origins = [Origin(each.key, each.shown, each.where, each.said_by or "") for each in values]
+    origins = [Origin(each.key, each.shown, each.where, each.set_by or "") for each in values]
     differs = getattr(loaded.config, kind).get(name) != getattr(backend.config, kind).get(name)
     return Origins(kind, name, origins, differs)
 

@@ -100,7 +100,7 @@ def _limits(counts: Counts) -> list[str]:
     if counts.rate is not None:
         found.append(f"at most {counts.rate:,.4g}/s begin")
     if counts.fair_by:
-        found.append(f"turns by {', '.join(counts.fair_by)}")
+        found.append(f"fair by {', '.join(counts.fair_by)}")
     return found + [f"{task}: {_limit(limit.max_running, limit.rate)}" for task, limit in counts.limits.items()]
 
 

@@ -61,7 +61,7 @@ def explained(what, name, text=FILE, key=None, path="fusion.yaml"):
 
 
 def place(value):
-    return value.line, value.said_by
+    return value.line, value.set_by
 
 
 def line_of(text):
@@ -75,25 +75,25 @@ def test_the_nearest_layer_is_named():
     assert place(found["result_ttl"]) == (line_of("${TTL}"), "tasks.send.result_ttl")
     assert place(found["expires"]) == (line_of("expires: 5m"), "queues.sms.defaults.expires")
     assert place(found["log_tag"]) == (line_of("log_tag"), "defaults.tasks.log_tag")
-    assert (found["failure_ttl"].where, found["failure_ttl"].said_by) == ("built in", None)
+    assert (found["failure_ttl"].where, found["failure_ttl"].set_by) == ("built in", None)
     assert found["failure_ttl"].shown == "30d"
 
 
 def test_null_is_said_and_wins():
     """`expires: null` in the task is a value, not the lack of one."""
     found = explained("task", "other")
-    assert (found["expires"].value, found["expires"].said_by) == (None, "tasks.other.expires")
+    assert (found["expires"].value, found["expires"].set_by) == (None, "tasks.other.expires")
 
 
 def test_a_timeout_in_one_word_says_both():
     """The soft one is what is written, the hard one follows from it; each has a place of its own where it has a key."""
     both = explained("task", "send")
-    assert [(both[key].shown, both[key].said_by) for key in ("timeout.soft", "timeout.hard")] == [
+    assert [(both[key].shown, both[key].set_by) for key in ("timeout.soft", "timeout.hard")] == [
         ("3m", "defaults.tasks.timeout"),
         ("3m10s", "defaults.tasks.timeout"),
     ]
     own = explained("task", "other")
-    assert [(own[key].value, own[key].said_by) for key in ("timeout.soft", "timeout.hard")] == [
+    assert [(own[key].value, own[key].set_by) for key in ("timeout.soft", "timeout.hard")] == [
         (5.0, "tasks.other.timeout.soft"),
         (9.0, "tasks.other.timeout.hard"),
     ]
@@ -104,7 +104,7 @@ def test_a_range_of_processes_says_each_of_its_keys():
     text = FILE + "  many: {processes: {min: 2, max: 9}}\n"
     found = explained("group", "many", text)
     assert "processes" not in found
-    shown = {key: (found[f"processes.{key}"].shown, found[f"processes.{key}"].said_by) for key in ("min", "max")}
+    shown = {key: (found[f"processes.{key}"].shown, found[f"processes.{key}"].set_by) for key in ("min", "max")}
     assert shown == {"min": ("2", "workers.many.processes.min"), "max": ("9", "workers.many.processes.max")}
     assert found["processes.target_latency"].shown == "5s"
 
@@ -114,20 +114,20 @@ def test_a_key_that_is_a_word_of_python_has_its_own_name():
     text = "version: 1\ntasks: {a: {run: x.y, unique: {for: %s}}}\nworkers: {m: {}}\n"
     old, new = (load("fusion.yaml", environ={}, data=(text % time).encode(), elsewhere=True) for time in ("10m", "5m"))
     [value] = [each for each in explain.task(old.tree.root, old.config, "a") if each.key == "unique.for"]
-    assert (value.shown, value.said_by) == ("10m", "tasks.a.unique.for")
+    assert (value.shown, value.set_by) == ("10m", "tasks.a.unique.for")
     assert [change.changed for change in compare(old.config, new.config).sections] == [("a.unique.for",)]
 
 
 def test_a_priority_that_nobody_gave_is_the_files_own_moderate():
     """Its number is said by `priorities`, not built in, where the file declares its own."""
     found = explained("task", "send")["priority"]
-    assert (found.shown, found.said_by, found.line) == ("5 (moderate)", "priorities.moderate", 2)
+    assert (found.shown, found.set_by, found.line) == ("5 (moderate)", "priorities.moderate", 2)
 
 
 def test_the_retry_policy_is_told_with_the_task():
     """Its values come from the policy's own lines, or are built in; what its backoff does not use is left out."""
     found = explained("task", "send")
-    assert (found["retry.backoff"].shown, found["retry.backoff"].said_by) == (
+    assert (found["retry.backoff"].shown, found["retry.backoff"].set_by) == (
         "10s, 1m",
         "retry_policies.patient.backoff",
     )
@@ -159,16 +159,16 @@ def test_a_group_tells_each_variable_and_what_it_runs():
     found = explained("group", "main")
     assert "environment.A" not in found
     assert place(found["environment.PLAIN"]) == (line_of("PLAIN"), "workers.main.environment.PLAIN")
-    assert (found["order"].value, found["order"].said_by) == ("weighted", "workers.main.queues")
+    assert (found["order"].value, found["order"].set_by) == ("weighted", "workers.main.queues")
     assert (found["umask"].shown, found["max_memory"].shown) == ("027", "1536MiB")
     assert [value.value for value in found["task"]] == ["send", "other"]
-    assert explained("group", "rest")["environment.A"].said_by == "defaults.workers.environment.A"
+    assert explained("group", "rest")["environment.A"].set_by == "defaults.workers.environment.A"
 
 
 def test_a_relative_path_is_shown_as_what_it_means(tmp_path):
     """The effective value, not the words."""
     found = explained("group", "main", path=tmp_path / "fusion.yaml")["directory"]
-    assert (found.value, found.said_by) == (str(tmp_path / "app"), "defaults.workers.directory")
+    assert (found.value, found.set_by) == (str(tmp_path / "app"), "defaults.workers.directory")
 
 
 def test_an_included_files_line_is_named(tmp_path):

@@ -13,7 +13,7 @@ local function promote(limit)
       h.queued_at = now
       save(id, h)
       enter_row(id, whole(later(finite(h.score), seq + i)), h.args)
-      if events then events.job('queued', id, h, ' mits+time+has+come') end
+      if events then events.job('queued', id, h, ' mit+is+due') end
     end
   end
   many('ZREM', SCHEDULED, due)

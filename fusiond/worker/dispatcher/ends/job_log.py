@@ -83,7 +83,7 @@ class JobLog:
         if self._timer is not None:
             self._timer.cancel()
         if self._more:
-            log.info("jobs that finished without a line: %d", self._more, extra={"finished": self._more})
+            log.info("more jobs finished in this second, without a line of their own", extra={"finished": self._more})
         self._left, self._more, self._timer = MOST, 0, None
 
     def _end_fields(self, attempt: Attempt, outcome: str, duration: float | None) -> dict[str, Any]:
