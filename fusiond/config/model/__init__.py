@@ -204,10 +204,11 @@ class Config:
     webhooks: Annotated[
         Webhooks, Key("Webhooks", {"secret_file": "/run/credentials/fusiond.service/webhooks"}, in_place=True)
     ] = field(default_factory=Webhooks)
-    #: The dashboard and its API, in a program of the daemon. Without it there is none.
+    #: The dashboard and its API, in a program of the daemon. null: no dashboard.
     web: Annotated[Web | None, Key("Web", {}, {"listen": "127.0.0.1:8321", "read_only": True}, in_place=True)] = None
-    #: Whether Redis counts what becomes of jobs, by task: how many ended how, how long they waited and ran. Kept in
-    #: total, for each of the last 120 minutes, and for each hour of the last 30 days. With `web` that is always done.
+    #: Whether Redis counts, for each task, how many jobs finished, failed or were canceled, and how long they waited
+    #: and ran: in total, for each of the last 120 minutes, and for each hour of the last 30 days. With `web` it
+    #: always does.
     metrics: Annotated[bool, Key("Metrics", True, in_place=True)] = False
     #: Whether Redis keeps events of jobs, queues and daemons, for `fusiond events`. null: it does not.
     events: Annotated[Events | None, Key("Events", {"max_length": 100000}, in_place=True)] = None

@@ -37,7 +37,7 @@ class CronEntry:
     name: str
     #: The task that is enqueued.
     task: Annotated[Name, Key("Task", "nightly_report", either="work")] = ""
-    #: The flow of which a run is started.
+    #: The flow that is started.
     flow: Annotated[Name, Key("Flow", "nightly_etl", either="work")] = ""
     #: Five fields (minute, hour, day of month, month, weekday), or @hourly, @daily, @weekly, @monthly, @yearly.
     schedule: Annotated[Text | None, Key("Schedule", "0 2 * * *", "*/5 * * * *", "@daily", either=True)] = None

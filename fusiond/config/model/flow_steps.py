@@ -95,7 +95,7 @@ class Flow:
     queue: Annotated[Name, Key("Queue", "reports")] = DEFAULT_QUEUE
     #: How long a run that finished is kept.
     result_ttl: Annotated[Duration, Key("Time to keep a finished run", "7d")] = 86400.0
-    #: How long a run that failed, or was canceled, is kept. It can be retried as long.
+    #: How long a run that failed, or was canceled, is kept. Until then it can be retried.
     failure_ttl: Annotated[Duration, Key("Time to keep a failed run", "30d")] = 30 * 86400.0
     #: What is called when a run has finished.
     on_success: Annotated[Callback | None, Key("On success", {"task": "count"})] = None

@@ -291,7 +291,7 @@ class Task:
     limit: Annotated[
         Limit | None, LIMIT, Key("Limit", {"max_running": 5, "rate_limit": "10/s"}, own=True, default=None)
     ] = None
-    #: What is called when a job has finished. Each end calls once; a job that is called so calls nothing itself.
+    #: What is called when a job has finished. Each end calls once. The called job has no callbacks.
     on_success: Annotated[Callback | None, Key("On success", {"task": "count"})] = None
     #: What is called when a job has failed, after its last attempt. A cancel is no failure.
     on_failure: Annotated[

@@ -36,10 +36,10 @@ class Web:
     token_file: Annotated[FilePath | None, Key("Token file", "/run/credentials/fusiond.service/web", in_place=True)] = (
         None
     )
-    #: Whether all that changes something is refused.
+    #: true: the dashboard only shows; each action is refused.
     read_only: Annotated[bool, Key("Read only", True, in_place=True)] = False
     #: A header in which a proxy names the user it has logged in; a request that has it needs no token. Only the proxy
-    #: may reach the port. null: nobody comes without the token.
+    #: may reach the port. null: each user needs the token.
     user_header: Annotated[HeaderName | None, Key("User header", "X-Forwarded-User", in_place=True)] = None
     #: Arguments of jobs that are never shown.
     hide: Annotated[tuple[Hidden, ...], Key("Hide", ["kwargs.password", "args.0"], in_place=True)] = ()

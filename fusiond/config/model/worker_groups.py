@@ -92,10 +92,10 @@ TARGET_LATENCY: Final = 5.0
 class Scaling:
     """How many children a group has that follows its load."""
 
-    #: The group has at least so many.
+    #: The lowest number of children.
     min: Annotated[int, between(1, _MOST_PROCESSES), Key("Least", 2, default=1)]
-    #: And at most so many, also during a reload, where the children of the former generation count. `auto`: as many as
-    #: the CPU quota allows.
+    #: The highest number of children, also during a reload, where the children of the former generation count. `auto`:
+    #: as many as the CPU quota allows.
     max: Annotated[int, _OR_AUTO, Key("Most", 16, "auto")]
     #: Children are added once a job has waited for so long, or as soon as the waiting jobs need longer than that at the
     #: present rate. They end after a minute in which they were not needed.
