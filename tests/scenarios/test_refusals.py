@@ -101,6 +101,21 @@ def test_a_task_that_does_not_load_is_named_with_its_place_in_the_file(daemon):
     assert (problem["file"], problem["line"], problem["column"]) == (str(daemon.file), line, 10)
 
 
+def test_a_wrong_path_is_refused_with_a_remedy_and_no_empty_promise(daemon):
+    """The refusal says which path may be meant. A group on trial ends with its file, so nothing is tried again."""
+    daemon.start(daemon.body("main: {queues: [default]}"))
+    own = "main: {queues: [default]}\n  quickies: {queues: [quick]}"
+    for path, remedy in {
+        "storeis.colour": "did you mean 'stories.colour'?",
+        "nowhere.at_all": f"correct the path, or `directory`, which is {daemon.app}",
+    }.items():
+        tasks = f"  quick: {{run: {path}, queue: quick}}\n"
+        reason = daemon.reload(daemon.body(own, tasks=tasks, more="queues: {quick: {}}\n"))["reason"]
+        assert f"no module named '{path.partition('.')[0]}'; {remedy} (task quick)" in reason
+    assert "tried again" not in daemon.text()
+    assert "trying again" not in daemon.text()
+
+
 @pytest.mark.parametrize("source", [SYNTAX, DYING], ids=["syntax error", "dying children"])
 def test_a_start_with_a_group_that_cannot_run_serves_the_others(daemon, source):
     """A start has nothing to go back to: what a group cannot run is its own trouble."""
@@ -108,3 +123,4 @@ def test_a_start_with_a_group_that_cannot_run_serves_the_others(daemon, source):
     tasks = "  broken: {run: broken.task, queue: b}\n"
     daemon.start(daemon.body("main: {queues: [default]}\n  other: {queues: [b]}\nqueues: {b: {}}", tasks=tasks))
     assert daemon.client().enqueue("colour").result(timeout=PATIENCE) is None
+    assert ("its tasks are tried again until one loads" in daemon.text()) == (source == SYNTAX)

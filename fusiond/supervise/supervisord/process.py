@@ -295,7 +295,9 @@ class Process(Subprocess):  # type: ignore[misc] # supervisor has no types
         if self.last_exit == EX_CONFIG and not self.was_ready:
             # EXITED -> FATAL
             self.change_state(State.FATAL)
-            log.error("%s cannot run: %s; it is tried again at the next reload", self.program.name, reason)
+            # A process on trial goes with its candidate.
+            later = "" if self.trial else "; it is tried again at the next reload"
+            log.error("%s cannot run: %s%s", self.program.name, reason, later)
         elif not (self.draining or self.trial):
             # EXITED -> BACKOFF
             self.change_state(State.BACKOFF)

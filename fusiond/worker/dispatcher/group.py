@@ -175,6 +175,7 @@ class GroupProgram:
             raise FusionError(self._pool.start_failure)
         nothing_loads = self._pool.nothing_loads
         if nothing_loads:
+            log.warning("group '%s': its tasks are tried again until one loads", self._group.name)
             # First, so that it never counts as serving. It has started all the same: the daemon waits for it no longer.
             self._link.say(**{"is": "checked", "n": 0, "trouble": nothing_loads})
         self._link.say(**{"is": "ready"})

@@ -172,7 +172,7 @@ class ForkServers:
     def _end_empty(self, server: ServerHandle, problems: reports.Problems) -> None:
         reason = f"no task loads: {sentence(problems)}"
         if reason != self.nothing_loads:
-            log.error("group '%s': %s; trying again until one does", self._group, reason)
+            log.error("group '%s': %s", self._group, reason)
         self._serving, self.nothing_loads = None, reason
         server.end()
         self._timer = self._loop.call_later(doubled(_EMPTY, self._tries, SLOWEST), self.start)

@@ -74,7 +74,7 @@ def main(control: int, setup: dict[str, Any]) -> None:
         job_output.install()
     tasks = task.Tasks(json.dumps(setup["table"]).encode())
     refusals.begin()
-    loaded = startup.preload(tasks, setup["preload"], sock.send)
+    loaded = startup.preload(tasks, setup["preload"], setup["directory"], sock.send)
     if setup["on_start"]:
         startup.load_ahead(tasks, setup["on_start"])
     refusals.close()

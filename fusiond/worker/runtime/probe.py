@@ -13,28 +13,22 @@ Standard library only, CPython 3.9 and later: it runs under the application's ow
 
 from __future__ import annotations
 
-import difflib
 import faulthandler
 import importlib
 import inspect
-import itertools
 import json
 import os
-import pkgutil
-import re
 import sys
 
-from . import errortext, refusals, startup, task
+from . import errortext, refusals, startup, task, wrong_paths
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import _socket
-    from typing import Any, Callable
+    from typing import Any
 
 #: characters of a traceback that are sent, its end; a packet has its limit
 MAX_TRACEBACK = 8000
-#: names that may have been meant
-MAX_NEAR = 5
 #: where the frames are that are not the user's
 _MACHINERY = (__file__, task.__file__, "<frozen importlib", os.path.dirname(importlib.__file__))
 
@@ -88,64 +82,9 @@ def _failure(path: str, error: task.TaskError) -> dict[str, Any]:
     if cause is not None:
         trace = errortext.trace(cause, errortext.frames(cause), _MACHINERY)
         detail = trace[-MAX_TRACEBACK:].rstrip()
-    elif not isinstance(error, task.EnqueuedError):
-        reason, near = _wrong_part(path, is_module=error.code == "IMPORT_ERROR")
+    elif not error.is_of_module:
+        reason, near = wrong_paths.wrong_part(path, error)
     return {"reason": reason, "message": str(error), "detail": detail, "near": near}
-
-
-def _wrong_part(path: str, *, is_module: bool) -> tuple[str, list[str]]:
-    """What is wrong with a path whose modules raise nothing, and the paths that may have been meant."""
-    parts = path.split(".")
-    at = next((cut for cut in range(len(parts) - 1, 0, -1) if ".".join(parts[:cut]) in sys.modules), 0)
-    if at == 0:
-        # The first one on sys.path of a name is the one that is imported.
-        modules = {each.name: each for each in reversed([*pkgutil.iter_modules()])}
-
-        def leads_on(name: str) -> bool:
-            return _is_written_in(modules[name], parts[1:]) if name in modules else _is_built_in(name, parts[1:])
-
-        return "missing-module", _near(parts, at, [*modules, *sys.builtin_module_names], leads_on)
-    found: Any = sys.modules[".".join(parts[:at])]
-    if is_module:
-        return "missing-module", _near(parts, at, _modules_of(found))
-    while at < len(parts) and hasattr(found, parts[at]):
-        found, at = getattr(found, parts[at]), at + 1
-    if at == len(parts):
-        return "not-callable", []
-    return "missing-attribute", _near(parts, at, [*dir(found), *_modules_of(found)])
-
-
-def _modules_of(package: Any) -> list[str]:
-    """The modules of a package, loaded or not; none if it is no package."""
-    return [each.name for each in pkgutil.iter_modules(getattr(package, "__path__", ()))]
-
-
-def _is_written_in(module: pkgutil.ModuleInfo, names: list[str]) -> bool:
-    """Whether the source of a module, or of the module below it that is named first, has the name. Imports nothing."""
-    find: Any = getattr(module.module_finder, "find_spec", None)  # in 3.9 that of a zip has none
-    spec = find(module.name) if find else None
-    if spec is None or not names:
-        return False
-    for below in pkgutil.iter_modules(spec.submodule_search_locations or ()):
-        if below.name == names[0]:
-            return len(names) == 1 or _is_written_in(below, names[1:])
-    try:
-        source = spec.loader.get_source(module.name) or ""
-    except (AttributeError, ImportError, OSError, SyntaxError):  # no source, or none that can be read
-        return False
-    return re.search(rf"\b{re.escape(names[0])}\b", source) is not None
-
-
-def _is_built_in(name: str, names: list[str]) -> bool:
-    return bool(names) and hasattr(importlib.import_module(name), names[0])
-
-
-def _near(parts: list[str], at: int, names: list[str], leads_on: Callable[[str], bool] = lambda _: True) -> list[str]:
-    """The path with its wrong part replaced by each name that resembles it and leads on."""
-    private = parts[at].startswith("_")
-    allowed = [name for name in names if name.startswith("_") <= private]
-    close = filter(leads_on, difflib.get_close_matches(parts[at], allowed, len(allowed) or 1))
-    return [".".join([*parts[:at], name, *parts[at + 1 :]]) for name in itertools.islice(close, MAX_NEAR)]
 
 
 def _say(sock: _socket.socket, message: dict[str, Any]) -> None:

@@ -15,7 +15,7 @@ import os
 import sys
 import time
 
-from . import task
+from . import task, wrong_paths
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 #: characters of one import failure; a packet has at most 64 KiB
 MAX_PROBLEM = 500
+#: tasks whose wrong path is answered with a remedy: to find one, all modules are listed
+MAX_REMEDIES = 10
 
 
 def set_name(group: str) -> None:
@@ -59,25 +61,29 @@ def _set_streams(one_job: bool) -> None:
             stream.reconfigure(line_buffering=True)
 
 
-def preload(tasks: task.Tasks, names: list[str], say: Callable[[bytes], object]) -> int:
+def preload(tasks: task.Tasks, names: list[str], directory: str, say: Callable[[bytes], object]) -> int:
     """
     Import what the tasks need; returns how many of them can run.
 
     Args:
         tasks: the table.
         names: of the tasks.
+        directory: the group's, for a remedy.
         say: sends the dispatcher a packet: `unloaded` for each other task, `loading` once a second at most.
     """
     loaded, told = 0, time.monotonic()
-    for name in names:
+    for tried, name in enumerate(names):
         if time.monotonic() - told >= 1.0:
             told = time.monotonic()
             say(b"loading")
         try:
-            tasks.function(tasks.rows[name.encode()].run)
+            path = tasks.rows[name.encode()].run
+            tasks.function(path)
             loaded += 1
         except task.TaskError as error:
-            say(b"unloaded " + json.dumps({name: [error.code, str(error)[:MAX_PROBLEM]]}).encode())
+            remedy = wrong_paths.remedy(path, error, directory) if tried - loaded < MAX_REMEDIES else ""
+            sentence = "; ".join(filter(None, (str(error)[:MAX_PROBLEM], remedy)))
+            say(b"unloaded " + json.dumps({name: [error.code, sentence]}).encode())
     return loaded
 
 

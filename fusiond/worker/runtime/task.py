@@ -30,9 +30,19 @@ class TaskError(Exception):
         self.code = code
         super().__init__(message)
 
+    @property
+    def is_of_module(self) -> bool:
+        """Whether the path is right, and the module at it has failed."""
+        return self.__cause__ is not None
+
 
 class EnqueuedError(TaskError):
     """A path whose module enqueues a job where it is imported."""
+
+    @property
+    def is_of_module(self) -> bool:
+        """Yes: the module is there."""
+        return True
 
 
 def load(path: str) -> Callable[..., Any]:

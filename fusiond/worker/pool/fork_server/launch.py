@@ -51,12 +51,13 @@ FORK_SERVER = (
     "one_job_child",
     "child_start",
     "hugepages",
+    "wrong_paths",
     "startup",
     "forkserver",
 )
 #: the same for a group with `executor: thread` or `asyncio`; those that load asyncio come before the last one
 CONCURRENT = (*FORK_SERVER[:-1], "job_output", "job_threads", "loop_socket", "concurrent_child", FORK_SERVER[-1])
-PROBE = ("wire", "errortext", "refusals", "task", "startup", "probe")
+PROBE = ("wire", "errortext", "refusals", "task", "wrong_paths", "startup", "probe")
 #: where a part lies that other packages use as well
 _SHARED = {"nesting": _HERE.parent.parent.parent / "nesting.py"}
 
