@@ -89,6 +89,18 @@ def test_a_program_that_the_daemon_ends_was_not_stopped_by_an_operator(daemon):
     assert daemon.process.wait(PATIENCE) == 0
 
 
+def test_a_program_that_the_daemon_ends_has_no_older_reason(daemon):
+    """A scheduler that was killed, started again and then ended with the daemon is stopped, not killed."""
+    daemon.start(file("main: {environment: {ACT: stubborn}, drain_timeout: 1m}"))
+    before = daemon.pid("scheduler")
+    daemon.kill(before)
+    until(lambda: daemon.status()["ready"] and daemon.pid("scheduler") != before)
+    daemon.signal(signal.SIGTERM)
+    until(lambda: "scheduler ended with status 0" in daemon.text())
+    assert daemon.status()["unready"]["scheduler"] == "stopped"
+    daemon.kill(daemon.pid("worker:main@1"))
+
+
 def test_a_program_that_does_not_end_is_killed(daemon):
     """SIGKILL follows SIGTERM after the group's drain_timeout and the time to settle (1 s here)."""
     daemon.start(file("main: {drain_timeout: 1s, environment: {ACT: stubborn}}"))

@@ -69,7 +69,7 @@ class Process(Subprocess):  # type: ignore[misc] # supervisor has no types
         self.was_ready = False
         #: the last lines of its log, once it has ended by itself
         self.last_lines: tuple[str, ...] = ()
-        #: why it ended by itself the last time
+        #: why it ended, if it did so by itself
         self.last_reason = ""
         self._forget_run()
 
@@ -285,7 +285,9 @@ class Process(Subprocess):  # type: ignore[misc] # supervisor has no types
         self.ready = False
         if asked or self.draining:
             log.info("%s ended with %s", self.program.name, describe_exit(self.last_exit))
-        if not asked:
+        if asked:
+            self.last_reason = ""  # how an earlier process ended is no reason for this end
+        else:
             self.last_lines = _last_lines(self.program.tail)
             self._judge(self.failure or f"ended with {describe_exit(self.last_exit)}")
 
