@@ -84,6 +84,7 @@ def run(helper: Helper, *, only: Sequence[str] = (), last_good: bool = False) ->
     if read.problems and (config or not last_good):
         print(as_text(read.problems), file=sys.stderr)
     if not (config or last_good):
+        _offer_last_good(helper, read)
         return EX_CONFIG
     notify = Notify()
     state = paths.state_directory(helper.source, read.state_directory, development=helper.development)
@@ -98,11 +99,24 @@ def run(helper: Helper, *, only: Sequence[str] = (), last_good: bool = False) ->
         _load(loaded_for(accepted.config))
         options.program_server = ProgramServer()
         _begin_log(accepted.config, run_options)
+        if last_good:
+            daemon.reloads.leave_out_file(read.problems)
         _record(state, accepted, "fusiond run --last-good" if last_good else "fusiond run")
         _serve(daemon)
         options.program_server.close()
     logs.stop()
     return 0
+
+
+def _offer_last_good(helper: Helper, read: Result) -> None:
+    """Print how to start in spite of the file, if it has been accepted before; `fusiond dev` cannot."""
+    if helper.development:
+        return
+    with contextlib.suppress(ConfigError):
+        state = paths.state_directory(helper.source, read.state_directory)
+        generation = _of_file(paths.current_snapshot(state), helper.source).generation
+        command = shlex.join(["fusiond", "run", "--last-good", "-c", str(helper.source)])
+        print(f"fusiond: to start with generation {generation} instead of the file: {command}", file=sys.stderr)
 
 
 def _serve(daemon: Daemon) -> None:

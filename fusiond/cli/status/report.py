@@ -195,9 +195,13 @@ def _daemon(daemon: dict[str, Any]) -> str:
     asked = f" ({', '.join(reload['asked_by'])})" if reload and reload["asked_by"] else ""
     which = "fusiond dev" if daemon["development"] else "daemon"
     state = "ending" if daemon["ending"] else "ready" if daemon["ready"] else "not ready"
-    rollback = ""
-    if daemon.get("restores") and daemon.get("file_differs"):
-        rollback = f"to generation {daemon['restores']}; the file counts again when it changes, or after fusiond reload"
+    rollback = left_out = ""
+    if daemon.get("file_differs"):
+        counts = "the file counts again when it changes, or after fusiond reload"
+        if daemon.get("restores"):
+            rollback = f"to generation {daemon['restores']}; {counts}"
+        elif not reload:  # `run --last-good`: after a reload, the file is in force or was refused
+            left_out = f"{daemon['source']} was left out at the start; {counts}"
     return fields(
         [
             (which, f"{state}, pid {daemon['pid']}, up {span(daemon['uptime'])}"),
@@ -210,6 +214,7 @@ def _daemon(daemon: dict[str, Any]) -> str:
             ("sockets", daemon["runtime_directory"]),
             ("server", server and f"{server['name']} {server['version']}, {server['path']}"),
             ("rollback", rollback),
+            ("last good", left_out),
             ("reload", reload and f"{reload['result']} {when(reload['ended_at'] * 1000, time.time() * 1000)}{asked}"),
             ("reason", reload and reload["reason"]),
         ]

@@ -17,12 +17,14 @@ import math
 import re
 import time
 from collections import Counter
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 from fusiond import logs
+from fusiond.config.lint.reports import as_text
+from fusiond.config.problems import Problem
 from fusiond.errors import FusionError
 from fusiond.supervise.notify import Notify
 from fusiond.supervise.process_table import ProcessTable
@@ -74,6 +76,23 @@ class Reloads:
             and not self._processes.with_other_release()
         )
         (self._serving if joins else self._waiting).append(request)
+
+    def leave_out_file(self, problems: Sequence[Problem]) -> None:
+        """The daemon has started with `--last-good`: say so, and show the file's problems as a refused reload does."""
+        accepted = self._processes.accepted
+        instead = "generation %d runs instead of %s, which is applied when it changes, or by fusiond reload"
+        log.warning(instead, accepted.generation, accepted.source)
+        if any(problem.is_error for problem in problems):
+            self.last = ReloadOutcome(
+                result="refused",
+                generation=accepted.generation,
+                hash=accepted.hash,
+                asked_by=("fusiond run --last-good",),
+                seconds=0.0,
+                reason=as_text(problems),
+                problems=problems,
+            )
+            self._log(self.last)
 
     def look(self) -> None:
         """Ask for a reload if the files are not as they were when they were read last."""
@@ -199,7 +218,9 @@ class Reloads:
         if plan:
             self.taken = outcome
             logs.set_level(accepted.config.logging.level)
-        self._report(outcome)
+        self._log(outcome)
+        # READY=1 must follow RELOADING=1 after a refusal too, or `systemctl reload` waits for ever.
+        self._notify.ready(self._processes.describe() + (" (the last reload was refused)" if refused else ""))
         self._tell(outcome)
         return outcome
 
@@ -208,7 +229,7 @@ class Reloads:
         name = "rollback" if outcome.restores else f"reload.{outcome.result}"
         self._processes.tell_event(name, outcome.reason or outcome.headline, ", ".join(outcome.asked_by))
 
-    def _report(self, outcome: ReloadOutcome) -> None:
+    def _log(self, outcome: ReloadOutcome) -> None:
         level = logging.ERROR if outcome.result == "refused" else logging.INFO
         log.log(level, "reload, asked by %s: %s", ", ".join(outcome.asked_by), outcome.headline)
         for warning in outcome.warnings:
@@ -218,9 +239,6 @@ class Reloads:
             if problem := _PROBLEM.match(line):
                 level = logging.WARNING if problem[1] == "warning" else logging.ERROR
             log.log(level, "%s", line)
-        # READY=1 must follow RELOADING=1 after a refusal too, or `systemctl reload` waits for ever.
-        refused = " (the last reload was refused)" if outcome.result == "refused" else ""
-        self._notify.ready(self._processes.describe() + refused)
 
 
 def _reason(refused: Refused, released: Mapping[str, str]) -> str:

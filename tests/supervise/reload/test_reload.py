@@ -15,6 +15,7 @@ from fusiond.errors import ControlError
 from fusiond.supervise.control import ask
 from tests.failpoints import HOOK, LOG, VARIABLE
 from tests.supervise.file import file
+from tests.support.fusiond_command import fusiond
 from tests.support.running import PATIENCE, Running, alive, until
 
 
@@ -373,6 +374,36 @@ def test_last_good_looks_where_the_broken_file_says(daemon):
     daemon.write(file("main: {procesess: 6}"))
     daemon.start(None, "--last-good")
     assert daemon.status()["generation"] == 1
+
+
+def test_last_good_says_what_is_wrong_with_the_file(daemon):
+    """So does `status`, as of a refused reload; and a start that is refused names the option."""
+    daemon.start(file())
+    daemon.stop()
+    daemon.write(file("main: {procesess: 6}"))
+    daemon.start(wait=False)
+    assert daemon.process.wait(PATIENCE) == 78
+    assert f"generation 1 instead of the file: fusiond run --last-good -c {daemon.file}" in daemon.text()
+    daemon.log.write_text("")
+    daemon.start(None, "--last-good")
+    assert f"generation 1 runs instead of {daemon.file}" in daemon.text()
+    assert "procesess" in daemon.text()
+    shown = daemon.status()["reload"]
+    assert (shown["result"], shown["asked_by"]) == ("refused", ["fusiond run --last-good"])
+    assert "procesess" in shown["reason"]
+
+
+def test_last_good_says_that_a_file_without_problems_is_left_out(daemon):
+    """It is applied by the next reload."""
+    daemon.start(file("main: {processes: 6}"))
+    daemon.stop()
+    daemon.write(file("main: {processes: 7}"))
+    daemon.start(None, "--last-good")
+    own = {"RUNTIME_DIRECTORY": str(daemon.runtime), "STATE_DIRECTORY": str(daemon.state)}
+    shown = fusiond("status", "-c", str(daemon.file), cwd=daemon.directory, **own).out
+    assert f"{daemon.file} was left out at the start" in shown
+    daemon.reload()
+    assert "was left out" not in fusiond("status", "-c", str(daemon.file), cwd=daemon.directory, **own).out
 
 
 def test_a_second_daemon_is_refused(daemon):
