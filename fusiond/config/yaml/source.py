@@ -20,7 +20,7 @@ import yaml
 from fusiond.config.problems import Problem
 from fusiond.config.yaml.nodes import Node, Place, Scalar, SourceFile
 from fusiond.config.yaml.scalars import resolve
-from fusiond.config.yaml.syntax import explain
+from fusiond.config.yaml.syntax import explain, opens_text
 
 MAX_BYTES: Final = 2**20
 #: levels of maps and lists, those of an alias included, so that code which walks the nodes may recurse
@@ -110,6 +110,8 @@ class _Composer:
         #: anchor → its node; None: its map or list has not ended yet
         self._anchors: dict[str, Node | None] = {}
         self._nodes = self._aliases = 0
+        #: the event that was read last
+        self._last: Any = None
         #: the list of documents, then each open map or list, the innermost one last
         self._open = [_Open(Node([], Place(source, 1, 1)))]
 
@@ -125,6 +127,7 @@ class _Composer:
             yaml.DocumentStartEvent: self._document,
         }
         while (event := loader.get_event()) is not None:
+            self._last = event
             handler = handlers.get(type(event))
             if handler is not None:
                 handler(event)
@@ -136,13 +139,28 @@ class _Composer:
             _refuse(root.place, "not-a-map", "the file is not a map", "begin it with `version: 1`")
         return root
 
-    def in_list(self) -> bool:
-        """Whether the innermost open bracket is a [; a map in it may have no bracket: `[a: 1]`."""
+    def bracket(self) -> Node | None:
+        """The innermost map or list with a bracket; a map in a list may have none: `[a: 1]`."""
         for node in (each.node for each in reversed(self._open[1:])):
             line = self._source.lines[node.place.line - 1]
             if isinstance(node.value, list) or line.startswith(("{", "&"), node.place.column - 1):
-                return isinstance(node.value, list)
-        return False
+                return node
+        return None
+
+    def open_quote(self, error: Any) -> Problem | None:
+        """The quote that is never closed, if the error is just behind a text that took the next quote for its end."""
+        event = self._last
+        if not isinstance(event, yaml.ScalarEvent) or event.style not in ("'", '"'):
+            return None
+        start: Any = event.start_mark
+        end: Any = event.end_mark
+        # A text that begins with a * is an error from its second character on.
+        marks = [(mark.line, mark.column) for mark in (error.problem_mark, error.context_mark) if mark]
+        if (end.line, end.column) not in marks or not opens_text(self._source.lines[end.line], end.column - 1):
+            return None
+        place = Place(self._source, start.line + 1, start.column + 1)
+        message = f"a quote is opened here, and the next one, on line {end.line + 1}, opens another text"
+        return place.error("yaml-syntax", message, "close it")
 
     def _document(self, event: Any) -> None:
         if self._open[0].node.value:
@@ -298,12 +316,27 @@ def _behind(before: str, source: SourceFile) -> Place:
 
 
 def _syntax_error(source: SourceFile, error: Any, composer: _Composer) -> Problem:
-    # libyaml reports an unclosed quote at the end of the file; a person needs the place where it was opened.
-    opened = error.context_mark if "unexpected end" in error.problem else None
-    mark = opened or error.problem_mark
+    """The problem, at the place that a person has to correct; libyaml reports many mistakes far behind it."""
+    mark, bracket = error.problem_mark, composer.bracket()
+    if (problem := composer.open_quote(error)) is not None:
+        return problem
+    context = error.context or ""
+    if bracket and "flow" in context and not _has_text_after(source, mark):
+        opening, closing = "[]" if isinstance(bracket.value, list) else "{}"
+        remedy = f"close it with {closing}"
+        return bracket.place.error("yaml-syntax", f"a {opening} is opened here and never closed", remedy)
+    if "unexpected end" in error.problem or "could not find expected ':'" in error.problem:
+        mark = error.context_mark or mark
     line = min(mark.line, len(source.lines) - 1)
     # If a value is missing, libyaml does not say whether in a list or in a map.
-    context = (error.context or "").replace("flow node", "flow sequence" if composer.in_list() else "flow mapping")
+    in_list = bracket is not None and isinstance(bracket.value, list)
+    context = context.replace("flow node", "flow sequence" if in_list else "flow mapping")
     found = explain(error.problem, context, source.lines[line], mark.column)
     column, width = found.span(source.lines[line], mark.column)
     return Place(source, line + 1, column + 1, width).error(found.code, found.message, found.remedy)
+
+
+def _has_text_after(source: SourceFile, mark: Any) -> bool:
+    """Whether there is more than blanks and comments from the mark on."""
+    rest = [line[mark.column :] if number == 0 else line for number, line in enumerate(source.lines[mark.line :])]
+    return any(line.strip() and not line.lstrip().startswith("#") for line in rest)

@@ -42,11 +42,26 @@ def explain(problem: str, context: str, line: str, column: int) -> Explanation:
     if "\t" in (line[column : column + 1], *line[: len(line) - len(line.lstrip())]):
         return Explanation("yaml-tab", "a tab is used to indent", "indent with spaces")
     return (
-        _missing_quotes(problem, context, line, column)
+        _no_colon(problem, line, column)
+        or _missing_quotes(problem, context, line, column)
         or _misplaced(problem, line[:column], line)
         or _unclosed(problem, context, line, column)
         or Explanation("yaml-syntax", f"{problem} {context}".strip(), "correct it here or on the line before")
     )
+
+
+def opens_text(line: str, column: int) -> bool:
+    """Whether the quote at this column stands where a text begins: after a blank or a bracket, and before a word."""
+    return line[:column][-1:] in (*" \t[{,", "") and line[column + 1 : column + 2] not in (*" \t]},:", "")
+
+
+def _no_colon(problem: str, line: str, column: int) -> Explanation | None:
+    """A key that has no colon behind it."""
+    if "could not find expected ':'" not in problem:
+        return None
+    word = re.compile(r"'[^']*'|\"[^\"]*\"|[^\s,\]}\[{]*").match(line, column)
+    name = word[0][:40] if word else ""
+    return Explanation("yaml-syntax", f"{name} has no colon", f"write {name}:", word)
 
 
 def _missing_quotes(problem: str, context: str, line: str, column: int) -> Explanation | None:

@@ -64,7 +64,31 @@ def test_the_bracket_that_is_missing_is_the_innermost_one_open(text, end):
     """Whatever libyaml was looking for when it noticed."""
     with pytest.raises(source.RefusedText) as refused:
         source.compose(source.source_of("f.yaml", Path("/"), text.encode()), {})
-    assert refused.value.problem.remedy == f"add , or {end}"
+    assert refused.value.problem.remedy in (f"add , or {end}", f"close it with {end}")
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "remedy"),
+    [
+        ('a: {\n  b: «"»0 2 * * *, c: d},\n  e: {b: "0 3 * * *"}\n}\n', "a quote is opened here", "close it"),
+        ("a:\n  b: «'»0 2 * * *\nc:\n  b: '*/5 * * * *'\n", "a quote is opened here", "close it"),
+        ('a: [«"»b, c]\nd: "e"\n', "a quote is opened here", "close it"),
+        ("«{»\na: {b: 1},\nc: [2]\n# end\n", "a { is opened here and never closed", "close it with }"),
+        ("«{»a: {b: 1},\nc:", "a { is opened here and never closed", "close it with }"),
+        ("a: 1\n«queues»\n  default: {}\n", "queues has no colon", "write queues:"),
+        ("a: 1\n«queues»\nb: {}\n", "queues has no colon", "write queues:"),
+        ("a: 1\n«queues»", "queues has no colon", "write queues:"),
+        ("a:\n  b: 1\n  «c» # d\n    e: 1\n", "c has no colon", "write c:"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_reported_where_it_was_made(text, message, remedy):
+    """Not where libyaml notices it, which may be many lines below."""
+    before, marked, _ = text.replace("»", "«").split("«")
+    with pytest.raises(source.RefusedText) as refused:
+        source.compose(source.source_of("f.yaml", Path("/"), text.replace("«", "").replace("»", "").encode()), {})
+    problem = refused.value.problem
+    assert (problem.line, problem.column) == (before.count("\n") + 1, len(before.rpartition("\n")[2]) + 1)
+    assert (problem.message.startswith(message), problem.remedy, problem.width) == (True, remedy, len(marked))
 
 
 def test_variables_are_replaced_after_parsing():
