@@ -4,7 +4,8 @@ Names: each one that is used is declared, each one that is declared is used, and
 Names that are not used give warnings only: a producer on another host may use them.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 from fusiond.callbacks import CALLBACKS, WEBHOOK_TASK
 from fusiond.config.layers import all_maps
@@ -12,6 +13,8 @@ from fusiond.config.lint.suggest import did_you_mean, listed
 from fusiond.config.model import DEFAULT_QUEUE, PRIORITIES, RETRY_POLICIES, Config, serves
 from fusiond.config.problems import Problem
 from fusiond.config.yaml.nodes import Node, Place
+
+_ON_END: Final = ("on_success", "on_failure")
 
 
 def check_declared(root: Node) -> Iterator[Problem]:
@@ -23,11 +26,11 @@ def check_declared(root: Node) -> Iterator[Problem]:
     for settings in all_maps(root, "tasks"):
         yield from _unless_declared(settings.get("priority"), "priority", priorities)
         yield from _unless_declared(settings.get("retry"), "retry policy", policies)
-        for key in ("on_success", "on_failure"):
+        for key in _ON_END:
             yield from _unless_declared(settings.get(key, "task"), "task", root.names("tasks"))
     for _, flow in root.entries("flows"):
         yield from _unless_declared(flow.get("queue"), "queue", queues)
-        for key in ("on_success", "on_failure"):
+        for key in _ON_END:
             yield from _unless_declared(flow.get(key, "task"), "task", root.names("tasks"))
         for _, step in flow.entries("steps"):
             yield from _unless_declared(step.get("task"), "task", root.names("tasks"))
@@ -86,11 +89,16 @@ def check_used(root: Node, config: Config) -> Iterator[Problem]:
 
 
 def _place_of(root: Node, task: str) -> Place:
-    """Where a task is declared; of the one that calls URLs, where the file says that it does so."""
-    return root.nearest("webhooks") if task == WEBHOOK_TASK else root.nearest("tasks", task)
+    """Where a task is declared; of the one that calls URLs, where the file first says that it does so."""
+    if task != WEBHOOK_TASK:
+        return root.nearest("tasks", task)
+    maps = [*all_maps(root, "tasks"), *(flow for _, flow in root.entries("flows"))]
+    said = (settings.get(key, "webhook") for settings in maps for key in _ON_END)
+    urls = [url.place for url in said if url is not None]
+    return min(urls, key=lambda place: place.spot, default=root.nearest("webhooks"))
 
 
-def _queues_of(group: Node, queues: Collection[str]) -> Iterator[Problem]:
+def _queues_of(group: Node, queues: Mapping[str, Any]) -> Iterator[Problem]:
     """A group's list of queues, or its map of queues and weights."""
     items, weights, seen = group.items("queues"), group.names("queues"), set[str]()
     for item in items:
@@ -111,11 +119,13 @@ def _queues_of(group: Node, queues: Collection[str]) -> Iterator[Problem]:
         yield group.keys["order"].error("exclusive-keys", message, "remove order, or write the queues as a list")
 
 
-def _unless_declared(node: Node | None, kind: str, known: Collection[str]) -> Iterator[Problem]:
+def _unless_declared(node: Node | None, kind: str, known: Mapping[str, Any]) -> Iterator[Problem]:
     if node is not None and isinstance(node.value, str) and node.value not in known:
         yield _undeclared(node.value, node.raw, node.place, kind, known)
 
 
-def _undeclared(name: str, written: str, place: Place, kind: str, known: Collection[str]) -> Problem:
-    remedy = did_you_mean(name, known) or (f"declared are {listed(known)}" if known else f"declare the {kind}")
+def _undeclared(name: str, written: str, place: Place, kind: str, known: Mapping[str, Any]) -> Problem:
+    # The queue of callbacks is always there: it is listed only if the file has a place where it declares it.
+    declared = [each for each in known if each != CALLBACKS or known[each]]
+    remedy = did_you_mean(name, known) or (f"declared are {listed(declared)}" if declared else f"declare the {kind}")
     return place.error(f"unknown-{kind.replace(' ', '-')}", f"{kind} {written!r} is not declared", remedy)

@@ -162,6 +162,11 @@ CASES = [
         "queues: {q: {}}\ntasks: {a: {run: x.y}, b: {run: x.y, queue: q}}\nworkers: {m: {queues: [q]}}\n",
         "a",
     ),
+    (
+        "unserved-queue",
+        "tasks: {a: {run: x.y, on_failure: {webhook: 'https://h/x'}}}\nworkers: {m: {queues: [default]}}\n",
+        "'https://h/x'",
+    ),
     ("no-workers", "tasks: {a: {run: x.y}}\n", "tasks"),
     # -- the machine
     ("unknown-user", "workers: {m: {user: no_such_user}}\n", "no_such_user"),
@@ -213,6 +218,13 @@ def test_did_you_mean():
     assert problem.remedy == "did you mean 'email'?"
     (problem,) = found("version: 1\nworkers: {m: {procesess: 2}}\n")
     assert problem.remedy == "did you mean 'processes'?"
+
+
+@pytest.mark.parametrize(("queues", "listed"), [("{}", "default"), ("{callbacks: {}}", "callbacks, default")])
+def test_the_queue_of_callbacks_is_listed_where_it_is_declared(queues, listed):
+    """A file without callbacks is not told of it."""
+    problem = found(f"version: 1\nqueues: {queues}\ntasks: {{a: {{run: x.y, queue: emial}}}}\n")[-1]
+    assert problem.remedy == f"declared are {listed}"
 
 
 def test_a_switch_where_a_word_is_wanted():
