@@ -61,7 +61,7 @@ def _validate(options: arguments.Options) -> int:
     names = ["<stdin>" if name == _STDIN else name for name in named]
     results = {name: _load(name, options) for name in dict.fromkeys(names)}
     style = options.format or ("github" if os.environ.get("GITHUB_ACTIONS") == "true" else "text")
-    _print(results, style, strict=options.strict)
+    _print(results, style, strict=options.strict, imports=options.imports)
     problems = [problem for loaded in results.values() for problem in loaded.problems]
     if any(problem.code == "unreadable" for problem in problems):
         return USAGE
@@ -98,19 +98,19 @@ def with_imports(loaded: Loaded, timeout: float, *, elsewhere: bool = False) -> 
     return replace(loaded, config=config, problems=tuple(sorted({*loaded.problems, *found})))
 
 
-def _print(results: Mapping[str, Loaded], style: str, *, strict: bool) -> None:
+def _print(results: Mapping[str, Loaded], style: str, *, strict: bool, imports: bool) -> None:
     """Print the problems of all files: as text for each file, otherwise as one document."""
     from fusiond.config.lint.reports import DOCUMENTS
 
     if style == "text":
         for name, loaded in results.items():
-            print(_report(name, loaded, strict=strict))
+            print(_report(name, loaded, strict=strict, imports=imports))
     elif document := DOCUMENTS[style]([problem for loaded in results.values() for problem in loaded.problems]):
         print(document)
 
 
-def _report(name: str, loaded: Loaded, *, strict: bool) -> str:
-    """The problems of one file, and a last line with the totals. `strict`: warnings fail, too."""
+def _report(name: str, loaded: Loaded, *, strict: bool, imports: bool) -> str:
+    """The problems of a file, and a last line. `strict`: warnings fail, too; `imports`: the tasks were loaded."""
     from fusiond.config.lint.reports import as_text
 
     lines = [as_text(loaded.problems, paint)] if loaded.problems else []
@@ -127,6 +127,8 @@ def _report(name: str, loaded: Loaded, *, strict: bool) -> str:
             count(len(config.workers), "worker group"),
         )
         found.insert(0, f"ok: {', '.join(entries)}")
+        if config.tasks and not imports:
+            found.append("tasks not loaded (see --imports)")
     return "\n".join([*lines, f"{name}: {'; '.join(found)}"])
 
 

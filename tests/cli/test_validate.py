@@ -57,6 +57,16 @@ def test_several_files_and_standard_input(tmp_path):
     assert "<stdin>:2:10: warning:" in done.out
 
 
+def test_the_last_line_says_that_no_task_was_loaded(tmp_path):
+    """A wrong path is found by --imports alone; a file without tasks has none."""
+    (tmp_path / "fusion.yaml").write_text("version: 1\ntasks: {a: {run: json.dumps}}\nworkers: {m: {directory: .}}\n")
+    (tmp_path / "none.yaml").write_text(GOOD)
+    told = "; tasks not loaded (see --imports)\n"
+    assert fusiond_here("validate", cwd=tmp_path).out.endswith(told)
+    assert told not in fusiond_here("validate", "--imports", cwd=tmp_path).out
+    assert told not in fusiond_here("validate", "none.yaml", cwd=tmp_path).out
+
+
 def test_json_is_for_programs(tmp_path):
     """An array of all problems, whatever the number of files."""
     done = fusiond_here("validate", "--format", "json", "-", cwd=tmp_path, given=BAD)
