@@ -12,7 +12,6 @@ from fusiond.cli.find import broker
 from fusiond.cli.terminal.colours import paint, paint_state
 from fusiond.cli.terminal.table import fields, table
 from fusiond.cli.terminal.text import json_text, one_line, when
-from fusiond.errors import JobNotFound
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -142,7 +141,7 @@ def _control(session: broker.Session) -> RunControl:
 
 def _find(session: broker.Session, name: str) -> RunRef:
     """The run of this full name, or of this id in any queue. Raises JobNotFound."""
-    from fusiond.flows.run_control import RunRef
+    from fusiond.flows.run_control import RunRef, no_such_run
 
     if "/" in name:
         return RunRef.named(name)
@@ -150,7 +149,7 @@ def _find(session: broker.Session, name: str) -> RunRef:
     records = session.run_all([session.verbs.run_record(queue, name) for queue in queues])
     found = [queue for queue, record in zip(queues, records, strict=True) if record is not None]
     if not found:
-        raise JobNotFound(f"{name}: no such flow run; it may have been dropped after its ttl")
+        raise no_such_run(name)
     return RunRef(found[0], name)
 
 

@@ -85,6 +85,12 @@ class RunView(NamedTuple):
         return [f"{queue}/{id_of_job(shape, where)}" for where in wheres]
 
 
+def no_such_run(name: str) -> JobNotFound:
+    """The error about a run that is not there."""
+    command = "fusiond flow list shows those that are there"
+    return JobNotFound(f"{name}: no such flow run; it may have been dropped after its ttl; {command}")
+
+
 class RunControl:
     """Makes the plans that change and show the runs of a namespace."""
 
@@ -248,7 +254,7 @@ class RunControl:
     def _read(self, ref: RunRef) -> Plan[Run]:
         record: RunRecord | None = yield self._broker.run_record(ref.queue, ref.id)
         if record is None:
-            raise JobNotFound(f"{ref.name}: no such flow run; it may have been dropped after its ttl")
+            raise no_such_run(ref.name)
         try:
             return opened(record)
         except UNREADABLE as error:

@@ -62,8 +62,8 @@ def test_a_run_is_started_shown_and_steered(flows):
         (("run", "etl", "day=1", "dya=2"), 1, "has no input 'dya'"),
         (("run", "elt", "day=1"), 1, "did you mean 'etl'?"),
         (("run", "etl", "monday"), 2, "write NAME=monday"),
-        (("show", "none"), 1, "none: no such flow run"),
-        (("retry", "reports/none"), 1, "reports/none: no such flow run"),
+        (("show", "none"), 1, "none: no such flow run; it may have been dropped after its ttl; fusiond flow list"),
+        (("retry", "reports/none"), 1, "ttl; fusiond flow list shows"),
     ],
 )
 def test_what_is_wrong_is_said(flows, words, status, said):

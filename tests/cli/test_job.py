@@ -149,7 +149,7 @@ def test_requeue_takes_failed_jobs_back(desk):
     desk.settle("finished")
     done = desk.fusiond("requeue", failed)
     assert done.status == 1
-    assert "finished" in done.out
+    assert "finished, neither failed nor canceled; enqueue it again with fusiond enqueue" in done.out
 
 
 def test_requeue_all_covers_every_queue_or_one(desk):

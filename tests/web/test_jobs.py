@@ -94,7 +94,8 @@ def test_jobs_are_changed_one_by_one(dashboard, desk, jobs):
     assert ask(jobs["waiting"], "cancel").status == 409
     assert ask("default/none", "cancel").status == 404
     refused = ask(jobs["finished"], "requeue")
-    assert (refused.status, "finished, neither failed nor canceled" in refused.json["sentence"]) == (409, True)
+    sentence = "is finished, neither failed nor canceled; enqueue it again"
+    assert (refused.status, sentence in refused.json["sentence"]) == (409, True)
 
 
 def test_many_jobs_are_changed_by_a_filter(dashboard, desk, jobs):

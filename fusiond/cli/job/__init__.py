@@ -184,7 +184,8 @@ def _requeue(options: arguments.Options) -> int:
 def _requeued(job: JobRecord, reply: list[int]) -> Judgement:
     [code] = reply
     said = {"requeued": code == 1} | ({"conflict": True} if code == _LOCKED else {})
-    return said, _REQUEUED.get(code) or _refusal(job), code not in (0, _LOCKED)
+    instead = "; enqueue it again with fusiond enqueue" if job.status == "finished" else ""
+    return said, _REQUEUED.get(code) or f"{_refusal(job)}{instead}", code not in (0, _LOCKED)
 
 
 def _requeue_all(session: broker.Session, options: arguments.Options) -> int:

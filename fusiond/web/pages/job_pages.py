@@ -175,7 +175,9 @@ async def _requeue(call: WebCall) -> Done:
     job = await _job(call)
     [code] = await call.backend.run(call.backend.verbs.requeue(job.queue, [job.id], who=call.asker))
     words = {1: "is queued again", 2: "is queued already", LOCKED: "stays: another job holds its lock (`unique`)"}
-    return Done(f"{job.name} {words.get(code, f'is {job.status}, neither failed nor canceled')}", code in (1, 2), 1)
+    instead = "; enqueue it again" if job.status is JobStatus.FINISHED else ""
+    refusal = f"is {job.status}, neither failed nor canceled{instead}"
+    return Done(f"{job.name} {words.get(code, refusal)}", code in (1, 2), 1)
 
 
 async def _cancel(call: WebCall) -> Done:
