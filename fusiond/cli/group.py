@@ -22,6 +22,8 @@ _TIMEOUT: Final = 10.0
 #: seconds between two questions of `logs --follow`, and of `drain --wait`
 _FOLLOW: Final = 0.5
 _LOOK: Final = 0.3
+#: s; for so long `drain` waits for what a group has not said yet, or Redis not answered: both come within a moment
+_PATIENCE: Final = 1.0
 _WORKER: Final = "worker:"
 
 
@@ -133,7 +135,7 @@ def _drain(options: arguments.Options) -> int:
         arguments.answer(options, {"drained": False, "running": None}, lambda: "the groups of this host claim again")
         return OK
     located.ask("drain", "on", daemon.asker("fusiond drain"), timeout=_TIMEOUT)
-    left = _wait(located, options.wait) if options.wait is not None else _left(located)
+    left = _wait(located, options.wait) if options.wait is not None else _left_soon(located)
     text = f"the groups of this host claim nothing until fusiond drain --undo; {left}"
     answer = {"drained": True, "running": left.running, "waits_for_redis": list(left.waiting)}
     arguments.answer(options, answer, lambda: text)
@@ -152,6 +154,11 @@ class _Left(NamedTuple):
     def is_nothing(self) -> bool:
         """Whether the host may be taken down."""
         return self.running == 0 and not self.waiting
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether nothing runs as far as is known, and an answer is missing."""
+        return self.running is None or (self.running == 0 and bool(self.waiting))
 
     def __str__(self) -> str:
         if self.running is None:
@@ -175,6 +182,14 @@ def _wait(located: Located, seconds: float) -> _Left:
         if quiet == 2 or time.monotonic() > deadline:
             return left
         time.sleep(_LOOK)
+
+
+def _left_soon(located: Located) -> _Left:
+    """What is left, once the answers are there that come within a moment."""
+    deadline = time.monotonic() + _PATIENCE
+    while (left := _left(located)).may_pass and time.monotonic() < deadline:
+        time.sleep(_LOOK)
+    return left
 
 
 def _left(located: Located) -> _Left:
