@@ -22,6 +22,10 @@ class Refused(Exception):  # noqa: N818 - the operator reads it
         self.reason, self.problems = reason, problems
 
 
+class NoSuchGeneration(Refused):
+    """The rollback is to a generation that is not kept. Nothing was tried, so `status` does not keep the outcome."""
+
+
 @dataclass(slots=True)
 class Request:
     """Who asks for what, and the answer."""

@@ -29,7 +29,7 @@ from fusiond.errors import FusionError
 from fusiond.supervise.notify import Notify
 from fusiond.supervise.process_table import ProcessTable
 from fusiond.supervise.releases import RELEASE_WATCHER
-from fusiond.supervise.reload.outcome import Refused, ReloadOutcome, Request
+from fusiond.supervise.reload.outcome import NoSuchGeneration, Refused, ReloadOutcome, Request
 from fusiond.supervise.reload.reading import LastRead, read, watched_files
 from fusiond.supervise.reload.transaction import Transaction
 from fusiond.supervise.watch import FILE_WATCHER, fingerprint
@@ -45,7 +45,7 @@ class Reloads:
 
     Attributes:
         last_read: the file when it was read last.
-        last: the outcome of the last reload or rollback, or None.
+        last: the outcome of the last reload or rollback, or None; not of a rollback to a generation that is not kept.
         taken: the outcome of the last one that changed something, or None.
         counts: result → how many ended so since the daemon's start.
     """
@@ -182,10 +182,13 @@ class Reloads:
         served, self._serving, self._steps = self._serving, [], None
         answer = self._plan_answer(refused, plan or {})
         if any(request.verb != "plan" for request in served):
-            self.last = self._outcome(served, refused)
-            outcome = self.last.to_dict()
+            outcome = self._outcome(served, refused)
+            if not isinstance(refused, NoSuchGeneration):
+                self.last = outcome
+                self._tell(outcome)
+            self._notify_ready()
         for request in served:
-            request.answer = answer if request.verb == "plan" else outcome
+            request.answer = answer if request.verb == "plan" else outcome.to_dict()
 
     def _plan_answer(self, refused: Refused | None, plan: dict[str, Any]) -> dict[str, Any]:
         accepted = self._processes.accepted
@@ -219,10 +222,12 @@ class Reloads:
             self.taken = outcome
             logs.set_level(accepted.config.logging.level)
         self._log(outcome)
-        # READY=1 must follow RELOADING=1 after a refusal too, or `systemctl reload` waits for ever.
-        self._notify.ready(self._processes.describe() + (" (the last reload was refused)" if refused else ""))
-        self._tell(outcome)
         return outcome
+
+    def _notify_ready(self) -> None:
+        """READY=1 must follow RELOADING=1 after a refusal too, or `systemctl reload` waits for ever."""
+        refused = self.last and self.last.result == "refused"
+        self._notify.ready(self._processes.describe() + (" (the last reload was refused)" if refused else ""))
 
     def _tell(self, outcome: ReloadOutcome) -> None:
         """Have it told as an event: by the program that publishes, since the daemon does not know Redis."""

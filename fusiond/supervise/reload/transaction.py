@@ -27,10 +27,11 @@ from fusiond.config.accepted import history
 from fusiond.config.accepted.plan import Plan, compare
 from fusiond.config.accepted.snapshot import Snapshot, promote, read_snapshot, write
 from fusiond.config.problems import Problem
+from fusiond.errors import ConfigError
 from fusiond.supervise.code_watcher import CODE_WATCHER
 from fusiond.supervise.process_table import ProcessTable
 from fusiond.supervise.releases import RELEASE_WATCHER
-from fusiond.supervise.reload.outcome import ALL, Refused, Request
+from fusiond.supervise.reload.outcome import ALL, NoSuchGeneration, Refused, Request
 from fusiond.supervise.reload.reading import LastRead, Result, read
 from fusiond.supervise.supervisord.process import Process
 from fusiond.supervise.wanted_programs import part_of, wanted_programs
@@ -144,7 +145,10 @@ class Transaction:
 
     def _restore(self, candidate: Path, generation: int) -> str:
         accepted, kept = self._processes.accepted, paths.history(self._state)
-        entry = history.target(history.entries(kept, of=accepted.source), accepted, generation)
+        try:
+            entry = history.target(history.entries(kept, of=accepted.source), accepted, generation)
+        except ConfigError as error:
+            raise NoSuchGeneration(str(error)) from None
         restored = write(
             candidate,
             history.config_of(kept, entry.generation),

@@ -76,8 +76,10 @@ def test_back_to_a_number(daemon):
     daemon.reload(file("main: {processes: 3}"))
     daemon.reload(file("main: {processes: 4}"))
     assert rollback(daemon, 1)["restores"] == 1
+    before = daemon.status()["reload"]
     refused = rollback(daemon, 77)
     assert refused["result"] == "refused"
+    assert daemon.status()["reload"] == before  # nothing was tried, and nothing is left to correct
     assert "generation 77 is not kept; there are: 1, 2, 3, 4" in refused["reason"]
     with pytest.raises(ControlError, match="INCORRECT_PARAMETERS"):
         rollback(daemon, "../1")
