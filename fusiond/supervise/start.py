@@ -100,7 +100,7 @@ def run(helper: Helper, *, only: Sequence[str] = (), last_good: bool = False) ->
         options.program_server = ProgramServer()
         _begin_log(accepted.config, run_options)
         if last_good:
-            daemon.reloads.leave_out_file(read.problems)
+            daemon.reloads.leave_out_file(read)
         _record(state, accepted, "fusiond run --last-good" if last_good else "fusiond run")
         _serve(daemon)
         options.program_server.close()

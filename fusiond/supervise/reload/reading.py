@@ -50,8 +50,8 @@ class Result:
     effects: Effects | None = None
 
     def refusal(self) -> Refused:
-        """Why the file cannot be used."""
-        return Refused(as_text(self.problems), self.problems)
+        """Why the file cannot be used: the errors. Its warnings would hide them at each save; validate prints both."""
+        return Refused(as_text([problem for problem in self.problems if problem.is_error]), self.problems)
 
 
 @dataclass(slots=True)

@@ -14,28 +14,23 @@ from __future__ import annotations
 import dataclasses
 import logging
 import math
-import re
 import time
 from collections import Counter
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 from fusiond import logs
-from fusiond.config.lint.reports import as_text
-from fusiond.config.problems import Problem
 from fusiond.errors import FusionError
 from fusiond.supervise.notify import Notify
 from fusiond.supervise.process_table import ProcessTable
 from fusiond.supervise.releases import RELEASE_WATCHER
 from fusiond.supervise.reload.outcome import NoSuchGeneration, Refused, ReloadOutcome, Request
-from fusiond.supervise.reload.reading import LastRead, read, watched_files
+from fusiond.supervise.reload.reading import LastRead, Result, read, watched_files
 from fusiond.supervise.reload.transaction import Transaction
 from fusiond.supervise.watch import FILE_WATCHER, fingerprint
 
-#: the first line of a problem; its excerpt follows
-_PROBLEM = re.compile(r"\S.*?: (error|warning): ")
 log = logging.getLogger(__name__)
 
 
@@ -77,20 +72,21 @@ class Reloads:
         )
         (self._serving if joins else self._waiting).append(request)
 
-    def leave_out_file(self, problems: Sequence[Problem]) -> None:
-        """The daemon has started with `--last-good`: say so, and show the file's problems as a refused reload does."""
+    def leave_out_file(self, read: Result) -> None:
+        """The daemon has started with `--last-good`: say so, and show the file's errors as a refused reload does."""
         accepted = self._processes.accepted
         instead = "generation %d runs instead of %s, which is applied when it changes, or by fusiond reload"
         log.warning(instead, accepted.generation, accepted.source)
-        if any(problem.is_error for problem in problems):
+        if not read.hash:
+            refused = read.refusal()
             self.last = ReloadOutcome(
                 result="refused",
                 generation=accepted.generation,
                 hash=accepted.hash,
                 asked_by=("fusiond run --last-good",),
                 seconds=0.0,
-                reason=as_text(problems),
-                problems=problems,
+                reason=refused.reason,
+                problems=refused.problems,
             )
             self._log(self.last)
 
@@ -240,10 +236,7 @@ class Reloads:
         for warning in outcome.warnings:
             log.warning("warning: %s", warning)
         for line in outcome.reason.splitlines():
-            # The lines of an excerpt have the level of their problem.
-            if problem := _PROBLEM.match(line):
-                level = logging.WARNING if problem[1] == "warning" else logging.ERROR
-            log.log(level, "%s", line)
+            log.error("%s", line)
 
 
 def _reason(refused: Refused, released: Mapping[str, str]) -> str:

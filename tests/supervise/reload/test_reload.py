@@ -173,17 +173,17 @@ def test_the_broker_cannot_change_while_running(daemon):
     assert f"{daemon.file}:{number}:1: broker.url cannot change" in outcome["reason"]
 
 
-def test_warnings_of_a_refused_file_are_logged_as_warnings(daemon):
-    """Its errors are errors; each with the lines of its excerpt."""
+def test_of_a_refused_file_the_errors_alone_are_told(daemon):
+    """By the log, `status` and the command; programs and the dashboard get its warnings, too."""
     daemon.start(file())
     (daemon.directory / "open").mkdir()
     (daemon.directory / "open").chmod(0o777)
     text = file(f"main: {{directory: {daemon.directory}/open}}", more="cron: {c: {task: gone, every: 5s}}\n")
-    assert daemon.reload(text)["result"] == "refused"
-    words = ("[unknown-task]", "task: gone", "[unsafe-directory]", "/open}")
-    until(lambda: all(word in daemon.text() for word in words), daemon.text)
-    levels = {word: line.split()[1] for line in daemon.text().splitlines() for word in words if word in line}
-    assert [levels[word] for word in words] == ["ERROR", "ERROR", "WARNING", "WARNING"]
+    outcome = daemon.reload(text)
+    assert {"unknown-task", "unsafe-directory"} <= {problem["code"] for problem in outcome["problems"]}
+    until(lambda: "[unknown-task]" in daemon.text(), daemon.text)
+    for told in (daemon.text(), outcome["summary"], daemon.status()["reload"]["reason"]):
+        assert ("[unknown-task]" in told, "[unsafe-directory]" in told) == (True, False)
 
 
 def test_a_half_written_file_is_read_again(daemon):
