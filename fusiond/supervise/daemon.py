@@ -166,7 +166,8 @@ class Daemon(Supervisor):  # type: ignore[misc] # supervisor has no types
         elif self.processes.settled() or time.monotonic() > self.started + START_PATIENCE:
             self._status = self.processes.describe()
             generation, seconds = self.processes.accepted.generation, time.monotonic() - self.started
-            log.info("generation %d: %s; %.2f s after the start", generation, self._status, seconds)
+            level = logging.WARNING if self.processes.unready() else logging.INFO
+            log.log(level, "generation %d: %s; %.2f s after the start", generation, self._status, seconds)
             self.notify.ready(self._status)
 
     def _idle_for(self) -> float:

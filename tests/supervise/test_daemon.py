@@ -45,6 +45,8 @@ def test_a_program_that_cannot_run_is_not_started_again(daemon):
     assert programs["worker:main@1"]["reason"] == "shop.missing: no module named 'shop'"
     assert programs["worker:other@1"]["ready"]
     assert len(daemon.heard("worker:main@1")) == 1
+    (line,) = [line for line in daemon.text().splitlines() if "2 of 3 programs ready" in line]
+    assert " WARNING " in line
 
 
 def test_a_killed_daemon_leaves_no_strays(daemon):

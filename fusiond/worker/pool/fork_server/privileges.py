@@ -43,8 +43,20 @@ def main(arguments: list[str]) -> None:
         _prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
         os.execvpe(request["argv"][0], request["argv"], request["environment"])
     except (OSError, ValueError) as error:  # ValueError: a NUL in the environment
-        print(f"{request['argv'][0]}: {getattr(error, 'strerror', None) or error}", file=sys.stderr)
+        program, remedy = request["argv"][0], ""
+        if isinstance(error, PermissionError) and request["uid"] is not None:
+            remedy = _remedy(program, request["environment"].get("USER", request["uid"]))
+        print(f"{program}: {getattr(error, 'strerror', None) or error}{remedy}", file=sys.stderr)
         sys.exit(EXIT_CANNOT_EXECUTE)
+
+
+def _remedy(program: str, user: str) -> str:
+    """What to do about an interpreter that the user may not run: often it lies below root's home."""
+    names = program.split("/")
+    above = ("/".join(names[:end]) or "/" for end in range(1, len(names)))
+    closed = next((directory for directory in above if not os.access(directory, os.X_OK)), None)
+    why = f"user {user} may not enter {closed}" if closed else f"user {user} may not run it"
+    return f"; {why}: change its mode, or set `python` to an interpreter that the user may run"
 
 
 def drop(request: dict[str, Any]) -> None:

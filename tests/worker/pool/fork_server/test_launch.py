@@ -5,6 +5,7 @@ import json
 import os
 import pwd
 import resource
+import tempfile
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -183,6 +184,24 @@ def _receive(control):
         return control.recv(1 << 17)
     except BlockingIOError:
         return None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.parametrize("closed", [True, False], ids=["directory", "interpreter"])
+def test_an_interpreter_that_the_user_may_not_run_is_answered_with_a_remedy(closed):
+    """As one below root's home; it says what the user may not do, and what helps."""
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name).resolve()
+        directory.chmod(0o700 if closed else 0o755)
+        python = directory / "python3"
+        python.write_text("")
+        launched = launch(Config(), WorkerGroup("g", user="nobody", directory="/", python=str(python)))
+        launched.control.close()
+        assert launched.process.wait(10) == 126
+        said = os.read(launched.output, 1 << 16).decode()
+        os.close(launched.output)
+    why = f"user nobody may not {f'enter {directory}' if closed else 'run it'}"
+    assert said.startswith(f"{python}: Permission denied; {why}: change its mode, or set `python`")
 
 
 def test_environment_of_a_number_that_is_no_user(monkeypatch):
