@@ -64,8 +64,10 @@ def run_program(body: Callable[[Link], int]) -> int:
     try:
         return body(link)
     except FusionError as error:
-        log.error("%s", error)  # noqa: TRY400 - a sentence, not a traceback
-        link.say(**{"is": "failed", "reason": str(error), "tasks": getattr(error, "tasks", [])})
+        tasks = getattr(error, "tasks", [])
+        if not tasks:  # otherwise the reload that is refused for them tells it
+            log.error("%s", error)  # noqa: TRY400 - a sentence, not a traceback
+        link.say(**{"is": "failed", "reason": str(error), "tasks": tasks})
         return EX_CONFIG
     except Exception as error:
         log.exception("this program ends")

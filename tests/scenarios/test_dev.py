@@ -45,6 +45,8 @@ def test_code_that_is_saved_runs(daemon):
     save(daemon, "shop/shop.py", "def price(:\n")
     until(lambda: (daemon.status()["reload"] or {})["result"] == "refused", daemon.text)
     assert "shop.py" in daemon.status()["reload"]["reason"]
+    # In one line of the log, whoever else has noticed it.
+    assert daemon.text().count("SyntaxError") == 1, daemon.text()
     assert price(daemon) == 2
     save(daemon, "shop/shop.py", "def price():\n    return 3\n")
     until(lambda: price(daemon) == 3, daemon.text)

@@ -297,9 +297,8 @@ class Process(Subprocess):  # type: ignore[misc] # supervisor has no types
         if self.last_exit == EX_CONFIG and not self.was_ready:
             # EXITED -> FATAL
             self.change_state(State.FATAL)
-            # A process on trial goes with its candidate.
-            later = "" if self.trial else "; it is tried again at the next reload"
-            log.error("%s cannot run: %s%s", self.program.name, reason, later)
+            if not self.trial:  # otherwise the refused reload gives the reason, and the process goes with its candidate
+                log.error("%s cannot run: %s; it is tried again at the next reload", self.program.name, reason)
         elif not (self.draining or self.trial):
             # EXITED -> BACKOFF
             self.change_state(State.BACKOFF)

@@ -122,7 +122,7 @@ class GroupProgram:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal)
         self._reaching = loop.create_task(self._reach_redis())
-        self._pool.start(launched)
+        self._pool.start(launched, on_trial=self._held)
         await self._get_ready(self._reaching)
         self._add(self._dispatcher.leases.keep())
         self._add(self._presence.keep())

@@ -74,6 +74,8 @@ class ForkServers:
         #: lead to a release by now that does not load
         self._good: LaunchedFrom | None = None
         self._table = b""
+        #: whether the group is on trial: then the refused reload tells what does not load, and the log need not
+        self.on_trial = False
 
     def start(self, launched: Launched | None = None) -> None:
         """Start a fork server, or take over one that was launched; children are forked once it is ready."""
@@ -171,7 +173,7 @@ class ForkServers:
 
     def _end_empty(self, server: ServerHandle, problems: reports.Problems) -> None:
         reason = f"no task loads: {sentence(problems)}"
-        if reason != self.nothing_loads:
+        if reason != self.nothing_loads and not self.on_trial:
             log.error("group '%s': %s", self._group, reason)
         self._serving, self.nothing_loads = None, reason
         server.end()
@@ -245,7 +247,8 @@ class ForkServers:
     def note_problem(self, task: str, code: str, message: str) -> None:
         """The fork server, or a child that was forked from it, could not load the task."""
         if task not in self.problems:
-            log.error("task '%s' cannot run: %s", task, message, extra={"code": code})
+            if not self.on_trial:
+                log.error("task '%s' cannot run: %s", task, message, extra={"code": code})
             self.problems[task] = [code, message]
             self._retry_later()
 

@@ -89,8 +89,13 @@ class Pool:
             self._children.renew_older_than(self._group.max_age)
             self._look_at_age = asyncio.get_running_loop().call_later(AGE_LOOK, self._renew_old)
 
-    def start(self, launched: Launched | None = None) -> None:
-        """Start the fork server, or take over the one that was launched; its children follow when it is ready."""
+    def start(self, launched: Launched | None = None, *, on_trial: bool = False) -> None:
+        """
+        Start the fork server, or take over the one that was launched; its children follow when it is ready.
+
+        `on_trial`: until `begin`, what does not load is reported and not logged.
+        """
+        self._servers.on_trial = on_trial
         self._servers.start(launched)
 
     def close(self) -> None:
@@ -211,6 +216,7 @@ class Pool:
 
     def begin(self) -> None:
         """Jobs are claimed from now on: a group that follows its load has one child until then."""
+        self._servers.on_trial = False
         self._capacity.begin()
 
     def leave(self, slots: int) -> None:
