@@ -14,6 +14,7 @@ Knows neither a file nor a time zone.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
@@ -122,7 +123,12 @@ def _check_days(day: str, weekday: str) -> None:
 
 
 def _list(field: CronField, written: str) -> str:
-    return ",".join(_values(field, part) for part in written.split(","))
+    return _once(_values(field, part) for part in written.split(","))
+
+
+def _once(lists: Iterable[str]) -> str:
+    """The lists as one, each value once: croniter takes seconds for a hundred thousand values."""
+    return ",".join(dict.fromkeys(value for each in lists for value in each.split(",")))
 
 
 def _values(field: CronField, part: str) -> str:
@@ -147,7 +153,7 @@ def _days(written: str) -> str:
         return "*"
     if "," in written and _has_nearest(written):
         raise CronTextError(f"the day of month {written!r} has W in a list", "write W with a single day, such as 15W")
-    return ",".join(_day(part) for part in written.split(","))
+    return _once(_day(part) for part in written.split(","))
 
 
 def _day(part: str) -> str:
@@ -168,7 +174,7 @@ def _weekdays(written: str) -> str:
     parts = written.split(",")
     if len({_is_of_month(part) for part in parts}) > 1:
         raise CronTextError(f"the weekday {written!r} has a part with # or L and one without", "write two entries")
-    return ",".join(_weekday(part) for part in parts)
+    return _once(_weekday(part) for part in parts)
 
 
 def _weekday(part: str) -> str:

@@ -80,7 +80,7 @@ class Input:
     def texts(self, value: Any) -> list[str]:
         """A value of a JSON body as texts for `read`. Raises BadInput."""
         if self.form in _TYPES:  # a text in JSON is not read as JSON once more
-            return [json.dumps(value, ensure_ascii=False)]
+            return [json.dumps(value, ensure_ascii=False, separators=(",", ":"))]
         values = value if self.many and isinstance(value, list) else [value]
         if any(isinstance(each, list | dict) for each in values):
             raise BadInput(f"{self.name}: {json.dumps(value)[:40]} is no single value")

@@ -117,6 +117,10 @@ def test_a_job_is_enqueued_from_any_language(dashboard, desk):
     job = desk.run(desk.verbs.job(*reply.json["job"].split("/")))
     assert (job.task, job.args, job.status, job.priority) == ("report", b'[[1,null],{"region":"eu"}]', "scheduled", 7)
     assert job.log_tag == "x"
+    for at in (2_000_000_000, 2_000_000_000.5):
+        reply = dashboard.post("/api/v1/jobs", {"task": "report", "at": at})
+        assert reply.status == 200, reply.text
+        assert desk.run(desk.verbs.job(*reply.json["job"].split("/"))).due_at == at * 1000
     for wrong, why in (
         ({"task": "repport"}, "report"),
         ({}, "task is missing"),

@@ -151,7 +151,7 @@ def _traps(node: Node, fields: list[str]) -> Iterator[Problem]:
             last = (size - 1) // int(match[1]) * int(match[1])
             message = f"{field} counts {noun} from 0 to {last} and starts again at 0: the last gap is {size - last}"
             yield node.place.warning("uneven-step", message, f"write a step that divides {size}, or every:")
-    if day[0] not in "*?" and weekday[0] not in "*?":
+    if {day, weekday}.isdisjoint(("*", "?")):
         message = f"{node.raw!r} ticks on the day {day} and on each weekday {weekday}: one of the two is enough"
         yield node.place.warning("day-or-weekday", message, "write * for one of the two")
     if day in ("29", "30", "31") and month == "*":

@@ -156,7 +156,10 @@ class _Composer:
         end: Any = event.end_mark
         # A text that begins with a * is an error from its second character on.
         marks = [(mark.line, mark.column) for mark in (error.problem_mark, error.context_mark) if mark]
-        if (end.line, end.column) not in marks or not opens_text(self._source.lines[end.line], end.column - 1):
+        is_text = start.line == end.line and not any(each in event.value for each in ",:")
+        if is_text or (end.line, end.column) not in marks:
+            return None
+        if not opens_text(self._source.lines[end.line], end.column - 1):
             return None
         place = Place(self._source, start.line + 1, start.column + 1)
         message = f"a quote is opened here, and the next one, on line {end.line + 1}, opens another text"

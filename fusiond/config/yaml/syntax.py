@@ -50,6 +50,12 @@ def explain(problem: str, context: str, line: str, column: int) -> Explanation:
     )
 
 
+#: characters of a key that YAML allows where no ? stands before it
+_LONGEST_KEY = 1024
+#: characters of a key in a message
+_SHOWN = 40
+
+
 def opens_text(line: str, column: int) -> bool:
     """Whether the quote at this column stands where a text begins: after a blank or a bracket, and before a word."""
     return line[:column][-1:] in (*" \t[{,", "") and line[column + 1 : column + 2] not in (*" \t]},:", "")
@@ -60,8 +66,11 @@ def _no_colon(problem: str, line: str, column: int) -> Explanation | None:
     if "could not find expected ':'" not in problem:
         return None
     word = re.compile(r"'[^']*'|\"[^\"]*\"|[^\s,\]}\[{]*").match(line, column)
-    name = word[0][:40] if word else ""
-    return Explanation("yaml-syntax", f"{name} has no colon", f"write {name}:", word)
+    name = word[0] if word else ""
+    if len(name) > _LONGEST_KEY:
+        return Explanation("yaml-syntax", "this key is too long", f"write at most {_LONGEST_KEY} characters", word)
+    remedy = f"write {name}:" if len(name) <= _SHOWN else "write a colon behind it"
+    return Explanation("yaml-syntax", f"{name[:_SHOWN]} has no colon", remedy, word)
 
 
 def _missing_quotes(problem: str, context: str, line: str, column: int) -> Explanation | None:

@@ -206,8 +206,9 @@ async def _enqueue(call: WebCall) -> Done:
 
 def _number_or_text(said: Any) -> Any:
     """A body may have a number where a call has a number or a text."""
-    if isinstance(said, str) and re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", said):
-        return float(said) if "." in said else int(said)
+    if isinstance(said, str) and re.fullmatch(r"[0-9]{1,12}(\.[0-9]{1,20})?(e-?[0-9]{1,2})?", said):
+        number = float(said)
+        return int(number) if number.is_integer() else number
     return said
 
 

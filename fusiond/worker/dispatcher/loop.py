@@ -242,7 +242,7 @@ class Dispatcher:
             self._wake.clear()
             self._hand()
             await self._try(self._lanes.first)
-        if not self._is_drained():
+        if not self._is_drained() and next(self._lanes.unsettled(), None):
             log.error("outcomes could not be settled; their leases will expire and they will run again")
 
     async def serve_second(self) -> None:
@@ -302,12 +302,14 @@ class Dispatcher:
         """
         Whether it ends without an answer of Redis, which is away or refuses.
 
-        For outcomes it waits as long as jobs may take to end, since what has run would run again. A claim whose reply
-        was lost costs its jobs no more than the time of a lease.
+        For outcomes it waits as long as jobs may take to end, since what has run would run again; not for jobs that
+        Redis did not confirm, which it takes back by itself. A claim whose reply was lost costs its jobs no more than
+        the time of a lease.
         """
         if not (self._lanes.failures or self._lanes.refused or self._confirming.busy):
             return False
-        if self.pool.running or (self.phase < Phase.COLD and next(self._lanes.unsettled(), None)):
+        waits = self.phase < Phase.COLD and any(not each.unconfirmed for each in self._lanes.unsettled())
+        if self.pool.running or waits:
             return False
         now = time.monotonic()
         self._give_up = self._give_up or now + _LAST_SETTLE

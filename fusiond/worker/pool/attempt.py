@@ -75,8 +75,8 @@ class Attempt:
     alone: bool = False
     #: its job was canceled while it ran
     canceled: bool = False
-    #: a wake-up has brought it, under a first lease that Redis confirms only if the job still runs a moment later
-    carried: bool = False
+    #: a wake-up has brought it, under a short first lease, and Redis has not confirmed it within that
+    unconfirmed: bool = False
     #: its lease belongs to another dispatcher, or to none: this one may not settle it
     lost: bool = False
     #: how far it is, as it has said last; None: it has not

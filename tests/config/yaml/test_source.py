@@ -79,6 +79,9 @@ def test_the_bracket_that_is_missing_is_the_innermost_one_open(text, end):
         ("a: 1\n«queues»\nb: {}\n", "queues has no colon", "write queues:"),
         ("a: 1\n«queues»", "queues has no colon", "write queues:"),
         ("a:\n  b: 1\n  «c» # d\n    e: 1\n", "c has no colon", "write c:"),
+        (f"a: 1\n«{'k' * 50}»\nb: {{}}\n", f"{'k' * 40} has no colon", "write a colon behind it"),
+        (f"a: 1\n«{'k' * 1025}:» 1\n", "this key is too long", "write at most 1024 characters"),
+        ('a: " "«b»\n', "there is text after a closing quote", "quote the whole text; inside '…' write '' for a quote"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_reported_where_it_was_made(text, message, remedy):

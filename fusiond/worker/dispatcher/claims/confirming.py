@@ -148,6 +148,7 @@ class Confirming:
                 return
             else:
                 mark(attempt, flag, until)
+                attempt.unconfirmed = False  # no child has it yet
                 attempt.permitted |= note == "permit" and not attempt.lost
                 return
 

@@ -131,6 +131,9 @@ def mark(attempt: Attempt, flag: int, until: int) -> bool:
     if flag == _LOST:
         attempt.lost = True
         return True
+    # An answer that comes too late does not confirm it: its child may be killed by now.
+    if attempt.unconfirmed and attempt.lease > boot_ns():
+        attempt.unconfirmed = False
     attempt.lease = until
     newly = flag == _CANCEL and not attempt.canceled
     attempt.canceled |= newly

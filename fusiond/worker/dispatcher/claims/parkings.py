@@ -104,4 +104,4 @@ class Parkings:
         # says. If Redis' clock was set forward meanwhile, it may say too much.
         enqueued = min(token.made + job.after * 1_000_000, boot_ns())
         lease, now = enqueued + TRUSTED * 1_000_000, time.monotonic_ns()
-        return Attempt(queue, job.id, job.token, job.task, job.args, job.header, 1, 0, 0, lease, now, carried=True)
+        return Attempt(queue, job.id, job.token, job.task, job.args, job.header, 1, 0, 0, lease, now, unconfirmed=True)

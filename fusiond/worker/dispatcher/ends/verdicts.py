@@ -81,11 +81,13 @@ def killed(
         policy: whose max_crashes and delays hold.
         rand: where jitter comes from.
     """
-    if attempt.lost or (reason == KillReason.LOST and not attempt.carried):
+    if attempt.lost:
         return None
     if reason == KillReason.CANCELED or attempt.canceled:
         return canceled(attempt, task)
     if reason == KillReason.LOST:
+        if not attempt.unconfirmed:
+            return None
         # The question whether the job is ours may still be on its way: Redis would then keep the job for nobody. If
         # another dispatcher has the job by now, Redis refuses this.
         return interrupted(attempt, task, policy, NOT_CONFIRMED, "Redis did not confirm in time that it may run here")

@@ -83,3 +83,17 @@ def test_hard_timeouts_wait_as_failures_do(policy, crashes, number):
     assert outcome.kind == ("retry" if crashes <= policy.max_crashes else "failed")
     wait = round(backoff(policy, number, Random(1)) * 1000)
     assert outcome.kind == "failed" or outcome.ms == wait
+
+
+def test_what_a_lease_that_is_over_means():
+    """Canceled counts first. A job that Redis has not confirmed is given back; of any other it is not ours to say."""
+    ended = lambda each: verdicts.killed(each, KillReason.LOST, 0, TASK, RetryPolicy(), rand=Middle())  # noqa: E731
+    claimed, brought = attempt(1), attempt(1)
+    brought.unconfirmed = True
+    assert ended(claimed) is None
+    assert (ended(brought).kind, ended(brought).why) == ("released", "not confirmed")
+    for each in (claimed, brought):
+        each.canceled = True
+        assert ended(each).kind == "canceled"
+        each.lost = True
+        assert ended(each) is None
