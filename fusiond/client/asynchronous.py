@@ -94,7 +94,9 @@ class AsyncClient(BaseClient):
 
     async def run_flow(self, flow: str, /, **inputs: Any) -> AsyncFlowRun:
         """As `Client.run_flow`."""
-        return AsyncFlowRun(self._run, self._flows.control, await self._run(self._flows.run_flow(flow, inputs)))
+        return AsyncFlowRun(
+            self._run, self._flows.control, await self._connection.run(self._flows.run_flow(flow, inputs))
+        )
 
     def flow_run(self, name: str) -> AsyncFlowRun:
         """As `Client.flow_run`."""

@@ -109,7 +109,7 @@ class Client(BaseClient):
 
     def run_flow(self, flow: str, /, **inputs: Any) -> FlowRun:
         """Start a run of a flow of the file. Raises UnknownTask, BadArguments or BrokerError."""
-        return FlowRun(self._run, self._flows.control, self._run(self._flows.run_flow(flow, inputs)))
+        return FlowRun(self._run, self._flows.control, self._connection.run(self._flows.run_flow(flow, inputs)))
 
     def flow_run(self, name: str) -> FlowRun:
         """A handle of the run with this full name, `queue/id`; it does not ask whether the run exists."""

@@ -5,8 +5,8 @@
 -- KEYS  1 ns:{q}
 -- ARGV  1 want · 2 dispatcher · 3 nonce, the token of each attempt that this call begins · 4 lease, ms · 5 max_rescues
 --       6 a token under which one job may be given to the caller later, without being asked for (enqueue.lua); empty: none
---       7 few: how many jobs of the tasks that follow, at most, or of the queue, if it has a limit; the caller has a child free for so many,
---         and if it gets as many it is given none later · tasks
+--       7 few: how many children of the caller are free; no more jobs than that of the tasks that follow, nor of a queue that has a limit, and
+--         no token where it gets jobs for all of them · tasks
 -- reply {more 0|1|2: the next job is one of these and above that number, ms until something comes due or -1,
 --        {id, task, args, ms from when it became ready to its claim, …},
 --        {n, attempts, crashes, rescues, header, …}: of the n-th job, where it is not its first attempt and no more; this one counted
@@ -33,7 +33,7 @@
 local want, dispatcher, nonce = tonumber(ARGV[1]), ARGV[2], ARGV[3]
 local lease, max_rescues = tonumber(ARGV[4]), tonumber(ARGV[5])
 local parking, few, most_of = ARGV[6], tonumber(ARGV[7] or ARGV[1]), {}
-local free = few                  -- children
+local free = few                  -- `few` is counted down below
 for i = 8, #ARGV do most_of[ARGV[i]] = true end
 local LAST = ROOT .. ':claim:' .. dispatcher
 local CHORES = 100                -- of each kind, at most, in one call

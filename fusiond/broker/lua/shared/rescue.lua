@@ -23,7 +23,7 @@ local function end_job(id, h, status, code, message, ttl, score, ...)
   tell(id, code, message, ...)
 end
 -- rescue(id, max_rescues, carried): its lease has expired; `carried`: a wake-up had it, and no dispatcher has confirmed that it came. It may
--- have begun, for a moment; nobody knows, so the attempt is told of, and not counted
+-- have begun, for a moment; nobody knows, so its history has this attempt, which does not count
 local function rescue(id, max_rescues, carried)
   local h = load(id)
   leave_started(id, h and h.limit)

@@ -103,7 +103,7 @@ class Confirming:
         task.add_done_callback(self._on_done)
 
     async def _confirm_begun(self, attempts: list[Attempt]) -> None:
-        """Mark the answer on each. One that has none until its first lease is over is ended, by watchdog.py."""
+        """Mark the answer on each. A job without one is asked about, and runs, until its first lease is over."""
         failures = 0
         while attempts := _not_ended(attempts):
             try:

@@ -69,7 +69,7 @@ def killed(
     attempt: Attempt, reason: KillReason | None, status: int, task: Task, policy: RetryPolicy, *, rand: Random
 ) -> Outcome | None:
     """
-    What a child's death in the middle of the job means; None: nothing, the lease is somebody else's or expires soon.
+    What a child's death in the middle of the job means; None: nothing, its lease is lost or will expire.
 
     STARTED -> CANCELED | QUEUED (interrupted) | SCHEDULED (a crash that may be tried again) | FAILED.
 
