@@ -59,7 +59,7 @@ STEPS = {
     "renew": Step(DISPATCHER, "worker.dispatcher.claims.leases", "Leases.renew_once"),
     "fence": Step(DISPATCHER, "worker.dispatcher.loop", "Dispatcher.on_leases_changed"),
     "wake": Step(DISPATCHER, "worker.dispatcher.claims.asking", "Asking.claim_from"),
-    "bring": Step(DISPATCHER, "worker.dispatcher.loop", "Dispatcher.on_wake"),
+    "bring": Step(DISPATCHER, "worker.dispatcher.claims.wake_ups", "WakeUps.hear"),
     "confirm": Step(DISPATCHER, "worker.dispatcher.claims.confirming", "Confirming._confirm"),
     # between dispatcher and children
     "hand": Step(DISPATCHER, "worker.pool.slots", "ChildHandle.send_jobs"),

@@ -21,8 +21,8 @@ TRIES = 10
 #: it hears wake-ups when it is too late
 LATE = Edit(
     "worker/dispatcher/group.py",
-    "await self._dispatcher.on_wake(channels[channel], message)",
-    "await asyncio.sleep(1.0)\n                await self._dispatcher.on_wake(channels[channel], message)",
+    "await self._dispatcher.wake_ups.hear(channels[channel], message)",
+    "await asyncio.sleep(1.0)\n                await self._dispatcher.wake_ups.hear(channels[channel], message)",
 )
 #: it never asks Redis about the jobs that it has begun
 SILENT = Edit("worker/dispatcher/claims/confirming.py", "        if begun:\n", "        if False:\n")
@@ -42,7 +42,7 @@ DELAYED = Edit(
     "            return replies[len(request.reports) :]\n",
 )
 #: it waits, and hears no wake-up
-DEAF = Edit("worker/dispatcher/group.py", "await self._dispatcher.on_wake(channels[channel], message)", "pass")
+DEAF = Edit("worker/dispatcher/group.py", "await self._dispatcher.wake_ups.hear(channels[channel], message)", "pass")
 
 
 def waits(place, program, queue="default"):
@@ -110,7 +110,9 @@ def is_lost_at_once(place, number, retry, own, timeout=60.0):
 
 BUGS = {
     "nobody looks whether a job is confirmed": Edit(
-        "worker/dispatcher/loop.py", "            self._asking.claim_when_due(queue, CARRIED)\n", "            pass\n"
+        "worker/dispatcher/claims/wake_ups.py",
+        "            self._asking.claim_when_due(queue, CARRIED)\n",
+        "            pass\n",
     ),
     "a job that comes late and begins before it is confirmed": Edit(
         "worker/dispatcher/waiting.py",

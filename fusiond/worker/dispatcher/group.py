@@ -251,7 +251,7 @@ class GroupProgram:
                 elif message == b"cancel":
                     self._dispatcher.leases.renew_soon()
                 elif channel in channels:
-                    await self._dispatcher.on_wake(channels[channel], message)
+                    await self._dispatcher.wake_ups.hear(channels[channel], message)
         finally:
             await messages.aclose()
 

@@ -6,7 +6,7 @@ Have the jobs of one group run.
 3. hand    them to the children (pool/pool.py)
 4. renew   the leases of jobs still held (leases.py)
 5. settle  what has ended (endings.py), many in the round trip of the next claim
-6. wait    for outcomes, a wake-up, the next due job, or the poll
+6. wait    for outcomes, a wake-up (wake_ups.py), the next due job, or the poll
 
 It serves until it is told to drain, which has no deadline, or to stop cold.
 
@@ -21,7 +21,6 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 
-from fusiond.broker.jobs import carried_job
 from fusiond.broker.redis.connection import AsyncConnection
 from fusiond.broker.redis.outage import Outage, retrying
 from fusiond.broker.verbs import Verbs
@@ -33,8 +32,9 @@ from fusiond.worker.dispatcher.claims.confirming import Confirming
 from fusiond.worker.dispatcher.claims.exchange import Exchange
 from fusiond.worker.dispatcher.claims.lanes import Lanes
 from fusiond.worker.dispatcher.claims.leases import Leases
-from fusiond.worker.dispatcher.claims.parkings import CARRIED, PARK_AGAIN, Parkings
+from fusiond.worker.dispatcher.claims.parkings import Parkings
 from fusiond.worker.dispatcher.claims.queue_order import Queues
+from fusiond.worker.dispatcher.claims.wake_ups import WakeUps
 from fusiond.worker.dispatcher.ends.courier import Courier
 from fusiond.worker.dispatcher.ends.endings import Endings
 from fusiond.worker.dispatcher.ends.job_log import JobLog
@@ -82,8 +82,7 @@ class Dispatcher:
         A dispatcher that claims nothing yet.
 
         `name`: `host.pid`; `lanes`: connections for claims and settles alone; `leases`: one for leases alone;
-        `courier`: empties outboxes;
-        `on_problems`: called when other tasks load than did before.
+        `courier`: empties outboxes; `on_problems`: called when other tasks load than did before.
         """
         self.config, self.group = config, group
         self.phase = Phase.HELD
@@ -94,7 +93,6 @@ class Dispatcher:
         self.job_log = JobLog(config)
         self._is_second_busy = False
         self._parkings = Parkings(mark_of(name), lambda: self._asking.free)
-        self._courier = courier
         self._lanes = Lanes(name, broker, lanes, self.job_log.ended, on_outbox=courier.note, parkings=self._parkings)
         outcomes = self._lanes.outcomes
         outcomes.set_config(config, group.name)
@@ -108,9 +106,11 @@ class Dispatcher:
         self.ready: asyncio.Future[Problems] = asyncio.get_running_loop().create_future()
         self._timers = Timers(self._wake.set)
         self._asking = Asking(config, group, self.pool, self._waiting, self._timers, wake=self._wake.set)
+        changed = self.on_leases_changed
         self._confirming = Confirming(
-            broker, leases, outage, self._waiting, on_answer=self._park_again, on_change=self.on_leases_changed
+            broker, leases, outage, self._waiting, asking=self._asking, timers=self._timers, on_change=changed
         )
+        self.wake_ups = WakeUps(self._parkings, self._waiting, self._confirming, self._asking, on_outbox=courier.note)
         #: monotonic s; from then on nothing waits for the last outcomes
         self._give_up: float | None = None
 
@@ -167,30 +167,6 @@ class Dispatcher:
     def claim_from(self, queue: str | None = None) -> None:
         """Claim from the queue, or from all: there may be jobs."""
         self._asking.claim_from(queue)
-
-    async def on_wake(self, queue: str, message: bytes) -> None:
-        """There may be jobs in the queue, or something in its outbox; or the message has a job, for us or another."""
-        if message == b"outbox":
-            self._courier.note(queue)
-            return
-        job = carried_job(message)
-        if job is None:
-            self.claim_from(queue)
-        elif attempt := self._parkings.take(queue, job):
-            if self._waiting.hand_at_once(attempt):
-                self._confirming.ask_later(attempt)
-                self._park_again(queue)
-            else:
-                await self._confirming.ask(attempt)
-        else:
-            # The dispatcher that has it may be gone.
-            self._asking.claim_when_due(queue, CARRIED)
-
-    def _park_again(self, queue: str) -> None:
-        """A job that a wake-up has brought is handed to a child, or given back."""
-        # The round trip that settles it leaves the next token, too.
-        self.queues.mark_open(queue)
-        self._timers.start("park", PARK_AGAIN, self._confirming.ask_begun)
 
     def set_config(self, config: Config, group: WorkerGroup) -> None:
         """Follow a change in place."""

@@ -7,6 +7,8 @@ ended by then. Any other job waits for the answer:
 1. ask      at once, on the connection of the leases: the answer stores its permit, too
 2. wait     for the answer in a task of its own, so that other wake-ups are heard, however long Redis is away
 3. hand     the job to a child, or give it back (waiting.py)
+
+After that its queue is asked again, so that the next token is left there (parkings.py).
 """
 
 from __future__ import annotations
@@ -23,10 +25,16 @@ from fusiond.broker.redis.links import Sent
 from fusiond.broker.redis.outage import Outage
 from fusiond.broker.verbs import Verbs
 from fusiond.errors import BrokerError, BrokerUnavailable
+from fusiond.worker.dispatcher.claims.asking import Asking
 from fusiond.worker.dispatcher.claims.leases import LEASE_MS, SHORT_PAUSE, mark, renew, trusted_until
+from fusiond.worker.dispatcher.timers import Timers
 from fusiond.worker.dispatcher.waiting import Waiting
 from fusiond.worker.pool.attempt import Attempt
 from fusiond.worker.runtime.wire import boot_ns
+
+#: s; from when such a job has come until the next token is left, unless the job has ended by then. On a busy machine
+#: its child cannot begin while this process has something to do
+_PARK_AGAIN = 0.001
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +59,8 @@ class Confirming:
         outage: Outage,
         waiting: Waiting,
         *,
-        on_answer: Callable[[str], None],
+        asking: Asking,
+        timers: Timers,
         on_change: Callable[[], None],
     ) -> None:
         """
@@ -62,11 +71,12 @@ class Confirming:
             connection: that of the leases.
             outage: how long to wait while Redis is away.
             waiting: the jobs without a child.
-            on_answer: told the queue of each job that has waited for the answer.
+            asking: is told which queue to ask again.
+            timers: of the dispatcher.
             on_change: called when a job that runs turned out lost or canceled.
         """
         self._broker, self._connection, self._outage = broker, connection, outage
-        self._waiting, self._on_answer, self._on_change = waiting, on_answer, on_change
+        self._waiting, self._asking, self._timers, self._on_change = waiting, asking, timers, on_change
         self._tasks: set[asyncio.Task[None]] = set()
         #: jobs that have begun, and of which Redis was not asked
         self._begun: list[Attempt] = []
@@ -88,10 +98,17 @@ class Confirming:
             self._start(self._finish(question, sent))
 
     def ask_later(self, attempt: Attempt) -> None:
-        """Its child was handed this job: `ask_begun` asks, if it has not ended by then."""
+        """Its child was handed this job: ask a moment later, if it has not ended by then."""
         self._begun.append(attempt)
+        self._park_again(attempt.queue)
 
-    def ask_begun(self) -> None:
+    def _park_again(self, queue: str) -> None:
+        """A job that a wake-up has brought is handed to a child, or given back."""
+        # The round trip that settles it leaves the next token, too.
+        self._asking.queues.mark_open(queue)
+        self._timers.start("park", _PARK_AGAIN, self._ask_begun)
+
+    def _ask_begun(self) -> None:
         """Ask about the jobs that were handed out before, and return without the answer."""
         begun, self._begun = _not_ended(self._begun), []
         if begun:
@@ -128,7 +145,7 @@ class Confirming:
     async def _finish(self, question: Question, sent: Sent | None) -> None:
         await self._confirm(question, sent)
         self._waiting.take_expected(question.attempt)
-        self._on_answer(question.attempt.queue)
+        self._park_again(question.attempt.queue)
 
     async def _confirm(self, question: Question, sent: Sent | None) -> None:
         """Mark the answer on the attempt. If Redis refuses, the job counts as lost here."""

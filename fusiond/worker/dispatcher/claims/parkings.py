@@ -26,9 +26,6 @@ from fusiond.worker.runtime.wire import boot_ns
 #: of that the dispatcher trusts it. The rest is for ending the child of a job that was not confirmed: a container that
 #: may not use more of a processor stands still for 100 ms at a time
 CARRIED, TRUSTED = 700, 400
-#: s; from when such a job has come until the next token is left, unless the job has ended by then. On a busy machine
-#: its child cannot begin while this process has something to do
-PARK_AGAIN = 0.001
 #: tokens of a queue that are remembered: a job may come by one that a later claim is just replacing
 _TOKENS = 4
 
