@@ -167,12 +167,14 @@ def ask_to_end(state: Path) -> int | None:
 
 def command(server: str, state: Path, path: Path, group: str | None) -> list[str]:
     """The server's command line; no file of options, so that nothing of the machine's own Redis slips in."""
+    # To compress the texts took a third of the CPU time of each rewrite of the file. Short texts do not become shorter;
+    # for jobs with 1 kB of JSON and more the price is a rewritten file of twice the size. See docs/benchmarks.md.
     # fmt: off
     return [
         server, "--port", "0", "--unixsocket", str(path), "--unixsocketperm", "660" if group else "600",
         "--dir", str(state), "--daemonize", "no", "--logfile", "",
         "--save", "", "--appendonly", "yes", "--appendfsync", "everysec", "--aof-load-truncated", "yes",
-        "--maxmemory-policy", "noeviction",
+        "--rdbcompression", "no", "--maxmemory-policy", "noeviction",
     ]
     # fmt: on
 

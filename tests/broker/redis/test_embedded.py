@@ -128,6 +128,7 @@ def test_it_is_private_durable_and_does_not_evict(start, directory):
     assert options[b"appendonly"] == b"yes"
     assert options[b"appendfsync"] == b"everysec"
     assert options[b"maxmemory-policy"] == b"noeviction"
+    assert options[b"rdbcompression"] == b"no"
     assert (options[b"port"], options[b"save"]) == (b"0", b"")
     assert (mode(directory / "run"), mode(wrapper.path), mode(wrapper.state)) == (0o700, 0o600, 0o700)
 
