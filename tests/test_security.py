@@ -369,7 +369,7 @@ def test_an_error_in_redis_is_text_and_stays_text(desk):
 #: what makes objects, or code, out of bytes
 MAKERS = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "code", "codeop"}
 #: hand our own source files to an interpreter that cannot read them, or run the task that the file names
-RUNS_CODE = {f"fusiond/worker/{name}.py" for name in ("pool/fork_server/launch", "runtime/foreground", "runtime/probe")}
+RUNS_CODE = {f"fusiond/worker/{name}.py" for name in ("pool/fork_server/bundle", "runtime/foreground", "runtime/probe")}
 
 
 def test_no_module_makes_objects_or_code_out_of_data():

@@ -31,7 +31,7 @@ LOADED = (
     SCHEDULER_MODULE,
     WORKER_MODULE,
     "fusiond.worker.dispatcher.group",
-    "fusiond.worker.pool.fork_server.launch:load_sources",
+    "fusiond.worker.pool.fork_server.bundle:load_sources",
 )
 #: end of a broker's scheme → what programs need besides
 _LOADED_FOR = {

@@ -24,7 +24,8 @@ from typing import Any, Final
 
 from fusiond.config.lint.task_code import ImportFailure, Probed, signature
 from fusiond.config.model import RETRY_POLICIES, Config, WorkerGroup, serves
-from fusiond.worker.pool.fork_server.launch import PROBE, Launched, start
+from fusiond.worker.pool.fork_server.bundle import PROBE
+from fusiond.worker.pool.fork_server.launch import Launched, start
 from fusiond.worker.pool.fork_server.orphans import be_subreaper, end_children
 
 #: so many probes of one group may hang or die; then the other paths are not tried

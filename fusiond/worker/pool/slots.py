@@ -21,8 +21,8 @@ from typing import NamedTuple
 from fusiond.config.model import WorkerGroup
 from fusiond.worker.pool.attempt import Attempt, KillReason
 from fusiond.worker.pool.child_socket import ChildSocket
-from fusiond.worker.pool.fork_server.launch import memory_file
 from fusiond.worker.pool.fork_server.server_handle import ServerHandle
+from fusiond.worker.pool.memory_file import memory_file
 from fusiond.worker.pool.output import OnLine, Output
 from fusiond.worker.runtime import wire
 

@@ -2,7 +2,7 @@
 Start a group's fork server, or a probe: with the group's user, interpreter and environment, and with our sources.
 
 1. resolve  user, interpreter, directory, environment of the group
-2. bundle   the source files and the set-up in a descriptor, since the group's user may not be allowed to read our files
+2. lend     descriptors: of the control socket, and of the program's text (bundle.py)
 3. start    privileges.py, which drops the daemon's privileges and becomes the interpreter
 
 Knows the group and the file system. Loads no task code.
@@ -11,11 +11,9 @@ Knows the group and the file system. Loads no task code.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import fnmatch
 import json
 import logging
-import marshal
 import os
 import pwd
 import socket
@@ -23,8 +21,6 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import Any
 
@@ -32,62 +28,14 @@ from fusiond import hook
 from fusiond.config import environment_files
 from fusiond.config.model import Config, RetryPolicy, Task, WorkerGroup, callback_hosts, calls_urls, serves
 from fusiond.config.release_marks import Marks, marks
-
-_HERE = Path(__file__).parent
-_RUNTIME = _HERE.parent.parent / "runtime"
-#: the files of each program, each after those that it imports; the last one's main is run, or the hook's
-FORK_SERVER = (
-    "nesting",
-    "wire",
-    "errortext",
-    "refusals",
-    "task",
-    "tasklog",
-    "payload",
-    "passed_job",
-    "job_trace",
-    "run",
-    "child",
-    "one_job_child",
-    "child_start",
-    "hugepages",
-    "wrong_paths",
-    "startup",
-    "forkserver",
-)
-#: the same for a group with `executor: thread` or `asyncio`; those that load asyncio come before the last one
-CONCURRENT = (*FORK_SERVER[:-1], "job_output", "job_threads", "loop_socket", "concurrent_child", FORK_SERVER[-1])
-PROBE = ("wire", "errortext", "refusals", "task", "wrong_paths", "startup", "probe")
-#: where a part lies that other packages use as well
-_SHARED = {"nesting": _HERE.parent.parent.parent / "nesting.py"}
+from fusiond.worker.pool.fork_server.bundle import CONCURRENT, FORK_SERVER, LOAD, bundle, privileges
+from fusiond.worker.pool.memory_file import memory_file
 
 #: ld.so(8) looks up all symbols at the start; otherwise each child looks up those that it uses, at 0.04 ms a job
 _LOADER = {"LD_BIND_NOW": "1"}
-#: Runs in the group's interpreter. The package has a private name, so that our `task` shadows no module of the user's.
-#: Compiled code is for one version of Python only; to compile it there takes 40 ms, and memory that each child copies.
-_BOOT = """
-import os, sys, types
-if sys.version_info < (3, 9): sys.exit("fusiond needs Python 3.9 or later; this is " + sys.version.split()[0])
-head = marshal.load(file)
-for variable in head["ours"]: del os.environ[variable]
-name = "_fusiond_worker"
-package = sys.modules[name] = types.ModuleType(name)
-package.__path__ = []
-for _ in range(head["parts"]):
-    part, path, source, code = marshal.load(file)
-    module = sys.modules[name + "." + part] = types.ModuleType(name + "." + part)
-    module.__package__, module.__file__ = name, path
-    setattr(package, part, module)
-    exec(marshal.loads(code) if head["python"] == sys.version else compile(source, path, "exec"), module.__dict__)
-file.close()
-del file, source, code
-module.main(head["control"], head["setup"])
-"""
 _PYTHONPATH = "PYTHONPATH"
 #: runs privileges.py, as the daemon found it when it started, and closes its descriptor
 _AS_A_SCRIPT = "exec(compile(open({}).read(), 'privileges.py', 'exec'))"
-#: of marshal's format: all versions of Python read it
-_FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,18 +126,18 @@ def start(
         kept.callback(os.close, output)
         lent.callback(os.close, printed)
         handed = {"control": theirs.fileno(), "ours": sorted(_LOADER.keys() - variables.keys()), "setup": setup}
-        bundle = _lend(lent, "bundle", *_bundle(handed, sources))
-        asked = _lend(lent, "request", json.dumps(_request(group, bundle, variables)).encode())
-        privileges = _lend(lent, "privileges", _privileges())
+        program = _lend(lent, "program", *bundle(handed, sources))
+        asked = _lend(lent, "request", json.dumps(_request(group, program, variables)).encode())
+        first = _lend(lent, "privileges", privileges())
         process = subprocess.Popen(
             # It runs in the daemon's own environment: the group's may have LD_PRELOAD, say, which the loader would
             # obey as root until the user is changed.
-            [sys.executable, "-I", "-S", "-c", _AS_A_SCRIPT.format(privileges), str(asked)],
+            [sys.executable, "-I", "-S", "-c", _AS_A_SCRIPT.format(first), str(asked)],
             stdin=subprocess.DEVNULL,
             stdout=printed,
             stderr=printed,
             cwd=os.path.realpath(group.directory),
-            pass_fds=(theirs.fileno(), bundle, asked, privileges),
+            pass_fds=(theirs.fileno(), program, asked, first),
             start_new_session=True,
         )
         kept.pop_all()
@@ -207,11 +155,9 @@ def _lend(stack: contextlib.ExitStack, name: str, *content: bytes) -> int:
     return fd
 
 
-def _request(group: WorkerGroup, bundle: int, variables: dict[str, str]) -> dict[str, Any]:
+def _request(group: WorkerGroup, program: int, variables: dict[str, str]) -> dict[str, Any]:
     """What privileges.py is asked to become: the user, the program, its environment. Raises KeyError."""
-    # Not the program itself: `ps` and `systemctl status` show the command line, of each child again.
-    load = f"import marshal\nfile = open({bundle}, 'rb')\nexec(marshal.load(file))"
-    words = [interpreter(group), "-c", load, f"fusion:{group.name}"]
+    words = [interpreter(group), "-c", LOAD.format(program), f"fusion:{group.name}"]
     return {**_identity(group.user), "argv": words, "environment": {**_LOADER, **variables}}
 
 
@@ -314,45 +260,3 @@ def _setup(config: Config, group: WorkerGroup) -> dict[str, Any]:
         "preload": [name for name, task in config.tasks.items() if serves(group.queues, task.queue)],
         "table": table(config, group),
     }
-
-
-def _bundle(handed: dict[str, Any], sources: tuple[str, ...]) -> list[bytes]:
-    """What the interpreter is handed, as it reads it: _BOOT, what that needs to know, the parts."""
-    parts = [_source(part, _SHARED.get(part, _RUNTIME / f"{part}.py")) for part in sources]
-    if "hook" in handed["setup"]:
-        parts.append(_source("hook", Path(hook.path() or "")))
-    head = {**handed, "python": sys.version, "parts": len(parts)}
-    return [marshal.dumps(_BOOT, _FORMAT), marshal.dumps(head, _FORMAT), *parts]
-
-
-def load_sources() -> None:
-    """Read the files of the fork server now; each start of one takes them from memory, whatever pip does to them."""
-    _bundle({"setup": {}}, CONCURRENT)
-    _privileges()
-
-
-@cache
-def _privileges() -> bytes:
-    return (_HERE / "privileges.py").read_bytes()
-
-
-@cache
-def _source(part: str, path: Path) -> bytes:
-    """A part's name, path, text and compiled code."""
-    # The import system's own loader, so that code which it has compiled and cached is not compiled again.
-    code = marshal.dumps(SourceFileLoader(part, str(path)).get_code(part))
-    return marshal.dumps((part, str(path), path.read_text(), code), _FORMAT)
-
-
-def memory_file(name: str, *content: bytes) -> int:
-    """
-    A descriptor of memory that holds the content, at its beginning, and whose size nobody can change.
-
-    A process that reads a mapped file which was truncated is killed by SIGBUS. The seals prevent that.
-    """
-    fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    with open(fd, "wb", closefd=False) as file:
-        file.writelines(content)
-    os.lseek(fd, 0, os.SEEK_SET)
-    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
-    return fd

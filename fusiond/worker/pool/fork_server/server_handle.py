@@ -24,8 +24,9 @@ from collections import deque
 from collections.abc import Callable
 
 from fusiond.worker.pool.fork_server.answers import Answers
-from fusiond.worker.pool.fork_server.launch import Launched, memory_file
+from fusiond.worker.pool.fork_server.launch import Launched
 from fusiond.worker.pool.fork_server.orphans import LEFT, REAP_WITHIN, kill_children, spared, wait
+from fusiond.worker.pool.memory_file import memory_file
 from fusiond.worker.pool.output import logged
 from fusiond.worker.pool.pool_reports import Died, Lost, Ready, ServerDied, ServerReport, Silent, Survivors
 from fusiond.worker.runtime.forkserver import AT_ONCE

@@ -1,6 +1,5 @@
 """What a fork server is started with: environment, its files, descriptors."""
 
-import fcntl
 import json
 import os
 import pwd
@@ -13,7 +12,7 @@ import pytest
 
 from fusiond.config.environment_files import parse
 from fusiond.config.model import Config, Task, WorkerGroup, serves
-from fusiond.worker.pool.fork_server.launch import environment, launch, memory_file, table
+from fusiond.worker.pool.fork_server.launch import environment, launch, table
 
 
 def test_environment_files():
@@ -89,29 +88,6 @@ def test_table_is_json():
     made = json.loads(json.dumps(table(Config(tasks={"t": Task("t", "m.f")}), WorkerGroup("g", max_jobs=3))))
     assert made["tasks"]["t"][:2] == ["m.f", 180.0]
     assert (made["max_jobs"], made["max_memory"]) == (3, None)
-
-
-@pytest.mark.parametrize("size", [0, 3, 5000])
-def test_memory_file_keeps_its_size(size):
-    """Whoever has it mapped is not killed by SIGBUS, whatever is done to the descriptor."""
-    fd = memory_file("test", b"text")
-    try:
-        with pytest.raises(PermissionError):
-            os.ftruncate(fd, size)
-        with pytest.raises(PermissionError):
-            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE)
-    finally:
-        os.close(fd)
-
-
-def test_memory_file_is_read_from_its_beginning():
-    """And is inherited by nobody who was not meant to."""
-    fd = memory_file("x", b"content")
-    try:
-        assert not os.get_inheritable(fd)
-        assert os.read(fd, 100) == b"content"
-    finally:
-        os.close(fd)
 
 
 @pytest.mark.parametrize(
