@@ -16,10 +16,9 @@ from fusiond.cli.terminal.text import count, tell
 from fusiond.errors import FusionError, JobNotFound
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from fusiond.broker.call import Call
-    from fusiond.broker.maintenance.moving import Leaving
     from fusiond.job import JobRecord
 
     #: what JSON has of a job's outcome, the same for people, whether it is what was asked for
@@ -173,7 +172,9 @@ def _requeue(options: arguments.Options) -> int:
         raise UsageError("name jobs, or give --all and perhaps --queue, or --from-queue and --queue")
     with broker.session(options) as session:
         if options.from_queue:
-            return _move(session, options)
+            from fusiond.cli.job.move import move
+
+            return move(session, options)
         if options.all:
             return _requeue_all(session, options)
         return _each_named(
@@ -297,49 +298,6 @@ def _each_named(
     document = [{"job": job.name, **said} for job, said, _, _ in judged]
     arguments.answer(options, document, lambda: "\n".join(f"{job.name}: {text}" for job, _, text, _ in judged))
     return OK if all(done for *_, done in judged) else REFUSED
-
-
-def _move(session: broker.Session, options: arguments.Options) -> int:
-    """Move all waiting jobs to another queue; if this is interrupted, the same command or a sweep completes it."""
-    origin, target = session.queues(options.from_queue, options.queue)
-    if origin == target:
-        raise UsageError(f"--from-queue and --queue are both {origin!r}")
-    moved, done = 0, None
-    stay: list[Leaving] = []
-    with Progress("jobs moved") as progress:
-        while done is None or done.jobs or done.taken:
-            kinds = [job.kind for job in stay]
-            skip = kinds.count(b"queued"), kinds.count(b"scheduled")
-            done = session.run(session.verbs.move(origin, target, skip=skip))
-            stay += done.taken
-            moved += done.jobs
-            progress.to(moved)
-        session.run(
-            session.verbs.tell(origin, "emptied", session.who, [("o", target), ("m", f"{moved} jobs were moved")])
-        )
-    names = [f"{origin}/{job.id.decode(errors='replace')}" for job in stay]
-    served = target in session.run(session.verbs.catalogue()).serving
-    found = {"moved": moved, "running": done.running, "taken": names, "served": served}
-    text = f"{count(moved, 'job')} moved from {origin} to {target}"
-    arguments.answer(options, {"from": origin, "to": target, **found}, lambda: text)
-    for sentence in _left(target, names, running=done.running, served=served):
-        tell(sentence)
-    return REFUSED if stay else OK
-
-
-def _left(target: str, stay: list[str], *, running: int, served: bool) -> Iterator[str]:
-    """What the operator must know of jobs that were not moved, or that nothing runs after the move."""
-    if running:
-        yield (
-            f"{count(running, 'job')} of that queue still {'runs' if running == 1 else 'run'};"
-            " one whose dispatcher is dead can be moved once its lease has expired"
-        )
-    if stay:
-        names = ", ".join(stay[:5]) + (", …" if len(stay) > 5 else "")
-        why = f"as queue '{target}' has another job of the same id, or one that has its lock (`unique`)"
-        yield f"{count(len(stay), 'job')} not moved, {why}: {names}"
-    if not served:
-        yield f"warning: no living worker group serves queue '{target}' either"
 
 
 def _find(session: broker.Session, name: str) -> JobRecord:
