@@ -19,9 +19,7 @@ _SEND_BUFFER = 1 << 18
 #: struct timeval, 10 ms; if its job has not come by then, a one-job child prepares for it
 _PATIENCE = struct.pack("ll", 0, 10_000)
 #: bytes received at once; for more, Python would get memory from the kernel each time, which costs ten times the read
-_RECEIVE = 1 << 16
-
-
+RECEIVE = 1 << 16
 #: bytes of why `on_start` has failed
 MAX_FAILURE = 2000
 
@@ -100,7 +98,7 @@ class ChildSocket:
         It is one read only: a child that sends without end must not hold up the others. Raises WireError.
         """
         data = self._receive()
-        self.silent = len(data) < _RECEIVE
+        self.silent = len(data) < RECEIVE
         buffer, at = self._received, 0
         buffer += data
         try:
@@ -128,7 +126,7 @@ class ChildSocket:
     def _receive(self) -> bytes:
         """The bytes that have arrived; empty at the end too, and then `closed` is set."""
         try:
-            data = self._sock.recv(_RECEIVE, _socket.MSG_DONTWAIT)
+            data = self._sock.recv(RECEIVE, _socket.MSG_DONTWAIT)
         except BlockingIOError:
             return b""
         except OSError:

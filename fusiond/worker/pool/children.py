@@ -23,6 +23,7 @@ from typing import Any
 
 from fusiond import logs
 from fusiond.worker.pool.attempt import TAIL, Attempt, KillReason
+from fusiond.worker.pool.child_socket import RECEIVE
 from fusiond.worker.pool.fork_server.server_handle import ServerHandle
 from fusiond.worker.pool.hearing import Hearing
 from fusiond.worker.pool.pool_reports import Killed, NotBegun, PoolReport, Room, Unheard
@@ -33,8 +34,9 @@ from fusiond.worker.runtime import wire
 log = logging.getLogger(__name__)
 job_log = logging.getLogger("fusiond.job")
 
-#: reads of what a dead child has sent: more than a socket holds, and few enough if one of its descendants sends on
-_LAST_READS = 8
+#: reads of what a dead child has sent: more than the largest outcome, which a socket holds where the host's
+#: `net.core.wmem_default` is large, and few enough if one of its descendants sends on
+_LAST_READS = 2 * wire.MAX_PAYLOAD // RECEIVE
 #: s; the longest pause between forks, or fork servers, that die at their start
 SLOWEST = 30.0
 #: s; a child that dies sooner has died at its start
@@ -70,7 +72,7 @@ class Children:
         #: how long tasks run, and how many jobs end
         self.times, self.ahead = RunTimes(), Ahead()
         #: reads what children send
-        self.hearing = Hearing(self._hear_living, one_job=kind.one_job)
+        self.hearing = Hearing(self._hear_living, may_wait=kind.one_job and not kind.tells_start)
         #: whether a report that there is room is due in the loop's next turn
         self._is_room_due = False
         #: child → pid, of killed children that have not ended and whose fork server has died
@@ -238,7 +240,7 @@ class Children:
             self.hearing.listen_for_the_rest()
         if child.broken:
             self.kill_hostile(child)
-        if child.socket.ending:
+        if child.socket.ending and self.living.get(child.slot.number) is child:  # else another follows it in any case
             self.renew(child.slot)
         is_over = child.broken or child.socket.closed or child.spent
         if is_over or not (child.outstanding or child.serves):

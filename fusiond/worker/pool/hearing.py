@@ -25,9 +25,15 @@ _IN_PARTS = 1.0
 class Hearing:
     """The sockets of the children of one group."""
 
-    def __init__(self, hear: Callable[[ChildHandle], None], *, one_job: bool) -> None:
-        """`hear`: reads from a child; `one_job`: each child has one job. Others are always read at once."""
-        self._hear, self._one_job = hear, one_job
+    def __init__(self, hear: Callable[[ChildHandle], None], *, may_wait: bool) -> None:
+        """
+        Nothing is read yet.
+
+        Args:
+            hear: reads from a child.
+            may_wait: each child sends one outcome and nothing else. Others are always read at once.
+        """
+        self._hear, self._may_wait = hear, may_wait
         self._loop = asyncio.get_running_loop()
         # The loop watches one epoll descriptor for all children's sockets. With isolation `fork` a socket lives for one
         # job; to add it to the loop and to remove it took a fifth of the dispatcher's time for a job.
@@ -57,7 +63,7 @@ class Hearing:
 
     def listen(self, *, on: bool) -> None:
         """Read what children send as soon as they send it; off: when `hear` is called, or after _LATEST seconds."""
-        on = on or not self._one_job or self._loop.time() < self._listen_until
+        on = on or not self._may_wait or self._loop.time() < self._listen_until
         if on == self._listens or self.closed:
             return
         self._listens = on
