@@ -31,6 +31,8 @@ from fusiond.worker.runtime.wire import boot_ns
 WATCH, STUCK = 0.1, 0.05
 #: ns; for a one-job child to end after its job, and for another child to report a job that it has ended
 LINGER = 1_000_000_000
+#: ns; the same for a job that Redis has not confirmed: another dispatcher may have it 0.3 s after its lease is over
+_SHORT_LINGER = 50_000_000
 #: ns; after this time a killed child that has not ended is named
 _UNKILLED = 5_000_000_000
 #: ns; if a look comes so much later than the one before, this process was frozen
@@ -140,7 +142,8 @@ class Watchdog:
         if not attempt.stopped:
             child.stop(running)
         # What a canceled job may do until its hard timeout, a job may not whose lease another one may have soon.
-        return (reason, running.serial) if reason is KillReason.LOST and attempt.stopped + LINGER < now else None
+        linger = _SHORT_LINGER if attempt.unconfirmed else LINGER
+        return (reason, running.serial) if reason is KillReason.LOST and attempt.stopped + linger < now else None
 
     def _not_begun(self, child: ChildHandle, now: int, boot: int) -> list[int]:
         """Serials that wait in a child which runs nothing: all, where it has not begun the first in time."""
