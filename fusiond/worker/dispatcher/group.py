@@ -107,7 +107,7 @@ class GroupProgram:
         self._scaler = Scaler(dispatcher, broker, self._talk, self._on_scaled)
         self._presence = Presence(snapshot, name, broker, self._talk, dispatcher)
         self._progress = ProgressReports(snapshot.config, self._pool, broker, self._talk)
-        self._beside: list[asyncio.Task[None]] = []
+        self._beside: set[asyncio.Task[None]] = set()
         self._listening: asyncio.Task[None]
         self._reaching: asyncio.Task[None] | None = None
         self._telling_busy: asyncio.Task[None] | None = None
@@ -151,10 +151,15 @@ class GroupProgram:
     def _add(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run it beside. Without its leases or wake-ups the program would only seem to work, so it fails with each."""
         task = asyncio.get_running_loop().create_task(work)
-        self._beside.append(task)
-        # A callback that raises fails the program.
-        task.add_done_callback(lambda task: None if task.cancelled() else task.result())
+        self._beside.add(task)
+        task.add_done_callback(self._on_done_beside)
         return task
+
+    def _on_done_beside(self, task: asyncio.Task[None]) -> None:
+        self._beside.discard(task)
+        # A callback that raises fails the program.
+        if not task.cancelled():
+            task.result()
 
     # -- becoming ready -----------------------------------------------------------------------------------------------
 

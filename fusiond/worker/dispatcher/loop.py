@@ -307,7 +307,7 @@ class Dispatcher:
     async def _round_trip(self, lane: Exchange) -> None:
         """Settle what has ended and claim what there is room for. Raises BrokerUnavailable."""
         self.pool.hear()
-        if await lane.renew_late(self.held(), self._lanes.sent_boot):
+        if self._lanes.is_late and await lane.renew_expired(self.held()):
             self.on_leases_changed()
         # A lane that repeats its last request asks nothing new, and must leave what is open to the other one.
         asks = self.claims and lane.is_done

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from fusiond.broker.call import as_is, plain
 from fusiond.broker.records import NewJob
 from fusiond.broker.redis.connection import connect_async
 from fusiond.config.model import Config, Queue, Task, WorkerGroup
@@ -14,6 +15,7 @@ from fusiond.worker.dispatcher.ends.courier import Courier
 from fusiond.worker.dispatcher.loop import Dispatcher, Phase
 from fusiond.worker.pool.attempt import Attempt
 from fusiond.worker.pool.pool_reports import Room
+from fusiond.worker.runtime.wire import FINISHED, GIVE_UP, STOPPED, OutcomeMessage, boot_ns
 
 
 class Held:
@@ -186,3 +188,49 @@ def test_a_rest_that_began_beside_the_second_lane_ends_sooner_without_it(broker_
             return made._timers._running["rest"].when() - loop.time()
 
     assert asyncio.run(story()) < 1.0
+
+
+@pytest.mark.parametrize("since", ["Redis has not answered", "this process was frozen"])
+def test_a_claim_does_not_rescue_what_is_held_here(since, broker_settings, tmp_path, broker, run):
+    """Its lease is over, nobody else has taken the job yet: the lease is renewed first."""
+
+    async def story():
+        async with (
+            dispatcher(broker_settings, tmp_path, broker) as (made, _, _),
+            connect_async(broker_settings, tmp_path) as own,
+        ):
+            lane = made._lanes.first
+            await made._round_trip(lane)
+            [attempt] = made._waiting
+            await own.run(plain(as_is, "ZADD", broker.keys.of("a", "started"), "XX", "1", "one"))
+            attempt.lease = 0
+            if since == "Redis has not answered":
+                lane.failures = 1
+            else:
+                lane.sent_boot -= 10**9
+            made.claim_from("a")
+            await made._round_trip(lane)
+            assert list(made._waiting) == [attempt]
+            assert attempt.lease > boot_ns()
+            record = await own.run(broker.job("a", "one"))
+            assert (record.attempts, record.rescues) == (1, 0)
+
+    run(broker.enqueue("a", [NewJob("one", "t", b"[]")]))
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(("kind", "waits"), [(FINISHED, True), (STOPPED, False)])
+def test_a_drain_waits_for_outcomes_of_jobs_that_were_not_confirmed(kind, waits, broker_settings, tmp_path, broker):
+    """Redis is away. Not for jobs that were cut off: Redis takes them back by itself."""
+
+    async def story():
+        async with dispatcher(broker_settings, tmp_path, broker) as (made, _, _):
+            now = time.monotonic_ns()
+            attempt = Attempt("a", b"one", "t0", b"t", b"[]", b"", 1, 0, 0, boot_ns(), now, unconfirmed=True)
+            made._endings.on_outcome(attempt, OutcomeMessage(1, kind, GIVE_UP, 0.0, b"null"))
+            made.drain()
+            made._lanes.first.failures = 1
+            made._give_up = 1.0  # long ago
+            return not made._gives_up()
+
+    assert asyncio.run(story()) == waits

@@ -115,15 +115,14 @@ class Exchange:
             self._refusals.log(f"jobs that may begin once only wait for their permit: {failed}")
             self.refused = True
 
-    async def renew_late(self, attempts: Iterable[Attempt], sent_boot: int) -> bool:
+    async def renew_expired(self, held: Iterable[Attempt]) -> bool:
         """
-        Renew leases before anything is claimed, where the last round trip is so long ago that they may have expired.
+        Renew the leases that seem to have expired, before anything is claimed.
 
         Otherwise the claim would rescue our own jobs, which nobody else may have taken yet.
 
         Args:
-            attempts: what the dispatcher holds.
-            sent_boot: boot ns of the last request of any lane; 0: there was none.
+            held: what the dispatcher holds.
 
         Returns:
             whether any lease is lost, or any job canceled.
@@ -131,9 +130,8 @@ class Exchange:
         Raises:
             BrokerUnavailable: there was no reply.
         """
-        if not sent_boot or trusted_until(sent_boot) >= boot_ns():
-            return False
-        changed, _ = await renew(self._broker, self._connection, attempts)
+        boot = boot_ns()
+        changed, _ = await renew(self._broker, self._connection, [each for each in held if each.lease <= boot])
         return changed
 
     @property

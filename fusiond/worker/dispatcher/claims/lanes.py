@@ -19,10 +19,11 @@ from fusiond.broker.records import Outcome
 from fusiond.broker.redis.connection import AsyncConnection
 from fusiond.broker.verbs import Verbs
 from fusiond.worker.dispatcher.claims.exchange import Exchange
-from fusiond.worker.dispatcher.claims.parkings import Parkings
+from fusiond.worker.dispatcher.claims.parkings import TRUSTED, Parkings
 from fusiond.worker.dispatcher.claims.queue_order import Share
 from fusiond.worker.dispatcher.ends.outcomes import Outcomes, Refusals
 from fusiond.worker.pool.attempt import Attempt
+from fusiond.worker.runtime.wire import boot_ns
 
 #: s; between two round trips, while children have work, and jobs wait for them here; the same where others may wait for
 #: the end of a job, since a limit says so
@@ -72,9 +73,10 @@ class Lanes:
         return self.first.refused or self.second.refused
 
     @property
-    def sent_boot(self) -> int:
-        """Boot ns of the last request; 0: there was none."""
-        return max(self.first.sent_boot, self.second.sent_boot)
+    def is_late(self) -> bool:
+        """Whether leases may have expired since the last request: it was long ago, or Redis has not answered."""
+        sent = max(self.first.sent_boot, self.second.sent_boot)
+        return self.failures > 0 or sent + TRUSTED * 1_000_000 < boot_ns()
 
     def ask_lost(self) -> None:
         """Ask lost nodes again."""

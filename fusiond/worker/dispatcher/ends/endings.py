@@ -78,6 +78,8 @@ class Endings:
             # Its child, which runs other jobs too, was asked to end it: it was canceled, or its lease is over.
             self._on_cut_off(attempt, KillReason.LOST, 0, "it was stopped")
             return
+        # It has ended, whoever runs it again: what it has come to is kept until Redis takes it.
+        attempt.unconfirmed = False
         outcome = verdicts.ran(attempt, message, task, policy, self._rand)
         if outcome.kind == "finished":
             self._job_log.finished(attempt, message.duration)
