@@ -204,6 +204,11 @@ def _of_file(path: Path, source: Path) -> Snapshot:
     try:
         snapshot = read_snapshot(path)
     except ConfigError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            raise ConfigError(
+                f"there is no {path}; if the file sets state_directory, set STATE_DIRECTORY to the same directory,"
+                " otherwise start without --last-good: this file was never accepted"
+            ) from error
         raise ConfigError(f"{path} cannot be used ({error.__cause__}); start without --last-good") from error
     if snapshot.source != str(source):
         raise ConfigError(f"{path} is of {snapshot.source}, not of {source}; start without --last-good")

@@ -376,6 +376,16 @@ def test_last_good_looks_where_the_broken_file_says(daemon):
     assert daemon.status()["generation"] == 1
 
 
+def test_last_good_says_how_to_name_the_directory_of_a_file_that_cannot_be_parsed(daemon):
+    """The file says it, and nobody can read what the file says."""
+    daemon.start(file())
+    daemon.stop()
+    daemon.file.write_text("nonsense: [\n")
+    daemon.start(None, "--last-good", wait=False)
+    assert daemon.process.wait(PATIENCE) == 78
+    assert "set STATE_DIRECTORY to the same directory" in daemon.text()
+
+
 def test_last_good_says_what_is_wrong_with_the_file(daemon):
     """So does `status`, as of a refused reload; and a start that is refused names the option."""
     daemon.start(file())
