@@ -69,6 +69,8 @@ class Mix(NamedTuple):
 FULL = Mix(flawed=0.01, canceled=0.02, inbox=0.1)
 #: s; between two looks for jobs that failed
 _LOOK = 0.3
+#: s; an operator's or a producer's call that is refused for longer is no work of a fault
+_PATIENCE = 60.0
 
 
 class Load(threading.Thread):
@@ -148,11 +150,14 @@ class Load(threading.Thread):
         return self._insist(lambda: self._client._run(push)) and Ack(options["id"], "quick", seconds, time.time())
 
     def _insist(self, ask):
-        """Until there is an answer; None: it is over."""
+        """Until there is an answer; None: it is over. Raises what is refused for much longer than Redis is away."""
+        deadline = time.monotonic() + _PATIENCE
         while not self._over.is_set():
             try:
                 return ask()
             except (BrokerError, UnknownTask):
+                if time.monotonic() > deadline:
+                    raise
                 time.sleep(0.05)
         return None
 
