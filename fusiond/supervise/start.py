@@ -191,10 +191,21 @@ def _accept(state: Path, source: Path, config: Config, digest: str) -> Snapshot:
 
 def _last_good(state: Path, source: Path, digest: str) -> Snapshot:
     """The configuration of this file that was accepted last and is not what the file says now. Raises ConfigError."""
-    current = _of_file(paths.current_snapshot(state), source)
+    path, earlier = paths.current_snapshot(state), paths.last_good_snapshot(state)
+    if not path.exists():
+        raise ConfigError(
+            f"there is no {path}; if the file sets state_directory, set STATE_DIRECTORY to the same directory,"
+            " otherwise start without --last-good: this file was never accepted"
+        )
+    current = _of_file(path, source)
     if current.hash != digest:
         return current
-    before = _of_file(paths.last_good_snapshot(state), source)
+    if not earlier.exists():
+        raise ConfigError(
+            f"the file says what was accepted last, generation {current.generation}, and nothing was accepted before;"
+            " start without --last-good"
+        )
+    before = _of_file(earlier, source)
     # Numbers only grow: the older content becomes the current one, under a new number.
     return _accept(state, source, before.config, before.hash)
 
@@ -204,11 +215,6 @@ def _of_file(path: Path, source: Path) -> Snapshot:
     try:
         snapshot = read_snapshot(path)
     except ConfigError as error:
-        if isinstance(error.__cause__, FileNotFoundError):
-            raise ConfigError(
-                f"there is no {path}; if the file sets state_directory, set STATE_DIRECTORY to the same directory,"
-                " otherwise start without --last-good: this file was never accepted"
-            ) from error
         raise ConfigError(f"{path} cannot be used ({error.__cause__}); start without --last-good") from error
     if snapshot.source != str(source):
         raise ConfigError(f"{path} is of {snapshot.source}, not of {source}; start without --last-good")

@@ -178,6 +178,24 @@ def test_a_job_that_nobody_confirms_has_ended_when_another_dispatcher_begins_it(
     assert len(place.lines(path)) == 2
 
 
+def test_a_job_that_nobody_confirms_does_not_end_one_beside_it_that_may_begin_once(place):
+    """It has time to stop before its child is killed: the other one would fail for good."""
+    own = place.edited(SILENT, *SELDOM_POLLS)
+    tasks = {"held_awaiting": {"retry": "none"}}
+    silent = place.start(processes=1, executor="asyncio", concurrency=2 * TRIES, tasks=tasks, own=own)
+    for _ in range(TRIES):
+        beside, path = place.path(), place.path()
+        once = place.enqueue("held_awaiting", beside, 3.0)
+        place.until_lines(beside)
+        until_it_waits(place, silent)
+        id_ = place.enqueue("stop_slowly", path, 0.3)
+        until(lambda path=path, id_=id_: len(place.lines(path)) > 1 or place.is_confirmed(id_), silent.text)
+        if place.lines(path) == ["begun", "stopped"]:
+            break
+    assert place.result(once) == "held"
+    assert place.lines(path)[:2] == ["begun", "stopped"]
+
+
 def test_a_wake_up_that_its_dispatcher_does_not_hear(place):
     """Another one that has heard it claims the job a moment later."""
     place.start(processes=1, own=seldom_polls(place.directory))

@@ -141,8 +141,10 @@ class Watchdog:
             return child.culprit(running.serial, now) if reason is KillReason.TIMEOUT else (reason, running.serial)
         if not attempt.stopped:
             child.stop(running)
-        # What a canceled job may do until its hard timeout, a job may not whose lease another one may have soon.
-        linger = _SHORT_LINGER if attempt.unconfirmed else LINGER
+        # What a canceled job may do until its hard timeout, a job may not whose lease another one may have soon. But a
+        # job beside it that may begin only once would fail for good if it were killed, too: an overlap does less harm.
+        at_once = attempt.unconfirmed and not any(each.once for each in child.outstanding.values())
+        linger = _SHORT_LINGER if at_once else LINGER
         return (reason, running.serial) if reason is KillReason.LOST and attempt.stopped + linger < now else None
 
     def _not_begun(self, child: ChildHandle, now: int, boot: int) -> list[int]:

@@ -386,6 +386,15 @@ def test_last_good_says_how_to_name_the_directory_of_a_file_that_cannot_be_parse
     assert "set STATE_DIRECTORY to the same directory" in daemon.text()
 
 
+def test_last_good_says_that_nothing_was_accepted_before_what_the_file_says(daemon):
+    """The file is the last good one."""
+    daemon.start(file())
+    daemon.stop()
+    daemon.start(None, "--last-good", wait=False)
+    assert daemon.process.wait(PATIENCE) == 78
+    assert "nothing was accepted before" in daemon.text()
+
+
 def test_last_good_says_what_is_wrong_with_the_file(daemon):
     """So does `status`, as of a refused reload; and a start that is refused names the option."""
     daemon.start(file())

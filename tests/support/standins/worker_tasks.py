@@ -588,6 +588,15 @@ def _until_over(path, seconds, ignore, began, *, is_first=False):
         _until_over(path, seconds, ignore, began)
 
 
+async def stop_slowly(path, seconds):
+    note(path, "begun")
+    try:
+        await asyncio.sleep(60)
+    finally:
+        await asyncio.sleep(seconds)
+        note(path, "stopped")
+
+
 async def held_awaiting(path, seconds=30.0, ignore=False):
     note(path, "begun", os.getpid())
     began = time.monotonic()

@@ -11,6 +11,8 @@ from fusiond.broker.records import NewJob
 from fusiond.broker.redis.connection import connect_async
 from fusiond.config.model import Config, Queue, Task, WorkerGroup
 from fusiond.errors import BrokerUnavailable
+from fusiond.worker.dispatcher.claims.exchange import _Asked
+from fusiond.worker.dispatcher.claims.queue_order import Share
 from fusiond.worker.dispatcher.ends.courier import Courier
 from fusiond.worker.dispatcher.loop import Dispatcher, Phase
 from fusiond.worker.pool.attempt import Attempt
@@ -217,6 +219,23 @@ def test_a_claim_does_not_rescue_what_is_held_here(since, broker_settings, tmp_p
 
     run(broker.enqueue("a", [NewJob("one", "t", b"[]")]))
     asyncio.run(story())
+
+
+@pytest.mark.parametrize("owed", ["a claim", "an outcome"])
+def test_a_lost_node_of_a_cluster_is_not_asked_to_renew(owed, broker_settings, tmp_path, broker):
+    """All other nodes would wait for its answer with each round trip."""
+
+    async def story():
+        async with dispatcher(broker_settings, tmp_path, broker) as (made, first, _):
+            attempt = Attempt("a", b"one", "t0", b"t", b"[]", b"", 1, 0, 0, 0, time.monotonic_ns())
+            if owed == "a claim":
+                made._lanes.first._lost = [_Asked(Share("a", 1), "n", "")]
+            else:
+                made._lanes.outcomes.keep("a", [(attempt, None)], unanswered=True)
+            first.away = True
+            return await made._lanes.first.renew_expired([attempt])
+
+    assert not asyncio.run(story())
 
 
 @pytest.mark.parametrize(("kind", "waits"), [(FINISHED, True), (STOPPED, False)])

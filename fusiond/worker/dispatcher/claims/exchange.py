@@ -119,7 +119,8 @@ class Exchange:
         """
         Renew the leases that seem to have expired, before anything is claimed.
 
-        Otherwise the claim would rescue our own jobs, which nobody else may have taken yet.
+        Otherwise the claim would rescue our own jobs, which nobody else may have taken yet. What a lost node of a
+        Cluster has is left out: it is not claimed from, and all other nodes would wait for its answer.
 
         Args:
             held: what the dispatcher holds.
@@ -130,8 +131,9 @@ class Exchange:
         Raises:
             BrokerUnavailable: there was no reply.
         """
-        boot = boot_ns()
-        changed, _ = await renew(self._broker, self._connection, [each for each in held if each.lease <= boot])
+        boot, owed = boot_ns(), self._owed | set(self._outcomes.kept)
+        expired = [each for each in held if each.lease <= boot and each.queue not in owed]
+        changed, _ = await renew(self._broker, self._connection, expired)
         return changed
 
     @property
@@ -143,6 +145,11 @@ class Exchange:
     def has_lost(self) -> bool:
         """Whether a node of a Cluster owes the answer to a claim."""
         return bool(self._lost)
+
+    @property
+    def _owed(self) -> set[str]:
+        """The queues of these claims."""
+        return {asked.share.queue for asked in self._lost}
 
     def unsettled(self) -> Iterator[Attempt]:
         """The attempts that it settles, and of which Redis has not confirmed that they are settled."""
@@ -173,7 +180,7 @@ class Exchange:
             self._settled(queue, batch, reply)
         answers = zip(request.claims, replies[len(request.settles) :], strict=False)
         claimed = [self._claimed(claim, reply) for claim, reply in answers if self._is_claim(claim, reply)]
-        if not (self._lost or self._outcomes.has_kept or any(isinstance(reply, BrokerError) for reply in replies)):
+        if not (self._lost or self._outcomes.kept or any(isinstance(reply, BrokerError) for reply in replies)):
             self._refusals.end()
         return claimed
 
@@ -184,12 +191,12 @@ class Exchange:
             await chores.tell(self._broker, self._connection, config, found)
 
     def _request(self, shares: Iterable[Share], once: Collection[bytes]) -> _Request:
-        lost, claims = {asked.share.queue for asked in self._lost}, []
+        owed, claims = self._owed, []
         if self._asks_lost:
             self._outcomes.offer_kept()
             claims, self._lost, self._asks_lost = self._lost, [], False
         settles = self._outcomes.take()
-        claims += [self._ask(share) for share in shares if share.queue not in lost]
+        claims += [self._ask(share) for share in shares if share.queue not in owed]
         calls: list[Call[Any]] = [self._settle(queue, batch) for queue, batch in settles]
         calls += [self._claim(asked, once) for asked in claims]
         if self._parkings:

@@ -84,9 +84,9 @@ class Outcomes:
         return not (self._ended or self._kept)
 
     @property
-    def has_kept(self) -> bool:
-        """Whether there are outcomes without an answer, which wait for `offer_kept`."""
-        return bool(self._kept)
+    def kept(self) -> Collection[str]:
+        """The queues of the outcomes without an answer, which wait for `offer_kept`."""
+        return self._kept.keys()
 
     def unsettled(self) -> Iterator[Attempt]:
         """The attempts whose outcomes wait here."""
