@@ -283,11 +283,7 @@ BUGS = {
             Edit(
                 "worker/dispatcher/loop.py", "        self.pool.leave(slots)\n        self._wake.set()\n",
                 "        self.pool.leave(slots)\n",
-            ),
-            Edit(
-                _CHILDREN, "        self.hearing.add(child)\n        self._report_room_soon()\n",
-                "        self.hearing.add(child)\n",
-            ),
+            )
         ],
     ),
     "orphans that live on": Bug(
