@@ -148,7 +148,7 @@ class Exchange:
 
     @property
     def _owed(self) -> set[str]:
-        """The queues of these claims."""
+        """The queues of claims to which a node of a Cluster owes the answer."""
         return {asked.share.queue for asked in self._lost}
 
     def unsettled(self) -> Iterator[Attempt]:
