@@ -48,7 +48,7 @@ _AGAIN = 3
 
 
 def hunt(names, times, seed, write):
-    """Find each bug so often, and nothing in the right code; 1: one was not found, or was where none is."""
+    """Find each bug that many times, and nothing in the right code; 1: one was not found, or was where none is."""
     failed = 0
     for plan in dict.fromkeys(BUGS[name].plan for name in names):
         for number in range(times):

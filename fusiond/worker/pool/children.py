@@ -240,7 +240,8 @@ class Children:
             self.hearing.listen_for_the_rest()
         if child.broken:
             self.kill_hostile(child)
-        if child.socket.ending and self.living.get(child.slot.number) is child:  # else another follows it in any case
+        # A dead one is replaced in any case.
+        if child.socket.ending and self.living.get(child.slot.number) is child:
             self.renew(child.slot)
         is_over = child.broken or child.socket.closed or child.spent
         if is_over or not (child.outstanding or child.serves):

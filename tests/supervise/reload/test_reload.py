@@ -376,23 +376,20 @@ def test_last_good_looks_where_the_broken_file_says(daemon):
     assert daemon.status()["generation"] == 1
 
 
-def test_last_good_says_how_to_name_the_directory_of_a_file_that_cannot_be_parsed(daemon):
-    """The file says it, and nobody can read what the file says."""
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [("nonsense: [\n", "set STATE_DIRECTORY to the same directory"), ("", "nothing was accepted before")],
+    ids=["the file cannot be parsed, and names the directory", "the file says what was accepted last"],
+)
+def test_last_good_says_what_to_do_where_there_is_none(daemon, text, remedy):
+    """`text`: what the file says now, if it is not what it said before."""
     daemon.start(file())
     daemon.stop()
-    daemon.file.write_text("nonsense: [\n")
+    if text:
+        daemon.file.write_text(text)
     daemon.start(None, "--last-good", wait=False)
     assert daemon.process.wait(PATIENCE) == 78
-    assert "set STATE_DIRECTORY to the same directory" in daemon.text()
-
-
-def test_last_good_says_that_nothing_was_accepted_before_what_the_file_says(daemon):
-    """The file is the last good one."""
-    daemon.start(file())
-    daemon.stop()
-    daemon.start(None, "--last-good", wait=False)
-    assert daemon.process.wait(PATIENCE) == 78
-    assert "nothing was accepted before" in daemon.text()
+    assert remedy in daemon.text()
 
 
 def test_last_good_says_what_is_wrong_with_the_file(daemon):

@@ -1,5 +1,5 @@
 """
-What a dispatcher does about a message of Redis, which one enqueue sends to all dispatchers of the queue.
+What a dispatcher does when it gets a message about a queue, which Redis sends to all dispatchers of that queue.
 
 - there may be jobs          it asks the queue
 - the outbox has something   it empties the outbox
