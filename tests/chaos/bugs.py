@@ -278,7 +278,8 @@ BUGS = {
         [Edit(_WATCH, "if stuck or late or attempt.canceled", "if attempt.canceled")],
     ),
     "slots that come free and nobody looks": Bug(
-        "dispatcher", "does not claim again when a former generation leaves it more slots", "bursts among reloads",
+        "dispatcher", "does not claim again when a former generation leaves it more slots",
+        "a group replaced under long jobs",
         [
             Edit(
                 "worker/dispatcher/loop.py", "        self.pool.leave(slots)\n        self._wake.set()\n",

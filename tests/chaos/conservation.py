@@ -6,11 +6,12 @@ job waited for longer than LIMIT while a child of either daemon was idle (I11, w
 2. burst   jobs of the same name: all longer than the first ones; then quick ones with long ones among them, never as
            many long ones as there are children, so that one is always free for the others
 3. judge   from the lines that each run leaves: when a job waited, and when a child ran nothing
+
+`successions` is about one daemon whose group is replaced while all its children have long jobs.
 """
 
 import argparse
 import contextlib
-import itertools
 import math
 import random
 import sys
@@ -32,6 +33,9 @@ LIMIT, HAND_OVER = 1.0, 0.25
 #: s; jobs of a burst, and how many of the middle kind, which is not quick and which nobody would call long
 QUICK, LONG = 0.002, (3.0, 6.0)
 MIDDLE, MANY = 0.04, 150
+#: s; the long jobs of a generation that is replaced. The next one has started before the first of them ends. The second
+#: ends later than a dispatcher looks that nobody wakes. Neither is killed
+SUCCEEDED = (3.0, 9.0)
 #: name → how each of the two daemons runs CHILDREN jobs at once
 ISOLATIONS = {
     "process": "processes: 2, isolation: process",
@@ -43,7 +47,7 @@ broker: {{url: '{url}'}}
 retry_policies: {{single: {{max_attempts: 1}}}}
 defaults:
   tasks: {{retry: single, pass_job: job, result_ttl: 1h}}
-  workers: {{directory: {app}, environment: {{RUNS: {runs}, COLOUR: '{colour}'}}, drain_timeout: 2s}}
+  workers: {{directory: {app}, environment: {{RUNS: {runs}, COLOUR: '{colour}'}}, drain_timeout: 12s}}
 tasks: {{quick: {{run: work.run}}}}
 workers: {{main: {{{keys}}}}}
 """
@@ -135,7 +139,7 @@ class OursStalled:
 
 
 class Ledger(NamedTuple):
-    """What happened."""
+    """What happened on both daemons."""
 
     #: job → when it was acknowledged
     acked: dict
@@ -145,12 +149,22 @@ class Ledger(NamedTuple):
     released: int
 
 
-def carry_out(isolation, seconds=12.0, seed=0, edits=(), *, reloads=False):
-    """
-    Bursts for so many seconds; returns the Ledger. AssertionError: the jobs do not all end.
+def carry_out(isolation, seconds=12.0, seed=0, edits=()):
+    """Bursts for so many seconds; returns the Ledger. AssertionError: the jobs do not all end."""
+    with _running(2, isolation, edits) as (hosts, lag):
+        host = hosts[0]
+        acked = Bursts(host.client(), host.runs, random.Random(seed), host.text).give(seconds)
+        run_down(lambda: len(acked.keys() - {run.job for run in _read(host.runs)}), host.text)
+        lag.end()
+        released = sum(int(worker.fields["released"]) for worker in host.run(host.broker.workers()))
+        for each in hosts:
+            assert each.stop() == 0
+        return Ledger(acked, _read(host.runs), lag, released)
 
-    `reloads`: before each burst the group of one of the daemons is replaced.
-    """
+
+@contextlib.contextmanager
+def _running(count, isolation, edits):
+    """So many daemons on one Redis, and what notes for how long they wait for a processor."""
     with contextlib.ExitStack() as stack:
         place = Running()  # for its directory
         stack.callback(place.close)
@@ -158,28 +172,20 @@ def carry_out(isolation, seconds=12.0, seed=0, edits=(), *, reloads=False):
         stack.callback(server.close)
         runs = place.directory / "runs"
         runs.touch()
-        hosts = [stack.enter_context(Host(server, (*SHORTER, *edits), runs, isolation)) for _ in range(2)]
+        hosts = [stack.enter_context(Host(server, (*SHORTER, *edits), runs, isolation)) for _ in range(count)]
         for host in hosts:
             host.start_up()
         lag = Lag(OursStalled([server.process.pid, *(host.process.pid for host in hosts)]))
         lag.start()
-        replaced = itertools.cycle(hosts)
-        before = (lambda: next(replaced).replace_group()) if reloads else (lambda: None)
-        acked = Bursts(hosts[0].client(), runs, random.Random(seed), hosts[0].text, before).give(seconds)
-        run_down(lambda: len(acked.keys() - {run.job for run in _read(runs)}), hosts[0].text)
-        lag.end()
-        released = sum(int(worker.fields["released"]) for worker in hosts[0].run(hosts[0].broker.workers()))
-        for host in hosts:
-            assert host.stop() == 0
-        return Ledger(acked, _read(runs), lag, released)
+        stack.callback(lag.end)
+        yield hosts, lag
 
 
 class Bursts:
     """The producer."""
 
-    def __init__(self, client, runs, rand, text, before):
-        """`before`: called before each burst."""
-        self._client, self._runs, self._rand, self._text, self._before = client, runs, rand, text, before
+    def __init__(self, client, runs, rand, text):
+        self._client, self._runs, self._rand, self._text = client, runs, rand, text
         #: job → when it was acknowledged
         self._acked = {}
         #: monotonic s from which on each but one of the children can take a long job
@@ -193,7 +199,6 @@ class Bursts:
         self._enqueue([MIDDLE] * MANY)
         until(self._all_ran, self._text)
         while time.monotonic() < over:
-            self._before()
             burst = self._longs() + [QUICK] * self._rand.randrange(5, 40)
             self._rand.shuffle(burst)
             self._enqueue([0.0] * 50 + burst)
@@ -260,12 +265,40 @@ def _idle(runs):
     return [(begin, end) for begin, end in spans if end - begin > HAND_OVER]
 
 
-def violations(edits, seed, isolation, *, reloads=False):
+def violations(edits, seed, isolation):
     """What is found wrong, briefly."""
     try:
-        return judge(carry_out(isolation, seed=seed, edits=edits, reloads=reloads))
+        return judge(carry_out(isolation, seed=seed, edits=edits))
     except AssertionError as error:
         return [f"I11 the jobs do not come to their end: {str(error).splitlines()[-1]}"]
+
+
+def successions(edits=(), seed=0, times=2):
+    """
+    The group of a single daemon is replaced while all its children have long jobs, so many times; what is found wrong.
+
+    The next generation must begin the job that waits once the first long job has ended. The seed decides nothing.
+    """
+    found = []
+    with _running(1, "process", edits) as ([host], lag):
+        for _ in range(times):
+            found += _succeed(host, lag)
+        assert host.stop() == 0
+    return found
+
+
+def _succeed(host, lag):
+    client, before = host.client(), len(_read(host.runs))
+    brief, *_ = jobs = [client.enqueue("quick", seconds) for seconds in SUCCEEDED]
+    until(lambda: all(job.status() == "started" for job in jobs), host.text)
+    waiting = client.enqueue("quick", QUICK)
+    host.replace_group()
+    until(lambda: len(_read(host.runs)) == before + len(jobs) + 1, host.text)
+    runs = {run.job: run for run in _read(host.runs)}
+    began, ended = runs[waiting.id].began, runs[brief.id].ended
+    if began - ended <= LIMIT + lag.within(ended, began):
+        return []
+    return [f"I11 job {waiting.id} began {began - ended:.2f} s after the former generation had left a child to it"]
 
 
 def main():
@@ -281,6 +314,7 @@ def main():
         waits = sorted(run.began - ledger.acked[run.job] for run in ledger.runs)
         waited = f"waited for {waits[len(waits) // 2]:.3f} s (median), {waits[-1]:.2f} s (most)"
         print(f"{isolation}: {len(waits)} jobs {waited}; {ledger.released} claims were given back", flush=True)
+    found += successions()
     for violation in found[:50]:
         print("  ✗ " + violation)
     print(f"{len(found)} violations" if found else "✓ I11 holds")
