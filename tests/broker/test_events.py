@@ -157,7 +157,8 @@ def test_ticks_and_what_was_skipped(desk):
 def test_what_lets_a_waiting_job_go_on_is_told(desk):
     """Its time has come, its limit has a place again, the job that it waited for has ended."""
     desk.run(desk.broker.configure("q", tasks={"t": (1, None)}, limits={"t": TaskLimit((), 1)}))
-    desk.enqueue("late", delay_ms=1)
+    desk.enqueue("late", delay_ms=HOUR)
+    desk.redis("ZADD", "test:{q}:scheduled", "XX", 1, "late")
     desk.enqueue("parent", "second")
     desk.enqueue("child", after="0 0 q/parent")
     desk.enqueue("later", after="0 0 q/parent", delay_ms=HOUR)
