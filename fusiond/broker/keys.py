@@ -14,6 +14,7 @@ Every key: the data model.
     ns:{q}:unique:<task>:<values>
                         STRING  the lock of unique jobs: the id of the job that holds it; see lua/shared/locks.lua
     ns:{q}:claim:<d>    STRING  the last claim of a dispatcher's lane: nonce and ids, so that it can be repeated
+    ns:{q}:claims       HASH    claims of many jobs, whose texts they left as they were; see lua/shared/claims.lua
     ns:{q}:conf         HASH    suspended_operator, suspended_file, max_length, max_running, rate = "<ms> <burst>",
                                 limits = JSON {task: {by, max_running, every, burst}},
                                 fair = "<argument>,…", placing, gaps: see lua/shared/turns.lua and placing.lua,
@@ -88,6 +89,7 @@ own, ns:{q}:job:<id>/args; their line is empty, and `l` has their length, too. T
                         traceparent}: what the producer gave
     created_at queued_at started_at ended_at expires_at      epoch ms
     score               its place in the row, kept for a release; written at the claim, or when it is scheduled
+    priority            of a finished job, in place of the score
     attempts crashes rescues
     limit               key of the limit that holds it or in which it has a place; `-`: it runs, and counts towards the
                         max_running of its queue alone
@@ -116,7 +118,7 @@ _NAME = re.compile(r"[A-Za-z0-9_.:@-]{1,255}")
 #: one priority's part of the score; see lua/shared/score.lua
 BAND = 2**43
 #: the layout that this code reads and writes
-LAYOUT = 2
+LAYOUT = 3
 #: ends the key of a job's arguments where these are large, and stand beside its text; see lua/shared/job.lua
 LARGE_ARGS = b"/args"
 

@@ -161,7 +161,8 @@ def _broken(entry: bytes) -> BrokenBody | None:
 
 #: numbers among a job's fields
 _NUMBERS = (
-    "created_at", "started_at", "ended_at", "expires_at", "attempts", "crashes", "rescues", "interrupted", "score",
+    "created_at", "started_at", "ended_at", "expires_at", "attempts", "crashes", "rescues", "interrupted",
+    "score", "priority",
 )  # fmt: skip
 
 
@@ -172,7 +173,7 @@ def _record(queue: str, id: str, status: str, place: bytes, flat: list[bytes]) -
     broken = [name for name in ("task", "args") if name not in fields]
     broken += [name for name, number in numbers.items() if number is None] + ["header"] * (header is None)
     known: dict[str, Any] = {name: number for name, number in numbers.items() if number is not None}
-    score = known.pop("score", None)
+    score, priority = known.pop("score", None), known.pop("priority", None)
     if status in (JobStatus.QUEUED, JobStatus.HELD):
         score = _whole(place)
     header = header or {}
@@ -184,7 +185,7 @@ def _record(queue: str, id: str, status: str, place: bytes, flat: list[bytes]) -
         status=JobStatus(status),
         task=decoded(fields.get("task", b"")),
         args=fields.get("args", b""),
-        priority=None if score is None else 255 - score // BAND,
+        priority=priority if score is None else 255 - score // BAND,
         due_at=_whole(place) if status == JobStatus.SCHEDULED else None,
         **known,
         last_outcome=decoded(fields.get("last_outcome", b"")),

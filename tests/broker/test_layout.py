@@ -68,7 +68,7 @@ def test_a_text_from_its_enqueue_to_its_end(place):
     assert place.settle(job, token) == [1]
     state, _, header, args, result = place.text(job).split(b"\n")
     assert (header, args, result) == (b'{"log_tag":"red"}', SMALL, b"null")
-    assert [word[:1].decode() for word in state.split(b" ")] == list("zclxbnseR")
+    assert [word[:1].decode() for word in state.split(b" ")] == list("zclxbnveR")
 
 
 def test_the_two_ways_to_write_a_text_agree(place):

@@ -99,7 +99,11 @@ _NOTED = "        self._cursors.read.update(ahead.read)\n        await self._hol
 BUGS = {
     "no fence": Bug(
         "settle", "takes an outcome under whatever token", "a dispatcher stopped",
-        [Edit(_SETTLE, "text:sub(1, #mark) ~= mark then", "text:sub(1, 1) ~= 't' then")],
+        [Edit(_SETTLE, "text:sub(1, #mark) == mark)) then", "text:sub(1, 1) == 't')) then")],
+    ),
+    "a claim that is forgotten early": Bug(
+        "settle", "counts the jobs of a claim down twice", "connections of busy lanes cut",
+        [Edit("broker/lua/shared/claims.lua", "LEFT, -number)", "LEFT, -2 * number)")],
     ),
     "a lease that a settle leaves": Bug(
         "settle", "leaves the ended job among the started", "no faults",

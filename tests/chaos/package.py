@@ -77,7 +77,7 @@ _RESCUE, _BY_HELD = "broker/lua/shared/rescue.lua", "'id', id, 'token', h.token"
 _CLAIMED = "'claim', 'id', id, 'token', nonce, 'by', dispatcher"
 #: every step of a job, and each decision on a tick, in the order of Redis, in ns:{q}:log
 LOGGED = (
-    _before(_CLAIM, "  add(begun, JOB .. id, how.held", f"{_CLAIMED}, 'attempt', 1"),
+    _before(_CLAIM, "  add(begun, id, score)\n", f"{_CLAIMED}, 'attempt', 1"),
     _before(_CLAIM, "  save(id, h)\n  give_fields(id, h)\n", f"{_CLAIMED}, 'attempt', h.attempts"),
     _before(
         _RESCUE, "  if h.cancel then\n", "carried and 'lapse' or 'rescue', 'id', id, 'cancel', h.cancel and 1 or 0"
@@ -93,7 +93,9 @@ LOGGED = (
         "'claim', 'id', id, 'token', token, 'attempt', 1, 'by', redis.call('HGET', ROOT .. ':log:parked', token)",
     ),
     _behind(_RESCUE, "  ended(id, status, ttl, h)\n", "status, 'id', id"),
-    _behind(_SETTLE, "local function finish(id, text, token, ttl, result, why, said)\n", f"'finished', {_BY_TOKEN}"),
+    _behind(
+        _SETTLE, "local function finish(id, text, how, token, ttl, result, why, said)\n", f"'finished', {_BY_TOKEN}"
+    ),
     _behind(_SETTLE, "local function stop(id, h, status, ttl, err, why)\n", f"status, {_BY_HELD}"),
     _behind(_SETTLE, "local function again(id, h, delay, err, why)\n", f"'retry', {_BY_HELD}"),
     _behind(_SETTLE, "local function release(id, h, delay, why)\n", f"'released', {_BY_HELD}"),

@@ -126,7 +126,7 @@ BUGS = {
         "broker/lua/shared/rescue.lua", "found[i + 1] % 1 ~= 0", "false"
     ),
     "a confirmation of whatever job": Edit(
-        "broker/lua/renew.lua", "if state:sub(1, #mark) == mark then", "if true then"
+        "broker/lua/shared/job.lua", "if not state or state:sub(1, #mark) == mark then", "if true then"
     ),
 }
 

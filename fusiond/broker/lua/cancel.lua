@@ -1,4 +1,4 @@
--- include: now queue many score text job events wake line_up places locks follow tally ends gaps
+-- include: now queue many score text claims job events wake line_up places locks follow tally ends gaps
 --
 -- cancel(queue, id, who): ends a job that waits, asks for the end of one that runs.
 --
@@ -18,7 +18,7 @@ read_events(redis.call('HGET', CONF, 'events'), asked_by(ARGV[2]))
 local h = load(id)
 if not h then return 'missing' end
 if h.ended_at then return 'ended' end
-if h.token or redis.call('HEXISTS', ROOT .. ':leaving', id) == 1 then
+if h.token or redis.call('ZSCORE', STARTED, id) or redis.call('HEXISTS', ROOT .. ':leaving', id) == 1 then
   h.cancel = failure_ttl(h)
   save(id, h)
   redis.call('PUBLISH', WAKE, 'cancel')

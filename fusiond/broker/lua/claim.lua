@@ -1,4 +1,4 @@
--- include: now queue many score text job events wake rate line_up by turns store room broken places locks follow tally ends unique rescue held inbox due placing
+-- include: now queue many score text claims job events wake rate line_up by turns store room broken places locks follow tally ends unique rescue held inbox due placing
 --
 -- claim(queue, want, dispatcher, nonce, lease_ms, max_rescues, parking, few, tasks): the next jobs, each under a lease.
 --
@@ -28,7 +28,7 @@
 --       queue | scheduled | started -> broken   no text, or none of a job
 -- A repeat with the same nonce gives the same jobs again, leases renewed, and tells the same of the others. Fewer than `want`, and no more to be had: the caller is
 -- noted as waiting; so is one that max_running stops. One that the rate stops is told when it may ask again. A reply ends with the job that takes it over 1 MB; the others stay where they are, and `more` says so.
--- touches conf queue tenants held again places scheduled started seq job unique claim rate inbox broken failed canceled events metrics wake
+-- touches conf queue tenants held again places scheduled started seq job unique claim claims rate inbox broken failed canceled events metrics wake
 
 local want, dispatcher, nonce = tonumber(ARGV[1]), ARGV[2], ARGV[3]
 local lease, max_rescues = tonumber(ARGV[4]), tonumber(ARGV[5])
@@ -43,6 +43,7 @@ local LEASE_ENDS = whole(now + lease)
 local TOKEN = 't' .. word(nonce) .. ' '
 local LARGEST_BODY = 2097152      -- bytes, twice what a producer may give; whatever is larger was written by another program
 local LONGEST_ID = 1024           -- bytes, likewise
+local NOTED = 32                  -- new jobs; a claim of so many notes itself, and leaves their texts as they are
 local LARGE_REPLY = 1048576       -- bytes of bodies; a slow link must be able to bring it within the time of one reply
 
 -- at maxmemory a script passes whose first write frees memory (also: raises here if the key is no set, before any write)
@@ -91,7 +92,8 @@ local before = redis.call('GET', LAST)
 if before and before:sub(1, #nonce + 1) == nonce .. ' ' then
   local list, rest = before:sub(#nonce + 2):match('^([^\n]*)\n?(.*)$')
   if rest ~= '' then told = cjson.decode(rest) end
-  for id in list:gmatch('[^ ]+') do
+  local again = list == '' and claims().jobs_of(nonce) or list:gmatch('[^ ]+')
+  for id in again do
     local h = load(id)
     if h and h.token == nonce then give_fields(id, h) end
   end
@@ -132,7 +134,7 @@ if max_running or every then at_most(few, 'few') end
 local LIMIT = max_running and '-'   -- what the end of each job of this queue makes free
 
 -- 5. the first of the queue -> started
-local begun = {}                  -- the texts of the jobs that are given: {key, text, …}
+local begun, texts_before = {}, {}  -- the jobs that are given and were never claimed before: {id, score, …} · their texts
 local held = {}                   -- tasks of the jobs that are not, since a limit holds them
 -- few_only(task): counts a job of this task; whether it is one too many
 local function few_only(task)
@@ -182,8 +184,9 @@ local FRESH = {}
 local function fresh(state)
   local created, task, header, large, rest = state:match('^c(%d+) l([1-9]%d*),(%d+),?(%d*)(.*)$')
   local expires = created and rest:match('^ x(%d+)$')
-  FRESH[state] = created and (rest == '' or expires and created + expires > now) and {
-    held = TOKEN .. state .. ' b' .. now - created .. ' n1 ' .. (LIMIT and 'p' .. LIMIT .. ' ' or '') .. 's', waited = math.max(0, now - created), expires = expires and created + expires - now,
+  -- none that was made later than now: the clock was put back
+  FRESH[state] = created and tonumber(created) <= now and (rest == '' or expires and created + expires > now) and {
+    held = TOKEN .. state .. ' b' .. now - created .. ' n1 ' .. (LIMIT and 'p' .. LIMIT .. ' ' or '') .. 's', waited = now - created, expires = expires and created + expires - now,
     header_at = task + 2, args_at = task + header + 3, has_header = header ~= '0', large = large ~= '' and large,
   }
   return FRESH[state]
@@ -195,13 +198,14 @@ local function begin(id, text, score)
   local state = at and text:sub(1, at - 1)
   local how = state and FRESH[state]
   if how == nil and state then how = fresh(state) end
-  if not how or #text > LARGEST_BODY or #id > LONGEST_ID or score:find('%D') then return begin_decoded(id, text, score) end
+  if not how or #text > LARGEST_BODY or #id > LONGEST_ID or id:find('\n', 1, true) or score:find('%D') then return begin_decoded(id, text, score) end
   local header_at, args_at = at + how.header_at, at + how.args_at
   local task, args = text:sub(at + 1, header_at - 2), how.large and large_args(id, how.large) or text:sub(args_at)
   if text:byte(header_at - 1) ~= 10 or text:byte(args_at - 1) ~= 10 or #args == 0 or #args > LARGEST_BODY then return begin_decoded(id, text, score) end
   if limits and limits[task] then return begin_decoded(id, text, score) end
   if few_only(task) then return true end
-  add(begun, JOB .. id, how.held .. score .. text:sub(at))
+  add(begun, id, score)
+  texts_before[#texts_before + 1] = text
   give(id, task, args, how.waited)
   if events then events.tell('claimed', id, task, how.has_header and events.of_header(text:sub(header_at, args_at - 2))) end
   if how.has_header then tell_known(1, 0, 0, text:sub(header_at, args_at - 2)) end
@@ -230,8 +234,19 @@ while not suspended and not stays and #ids < most and looked < most + CHORES and
   stays = begin_page(popped)
   looked = looked + #popped / 2
 end
+-- write_begun(): a claim of many jobs notes itself (claims.lua), which takes less time; of a few jobs it writes the texts. Whether it has noted all
+local function write_begun()
+  local number, texts = #texts_before, {}
+  if number >= NOTED and claims().note(nonce, LIMIT, begun) then return number == #ids end
+  for n = 1, number do
+    local text = texts_before[n]
+    local at = text:find('\n', 1, true)
+    add(texts, JOB .. begun[2 * n - 1], FRESH[text:sub(1, at - 1)].held .. begun[2 * n] .. text:sub(at))
+  end
+  write(texts)
+end
 -- Only now: an error above would leave jobs whose texts say that they have begun, and that are in no set. Each would count a rescue
-write(begun)
+local noted = write_begun()
 if #ids > 0 then many('ZADD', STARTED, leases) end
 if placed_by then placed_by.write() end
 moved = line_up() or moved
@@ -244,7 +259,7 @@ if conf[9] and (#told > 0 or #held > 0) then tallies().chores(told, held) end
 for _, reason in ipairs(put_aside) do tell('', 'BROKEN', reason:sub(1, 255), '', 0, 0) end
 if #ids > 0 or #told > 0 then
   local others = #told > 0 and '\n' .. cjson.encode(told) or ''
-  redis.call('SET', LAST, nonce .. ' ' .. table.concat(ids, ' ') .. others, 'PX', REPEATABLE)
+  redis.call('SET', LAST, nonce .. ' ' .. (noted and '' or table.concat(ids, ' ')) .. others, 'PX', REPEATABLE)
 end
 
 if events then events.write() end

@@ -1,4 +1,4 @@
--- include: now queue score text job
+-- include: now queue score text claims job
 --
 -- counts(queue): how many jobs, by status, and how long the one has waited that is ready longest.
 --

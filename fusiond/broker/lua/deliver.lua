@@ -1,4 +1,4 @@
--- include: now queue many score text job events wake line_up by turns store room broken places locks follow tally ends unique flows after
+-- include: now queue many score text claims job events wake line_up by turns store room broken places locks follow tally ends unique flows after
 --
 -- deliver(queue, source, entries): does what the outbox of another queue has for this one; what was taken before is not done again.
 --

@@ -1,4 +1,4 @@
--- include: now queue many score text job events locks follow ends
+-- include: now queue many score text claims job events locks follow ends
 --
 -- discard(queue, finished, who, ids): drops ended jobs before their time is over.
 --

@@ -1,4 +1,4 @@
--- include: now queue score wake text carry single many job events line_up by turns store room
+-- include: now queue score wake text carry single many claims job events line_up by turns store room
 --
 -- enqueue(queue, jobs, confirmed): stores new jobs, by id; a repeat of the same job changes nothing.
 --

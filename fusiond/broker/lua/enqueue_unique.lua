@@ -1,4 +1,4 @@
--- include: now queue many score text job events wake carry line_up by turns store room places locks follow tally ends unique ../enqueue
+-- include: now queue many score text claims job events wake carry line_up by turns store room places locks follow tally ends unique ../enqueue
 --
 -- enqueue_unique(queue, jobs, confirmed): as `enqueue`, of which it is a part, for a call in which some jobs are unique.
 --

@@ -1,4 +1,4 @@
--- include: now queue score text job
+-- include: now queue score text claims job
 --
 -- failures(queue, start, count, wanted): a page of the failed jobs, grouped by task and error.
 --

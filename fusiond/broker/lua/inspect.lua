@@ -1,4 +1,4 @@
--- include: now queue score text job events wake broken status places locks follow ends
+-- include: now queue score text claims job events wake broken status places locks follow ends
 --
 -- inspect(queue, repair, what, who, ids): what is wrong with these jobs, each as it is at this moment; with `repair` it is put right at once.
 --
@@ -40,7 +40,8 @@ end
 -- read(job): adds its fields; what has none then is no job
 local function read(job)
   job.exists = redis.call('EXISTS', JOB .. job.id, JOB .. job.id .. ARGS) > 0
-  job.h = load(job.id)
+  -- of what is in no set, load() asks no claim
+  job.h = load(job.id, #job.sets == 0 and claims().holder_of(job.id, state_of(job.id) or '') or nil)
   job.score = job.h and finite(job.h.score)
 end
 

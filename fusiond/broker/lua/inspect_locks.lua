@@ -1,4 +1,4 @@
--- include: now queue score text job locks
+-- include: now queue score text claims job locks
 --
 -- inspect_locks(queue, repair, names): locks that no job holds any more; with `repair` they are freed.
 --

@@ -1,4 +1,4 @@
--- include: now queue many score text job line_up by turns status
+-- include: now queue many score text claims job line_up by turns status
 --
 -- job(queue, id): all that is known of a job.
 --

@@ -1,4 +1,4 @@
--- include: now queue score text job
+-- include: now queue score text claims job
 --
 -- jobs(queue, status, start, count): a page of the jobs of one status.
 --

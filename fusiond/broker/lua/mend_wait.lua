@@ -1,4 +1,4 @@
--- include: now queue many score text job events wake line_up by turns places locks follow tally ends after
+-- include: now queue many score text claims job events wake line_up by turns places locks follow tally ends after
 --
 -- mend_wait(queue, what, who, id, …): puts right what keeps a job that waits for others from going on; fsck has found it.
 --

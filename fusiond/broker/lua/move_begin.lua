@@ -1,4 +1,4 @@
--- include: now queue many score text job events wake line_up broken places locks follow ends moved gaps
+-- include: now queue many score text claims job events wake line_up broken places locks follow ends moved gaps
 --
 -- move_begin(queue, target, nonce, limit, skip_queued, skip_scheduled): the first `limit` waiting jobs are to leave for another queue.
 --

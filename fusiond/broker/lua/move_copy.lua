@@ -1,4 +1,4 @@
--- include: now queue many score text job events wake line_up places locks follow ends moved
+-- include: now queue many score text claims job events wake line_up places locks follow ends moved
 --
 -- move_copy(queue, not_after, source, jobs): stores jobs that are leaving another queue; nobody claims them before `move_end`.
 --

@@ -1,4 +1,4 @@
--- include: now queue many score text job events wake line_up by turns places locks follow tally ends moved
+-- include: now queue many score text claims job events wake line_up by turns places locks follow tally ends moved
 --
 -- move_end(queue, jobs): jobs that have left the other queue wait here from now on.
 --

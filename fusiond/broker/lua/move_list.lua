@@ -1,4 +1,4 @@
--- include: now queue many score text job wake line_up places locks follow ends moved
+-- include: now queue many score text claims job wake line_up places locks follow ends moved
 --
 -- move_list(queue, target, limit): jobs that are leaving for another queue, the ready ones first, in their order.
 --

@@ -1,4 +1,4 @@
--- include: now queue many score text job events wake line_up places locks follow tally ends moved
+-- include: now queue many score text claims job events wake line_up places locks follow tally ends moved
 --
 -- move_remove(queue, jobs): removes jobs that are in the other queue now, or has them stay.
 --

@@ -1,4 +1,4 @@
--- include: now queue many score text job
+-- include: now queue many score text claims job
 --
 -- newest(queue, status, from, count, task, text): a page of the jobs of one status, the newest first.
 --

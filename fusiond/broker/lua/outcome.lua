@@ -1,4 +1,4 @@
--- include: now queue score text job status
+-- include: now queue score text claims job status
 --
 -- outcome(queue, id): the status, and how it ended if it has; little, since producers ask again and again.
 --

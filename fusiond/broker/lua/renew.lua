@@ -1,4 +1,4 @@
--- include: now queue many score text job
+-- include: now queue many score text claims job
 --
 -- renew(queue, lease_ms, attempts): keeps the leases of running jobs, and notes how far they are.
 --
@@ -10,26 +10,43 @@
 -- reply per attempt: 1 held until now + lease · 0 lost, kill it · 2 held, and a cancel was asked
 --
 -- moves nothing
--- touches queue started job
+-- touches started claims job
 
 -- at maxmemory ZADD is refused as a script's first write, which would expire every lease at once
 redis.call('ZREM', STARTED, '')
 local deadline, held, replies = whole(now + ARGV[1]), {}, {}
--- note(id, what): few attempts have one
-local function note(id, what)
-  local h = load(id)
+-- note(id, token, what): few attempts have one
+local function note(id, token, what)
+  local h = load(id, token)
+  if not h then return end          -- its large arguments are gone
   if what == 'begun' then h.expires_at = nil else h.permit = h.token end
   save(id, h)
 end
+-- of the jobs of which their claims alone say that they run: {key, text, …} · id -> true · token -> how many
+local texts, written, fewer = {}, {}, {}
+-- write_text(id, token): from now on its text says so, too: a claim is for a short time
+local function write_text(id, token)
+  if written[id] then return end
+  written[id] = true
+  local text = redis.call('GET', JOB .. id)
+  texts[#texts + 1], texts[#texts + 2] = JOB .. id, claims().text_in(token, id, text)
+  fewer[token] = (fewer[token] or 0) + 1
+end
 for i = 2, #ARGV, 3 do
-  local state, mark = state_of(ARGV[i]) or '', 't' .. word(ARGV[i + 1]) .. ' '
-  if state:sub(1, #mark) == mark then
-    if ARGV[i + 2] == 'permit' or ARGV[i + 2] == 'begun' and state:find(' x', 1, true) then note(ARGV[i], ARGV[i + 2]) end
+  local state, of_claim = holds(ARGV[i], ARGV[i + 1])
+  if state then
+    if ARGV[i + 2] == 'permit' or ARGV[i + 2] == 'begun' and state:find(' x', 1, true) then
+      note(ARGV[i], ARGV[i + 1], ARGV[i + 2])
+    elseif of_claim then
+      write_text(ARGV[i], ARGV[i + 1])
+    end
     held[#held + 1], held[#held + 2] = deadline, ARGV[i]
     replies[#replies + 1] = state:find(' a', 1, true) and 2 or 1
   else
     replies[#replies + 1] = 0
   end
 end
+write(texts)
+for token, number in pairs(fewer) do claims().count_down(token, number) end
 many('ZADD', STARTED, held, 'XX')
 return replies

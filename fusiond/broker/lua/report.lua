@@ -1,4 +1,4 @@
--- include: now queue score text job
+-- include: now queue score text claims job
 --
 -- report(queue, reports): stores how far running jobs say that they are.
 --
@@ -13,9 +13,7 @@
 redis.call('ZREM', STARTED, '')
 local replies = {}
 for i = 1, #ARGV, 4 do
-  local state, mark = state_of(ARGV[i]) or '', 't' .. word(ARGV[i + 1]) .. ' '
-  local text = state:sub(1, #mark) == mark and redis.call('GET', JOB .. ARGV[i])
-  local h = text and decode(text)
+  local h = holds(ARGV[i], ARGV[i + 1]) and load(ARGV[i], ARGV[i + 1])
   local share, message = ((h or {}).progress or ''):match('^(%S+) %d+ (.*)$')
   if h and (share ~= ARGV[i + 2] or message ~= ARGV[i + 3]) then
     h.progress = ARGV[i + 2] .. ' ' .. whole(now) .. ' ' .. ARGV[i + 3]

@@ -1,4 +1,4 @@
--- include: now queue many score text job events wake line_up by turns locks
+-- include: now queue many score text claims job events wake line_up by turns locks
 --
 -- requeue(queue, who, ids): failed and canceled jobs run again, as if new: with all their attempts before them, behind their priority.
 --

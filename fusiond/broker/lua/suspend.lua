@@ -1,4 +1,4 @@
--- include: now queue score text job events
+-- include: now queue score text claims job events
 --
 -- suspend(queue, by, on, who): nothing is claimed while the operator or the file says so; enqueue, due times and rescue go on.
 --

@@ -1,4 +1,4 @@
--- include: now queue many score text job events wake line_up by turns store room places locks follow tally ends unique
+-- include: now queue many score text claims job events wake line_up by turns store room places locks follow tally ends unique
 --
 -- tick(queue, entry, ticks): stores the jobs of ticks that a cron entry has decided on; a repeat, however late, stores nothing.
 --

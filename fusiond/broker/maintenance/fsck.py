@@ -45,7 +45,7 @@ _SETS: Final = ["queue" if status is JobStatus.QUEUED else status.value for stat
 #: key of a queue → its type
 _KEYS: Final = dict.fromkeys(_SETS, "zset") | {
     "again": "zset", "tenants": "zset", "inbox": "list", "broken": "list", "conf": "hash", "seq": "string",
-    "ticks": "hash", "leaving": "hash", "arriving": "hash", "flows": "zset",
+    "claims": "hash", "ticks": "hash", "leaving": "hash", "arriving": "hash", "flows": "zset",
     "advance": "zset", "metrics": "hash", "metrics:minutes": "stream", "metrics:hours": "stream",
     "events": "stream",
 }  # fmt: skip
@@ -59,6 +59,7 @@ _AGAIN: Final = {
     "conf": "the daemons write it anew; the queue is not suspended by hand any more",
     "ticks": "which ticks had their jobs is forgotten",
     "seq": "arrivals are counted on from the last",
+    "claims": "jobs that had begun run again once their leases expire",
 }
 _FOUND: Final = "its jobs are found one by one"
 

@@ -619,7 +619,7 @@ def test_a_fit_redis_passes_and_has_our_layout(connection, run):
     """Again and again."""
     connection.check()
     connection.check()
-    assert run(plain(as_is, "HGET", "test:meta", "layout")) == b"2"
+    assert run(plain(as_is, "HGET", "test:meta", "layout")) == b"3"
 
 
 def test_a_redis_that_evicts_is_refused(connection, run):
@@ -631,7 +631,7 @@ def test_a_redis_that_evicts_is_refused(connection, run):
 
 @pytest.mark.parametrize(
     ("layout", "remedy"),
-    [(3, "upgrade fusiond"), (1, "no release has written it: delete these keys"), ("x", "upgrade fusiond")],
+    [(4, "upgrade fusiond"), (2, "no release has written it: delete these keys"), ("x", "upgrade fusiond")],
 )
 def test_another_layout_is_refused(broker_settings, tmp_path, run, layout, remedy):
     """With the remedy; another fusiond never writes into it."""
@@ -642,7 +642,7 @@ def test_another_layout_is_refused(broker_settings, tmp_path, run, layout, remed
             await connection.check()
 
     with pytest.raises(
-        BrokerUnfit, match=rf"layout {layout} under 'test', this fusiond knows 2; {remedy} or use another namespace"
+        BrokerUnfit, match=rf"layout {layout} under 'test', this fusiond knows 3; {remedy} or use another namespace"
     ):
         asyncio.run(check())
 

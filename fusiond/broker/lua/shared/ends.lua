@@ -60,8 +60,7 @@ local function too_many(key, limit)
   local gone = {}
   if excess <= 0 then return gone end
   for _, id in ipairs(redis.call('ZRANGE', key, 0, excess - 1)) do
-    local state = state_of(id)
-    if (state and time_in(state, 'e') or 0) + REMEMBERED <= now then gone[#gone + 1] = id end
+    if (time_of(id, 'e') or 0) + REMEMBERED <= now then gone[#gone + 1] = id end
   end
   return gone
 end

@@ -1,4 +1,5 @@
--- A job is one text, ns:{q}:job:<id>, which no other file reads or writes but by what is here. (needs now, queue, score, text)
+-- A job is one text, ns:{q}:job:<id>, which no other file reads or writes but by what is here. (needs now, queue, score, text,
+-- claims)
 --   <word> <word> …\n<task>\n<header>\n<args>[\n<result>][\n<error>][\n<history>][\n<progress>]
 -- Each word is a letter and a value, in the order of WORDS; only what is set has one. Times are ms after `created_at`. `l` has the lengths of
 -- task and header and, if the arguments are large, theirs: these are in a key of their own, ns:{q}:job:<id>/args, and their line is empty, so
@@ -8,7 +9,7 @@ local function codec()
   local WORDS = { -- in their order: letter, field
     't', 'token', 'z', 'last_token', 'c', 'created_at', 'l', 'lengths', 'x', 'expires_at', 'b', 'started_at', 'q', 'queued_at', 'k', 'crashes',
     'r', 'rescues', 'i', 'interrupted', 'm', 'permit', 'u', 'unknown_since', 'w', 'snoozed_since', 'a', 'cancel', 'y', 'unique', 'f', 'follow', 'g', 'flow', 'o', 'last_outcome', 'n', 'attempts',
-    'p', 'limit', 's', 'score',
+    'p', 'limit', 's', 'score', 'v', 'priority',
     'e', 'ended_at', 'R', 'result', 'E', 'error', 'H', 'history', 'G', 'progress',
   }
   local NAME = {}                   -- letter -> field
@@ -118,13 +119,31 @@ local function with_args(id, h)
   if h and h.large then h.args = large_args(id, h.large) end
   return h and h.args and h or nil
 end
--- load(id): the fields of a job; nil where there is none, or what is there is no job
-local function load(id)
+-- noted(id, text, token): its text as its claim has it, where that has noted itself alone (claims.lua), and the token; nil: no claim has the job.
+-- `token`: where the caller knows it
+local function noted(id, text, token)
+  if text:byte() ~= 99 then return nil end  -- c: by its text it was never claimed
+  local state = text:match('^[^\n]*')
+  token = token or redis.pcall('ZSCORE', STARTED, id) and claims().holder_of(id, state)
+  return token and claims().text_in(token, id, text), token
+end
+-- load(id, token): the fields of a job; nil where there is none, or what is there is no job
+local function load(id, token)
   local text = redis.pcall('GET', JOB .. id)
-  return type(text) == 'string' and with_args(id, decode(text)) or nil
+  if type(text) ~= 'string' then return nil end
+  local whole_text, claim = noted(id, text, token)
+  local h = with_args(id, decode(whole_text or text))
+  if h and whole_text then h.claim = claim end
+  return h
+end
+-- text_of(h): what is to be written of a job that was read
+local function text_of(h)
+  if h.claim then claims().count_down(h.claim, 1) end
+  h.claim = nil
+  return encode(h)
 end
 -- save(id, h): writes a job that was read
-local function save(id, h) redis.call('SET', JOB .. id, encode(h)) end
+local function save(id, h) redis.call('SET', JOB .. id, text_of(h)) end
 local PAGE = 50                   -- jobs whose texts a command reads or writes; few, as many.lua says
 -- write(list): key, text, …
 local function write(list)
@@ -164,10 +183,21 @@ local function time_in(state, letter)
   local created, ms = state:match(' c(%d+)'), letter == 'c' and 0 or state:match(' ' .. letter .. '(%-?%d+)')
   return created and ms and created + ms or nil
 end
+-- time_of(id, letter): one of the times of a job; nil where it has none
+local function time_of(id, letter)
+  local state = state_of(id)
+  return state and time_in(state, letter)
+end
+-- holds(id, token): the state of the job, if this attempt has it; and whether its claim alone says so
+local function holds(id, token)
+  local state, mark = state_of(id), 't' .. word(token) .. ' '
+  if not state or state:sub(1, #mark) == mark then return state end
+  if claims().created(state, token) and claims().score_in(token, id) then return state, true end
+end
 -- flat(h): field, value, …
 local function flat(h)
   local fields = {}
-  h.large, h.others = nil, nil
+  h.large, h.others, h.claim = nil, nil, nil
   for name, value in pairs(h) do fields[#fields + 1], fields[#fields + 2] = name, value end
   return fields
 end

@@ -27,8 +27,8 @@ end
 local function rescue(id, max_rescues, carried)
   local h = load(id)
   leave_started(id, h and h.limit)
-  local score = h and finite(h.score)
-  if not score then return break_job(id) end
+  if not h then return break_job(id) end
+  local score = finite(h.score) or 254 * BAND   -- it has none where somebody has deleted its claim (claims.lua)
   local rescues = count(h.rescues) + (carried and 0 or 1)
   h.limit = nil
   local about = { h.task, h.attempts or false, rescues, h.token or false, h.queued_at or h.created_at, h.started_at or false, h.header or false }

@@ -1,0 +1,108 @@
+-- claims(): claims of many jobs; what follows is made once for a call, and only where it is used. (needs now, queue, score)
+-- A claim leaves the texts of many jobs as they are, if they were never claimed before, and notes itself under its token in ns:{q}:claims:
+--   <token>        "<when, epoch ms> <their priority> <what their `limit` says, or nothing>"
+--   <token> jobs   two lines for each job, its id and its score
+--   <token> left   how many of them still have the text that they were enqueued with
+-- So such a text is of a job that runs if the job is in `started`. Its `token`, and all else that a claim writes, are in its claim. Whatever
+-- writes the text of the job again writes these, too, and counts it down. What takes a job out of `started` writes its text; so nothing else
+-- in there has such a text.
+local function noted_claims()
+  local CLAIMS, JOBS, LEFT = ROOT .. ':claims', ' jobs', ' left'
+  local known, scores = {}, {}      -- token -> as `of` · token -> {id -> score}
+  local tokens, last_hit            -- of all claims · that of the job that was searched last
+
+  local function priority(score) return 255 - math.floor(score / BAND) end
+
+  -- of(token): {at, priority, limit}; false: there is none
+  local function of(token)
+    if known[token] == nil then
+      local about = redis.pcall('HGET', CLAIMS, token)
+      local at, its, limit = (type(about) == 'string' and about or ''):match('^(%d+) (%-?%d+) (.*)$')
+      known[token] = at and { at = tonumber(at), priority = its, limit = limit ~= '' and limit or nil } or false
+    end
+    return known[token]
+  end
+
+  -- note(token, limit, jobs): a claim, at this moment; `jobs`: {id, score, …} in the order of the row. Whether it is stored: not if their
+  -- priorities differ, if there is one of this token, or if the key is of another type
+  local function note(token, limit, jobs)
+    local its = priority(jobs[2])
+    if priority(jobs[#jobs]) ~= its or token:find('%s') or of(token) then return false end
+    local about = whole(now) .. ' ' .. its .. ' ' .. (limit or '')
+    local noted = redis.pcall('HSET', CLAIMS, token, about, token .. JOBS, table.concat(jobs, '\n'), token .. LEFT, #jobs / 2)
+    return type(noted) == 'number'
+  end
+
+  -- jobs_of(token): an iterator over its jobs: id, score
+  local function jobs_of(token)
+    local jobs = redis.pcall('HGET', CLAIMS, token .. JOBS)
+    return (type(jobs) == 'string' and jobs or ''):gmatch('([^\n]+)\n(%d+)')
+  end
+
+  -- score_in(token, id): the place that it had; nil: that claim does not have it
+  local function score_in(token, id)
+    local its = scores[token]
+    if not its then
+      its = {}
+      for other, score in jobs_of(token) do its[other] = score end
+      scores[token] = its
+    end
+    return its[id]
+  end
+
+  -- created(state, token): when the job was made; nil if its text says that it was claimed, or if it was made after that claim, under the same id
+  local function created(state, token)
+    local claim, at = of(token), tonumber(state:match('^c(%d+) l[%d,]+$') or state:match('^c(%d+) l[%d,]+ x%d+$'))
+    return claim and at and at <= claim.at and at or nil
+  end
+
+  -- text_in(token, id, text): the text that a claim of few jobs would have written; nil: that claim does not have the job
+  local function text_in(token, id, text)
+    local past, score = text:find('\n', 1, true), score_in(token, id)
+    local state = past and text:sub(1, past - 1)
+    local made = score and state and created(state, token)
+    if not made then return nil end
+    local claim = of(token)
+    local limit = claim.limit and ' p' .. claim.limit or ''
+    return 't' .. word(token) .. ' ' .. state .. ' b' .. claim.at - made .. ' n1' .. limit .. ' s' .. score .. text:sub(past)
+  end
+
+  local function forget(token) redis.call('HDEL', CLAIMS, token, token .. JOBS, token .. LEFT) end
+
+  -- count_down(token, number): so many of its jobs have other texts now
+  local function count_down(token, number)
+    local left = redis.pcall('HINCRBY', CLAIMS, token .. LEFT, -number)
+    if type(left) == 'number' and left <= 0 then forget(token) end
+  end
+
+  -- all(): their tokens
+  local function all()
+    if tokens then return tokens end
+    tokens = {}
+    for _, name in ipairs(redis.pcall('HKEYS', CLAIMS)) do   -- an error has no length
+      if not name:find(' ', 1, true) and of(name) then tokens[#tokens + 1] = name end
+    end
+    return tokens
+  end
+
+  -- holder_of(id, state): the token of the claim that has it; nil: none
+  local function holder_of(id, state)
+    if last_hit and score_in(last_hit, id) and created(state, last_hit) then return last_hit end
+    for _, token in ipairs(all()) do
+      if created(state, token) and score_in(token, id) then
+        last_hit = token
+        return token
+      end
+    end
+  end
+
+  return {
+    of = of, note = note, jobs_of = jobs_of, score_in = score_in, created = created, text_in = text_in, count_down = count_down, forget = forget,
+    all = all, holder_of = holder_of,
+  }
+end
+local made_claims
+local function claims()
+  made_claims = made_claims or noted_claims()
+  return made_claims
+end
