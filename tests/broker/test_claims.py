@@ -7,6 +7,7 @@ import pytest
 from hypothesis.stateful import run_state_machine_as_test
 
 from fusiond.broker import script
+from fusiond.broker.call import as_is, scripted
 from fusiond.broker.records import NewJob, Outcome
 from fusiond.job import new_id, new_token
 from tests.broker.test_model import QueueMachine, many
@@ -283,6 +284,32 @@ def test_a_renewal_where_large_arguments_are_gone(place):
     token, _ = place.claim()
     place.redis("DEL", f"test:{{q}}:job:{ids[0]}/args")
     assert place.run(place.broker.renew("q", [(job, token) for job in ids], HOUR)) == [1] * NOTED
+
+
+def test_an_attempt_that_is_renewed_twice_in_one_call(place):
+    """Its permit is stored, and it is counted once."""
+    ids = place.enqueue()
+    token, _ = place.claim()
+    calls = [[(ids[0], token, note) for note in ("", "permit")], [(ids[1], token, ""), (ids[1], token, "")]]
+    for attempts in calls:
+        words = [word for attempt in attempts for word in attempt]
+        assert place.run(scripted("renew", place.broker.keys.root("q"), (HOUR, *words), as_is)) == [1, 1]
+    assert decode(place.text(ids[0]))["permit"] == token.encode()
+    assert place.noted()[f"{token} left".encode()] == b"%d" % (NOTED - 2)
+    assert place.settle(token, *ids) == [1] * NOTED
+    assert place.noted() == {}
+
+
+def test_jobs_that_can_no_longer_be_read(place):
+    """They are put aside as broken, and their claim is forgotten."""
+    ids = place.enqueue(args=b'[["%b"],{}]' % (b"x" * 2000))
+    place.claim()
+    for job in ids:
+        place.redis("DEL", f"test:{{q}}:job:{job}/args")
+        place.redis("ZADD", "test:{q}:started", "XX", 1, job)
+    assert place.claim()[1] == []
+    assert len(place.run(broken(place.broker, "q"))) == NOTED
+    assert place.noted() == {}
 
 
 def test_a_cancel_where_the_claim_is_gone(place):

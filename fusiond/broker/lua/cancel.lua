@@ -10,7 +10,7 @@
 -- moves queue | held | scheduled | deferred -> canceled
 --       held -> queue    another one, whose turn it is then
 -- A finish that arrives before the cancel is carried out wins.
--- touches conf queue held again scheduled deferred leaving job unique canceled events metrics wake
+-- touches conf queue held again scheduled deferred leaving job claims unique canceled events metrics wake
 
 redis.call('ZREM', QUEUE, '')
 local id = ARGV[1]
@@ -18,7 +18,7 @@ read_events(redis.call('HGET', CONF, 'events'), asked_by(ARGV[2]))
 local h = load(id)
 if not h then return 'missing' end
 if h.ended_at then return 'ended' end
-if h.token or redis.call('ZSCORE', STARTED, id) or redis.call('HEXISTS', ROOT .. ':leaving', id) == 1 then
+if h.token or type(redis.pcall('ZSCORE', STARTED, id)) == 'string' or redis.call('HEXISTS', ROOT .. ':leaving', id) == 1 then
   h.cancel = failure_ttl(h)
   save(id, h)
   redis.call('PUBLISH', WAKE, 'cancel')

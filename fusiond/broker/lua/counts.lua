@@ -9,7 +9,7 @@
 --        fair_by as of `configure` | nil, 1 while jobs are placed anew | nil}
 --
 -- moves nothing
--- touches queue scheduled started finished failed canceled deferred held inbox job conf
+-- touches queue scheduled started finished failed canceled deferred held inbox job claims conf
 
 local MANY_TENANTS = 100          -- jobs of a priority that are looked at
 -- since(id): when it became ready

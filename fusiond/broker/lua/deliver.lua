@@ -13,7 +13,7 @@
 -- at all: an entry that cannot be carried out raises before it has written anything, and is kept under `broken`, since what is behind it must
 -- not wait for it. A key of the queue that is of another type would stop an entry midway; so that is looked at first, and the entries stay in
 -- the outbox until `fusiond fsck --repair` has put the key aside.
--- touches taken conf queue tenants held scheduled canceled seq job unique deferred parents children expiring failed outbox events metrics wake
+-- touches taken conf queue tenants held scheduled canceled seq job claims unique deferred parents children expiring failed outbox events metrics wake
 
 redis.call('ZREM', QUEUE, '')
 local TAKEN, source = ROOT .. ':taken', ARGV[1]

@@ -9,7 +9,7 @@
 --       0 it is neither failed nor canceled, nor finished if these are dropped
 --
 -- moves failed | canceled | finished -> gone
--- touches failed canceled finished job events
+-- touches failed canceled finished job claims events
 
 local registries = { ':failed', ':canceled' }
 if ARGV[1] == '1' then registries[3] = ':finished' end

@@ -18,7 +18,7 @@
 -- Jobs that are unique come through `enqueue_unique`, which has the files that they need in front of this one: a call without them does not
 -- pay for these. What is said here of locks is about such jobs. Those that wait for others come through `enqueue_after`.
 -- A call stores all its new jobs, or none: at max_length, or where one gets 5. Jobs that wait for others do not count towards it.
--- touches conf queue tenants held scheduled started canceled seq job unique events wake
+-- touches conf queue tenants held scheduled started canceled seq job claims unique events wake
 
 -- 1. look: every error must come before the first write
 local left = room()

@@ -9,4 +9,4 @@
 --
 -- moves as `enqueue`
 --          -> deferred
--- touches conf queue tenants held scheduled canceled seq job unique deferred parents expiring outbox events metrics wake
+-- touches conf queue tenants held scheduled canceled seq job claims unique deferred parents expiring outbox events metrics wake

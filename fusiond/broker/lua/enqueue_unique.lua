@@ -7,4 +7,4 @@
 -- reply as of `enqueue`
 --
 -- moves as `enqueue`
--- touches conf queue tenants held scheduled canceled seq job unique events metrics wake
+-- touches conf queue tenants held scheduled canceled seq job claims unique events metrics wake

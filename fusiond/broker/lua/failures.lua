@@ -10,7 +10,7 @@
 -- Jobs are in one group if they are of one task, and their errors have the same code, type and message up to its first quote or escape,
 -- whatever numbers are in it.
 -- moves nothing
--- touches failed job
+-- touches failed job claims
 
 local MESSAGE, ERROR = 120, 1000  -- bytes that count, and that are told
 local start, most, wanted = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]

@@ -14,7 +14,7 @@
 --
 -- moves (none), or two or more -> the one that its text speaks for; `started` is then an expired lease, which the next claim rescues
 --       any -> broken      no-job
--- touches queue held again places scheduled started finished failed canceled deferred seq job unique broken conf events wake
+-- touches queue held again places scheduled started finished failed canceled deferred seq job claims unique broken conf events wake
 
 local KEPT = 86400000             -- ms, 1 day: how long a finished job was to be kept is not in its text
 local ENDED = { finished = true, failed = true, canceled = true }

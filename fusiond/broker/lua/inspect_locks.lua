@@ -8,7 +8,7 @@
 --
 -- A lock that expires is left alone.
 -- moves nothing
--- touches unique job
+-- touches unique job claims
 
 -- holds(id, key): whether the job still holds that lock
 local function holds(id, key)

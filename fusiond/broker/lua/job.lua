@@ -8,7 +8,7 @@
 --       `tenant` in a queue with `fair_by`: whose turn it takes
 --
 -- moves nothing
--- touches conf queue scheduled started finished failed canceled deferred held job
+-- touches conf queue scheduled started finished failed canceled deferred held job claims
 
 if redis.call('EXISTS', JOB .. ARGV[1]) == 0 then return false end
 local status, score = status_of(ARGV[1])

@@ -11,7 +11,7 @@
 -- reply nil; where it is not so any more, nothing changes
 --
 -- moves deferred -> queue | scheduled | failed
--- touches deferred parents children expiring queue tenants scheduled failed seq conf job unique outbox events metrics wake
+-- touches deferred parents children expiring queue tenants scheduled failed seq conf job claims unique outbox events metrics wake
 
 redis.call('ZREM', QUEUE, '')
 local conf = redis.call('HMGET', CONF, 'fair', 'events')

@@ -8,7 +8,7 @@
 --
 -- moves held | queue | scheduled -> deferred
 --       queue | scheduled -> broken     no text, or none of a job
--- touches queue held again scheduled started deferred leaving job broken conf
+-- touches queue held again scheduled started deferred leaving job claims broken conf
 
 redis.call('ZREM', QUEUE, '')
 local target, nonce, limit = ARGV[1], ARGV[2], tonumber(ARGV[3])

@@ -9,7 +9,7 @@
 -- moves      -> deferred
 -- A caller that was frozen would bring back a job that has left, arrived, run and been forgotten since it was read: an id is
 -- remembered for 60 s, and what was read longer ago than the caller may take is refused.
--- touches deferred arriving job unique
+-- touches deferred arriving job claims unique
 
 local not_after, source = tonumber(ARGV[1]), ARGV[2]
 

@@ -9,7 +9,7 @@
 -- moves deferred -> queue        behind its priority
 --       deferred -> scheduled    for the time that it had
 --       deferred -> canceled     a cancel was asked while it moved
--- touches conf deferred arriving queue seq tenants scheduled canceled job unique events metrics wake
+-- touches conf deferred arriving queue seq tenants scheduled canceled job claims unique events metrics wake
 
 redis.call('ZREM', QUEUE, '')
 local conf = redis.call('HMGET', CONF, 'fair', 'events')

@@ -7,7 +7,7 @@
 -- reply {id, nonce, kind, place, {field, value, …}, …}; a reply ends with the job that takes it over 1 MB
 --
 -- moves nothing; a job that is not deferred any more leaves no more
--- touches leaving deferred job
+-- touches leaving deferred job claims
 
 local LARGE_REPLY = 1048576       -- bytes of bodies
 local all, jobs = redis.call('HGETALL', LEAVING), {}

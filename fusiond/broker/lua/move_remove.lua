@@ -8,7 +8,7 @@
 --
 -- moves deferred -> gone
 --       deferred -> queue | scheduled | canceled    it stays: its old place
--- touches deferred leaving queue scheduled canceled job unique events metrics wake
+-- touches deferred leaving queue scheduled canceled job claims unique events metrics wake
 
 redis.call('ZREM', QUEUE, '')
 read_events(redis.call('HGET', CONF, 'events'))

@@ -11,7 +11,7 @@
 -- that are kept longest, of the others those whose place in the set is the last; so it is in a queue with `fair_by`, where a place is a turn
 -- and no arrival. A page ends with the job that takes it over 1 MB.
 -- moves nothing
--- touches conf queue scheduled started finished failed canceled deferred held job
+-- touches conf queue scheduled started finished failed canceled deferred held job claims
 
 local status, from, most = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local KEY = status == 'queued' and QUEUE or ROOT .. ':' .. status

@@ -7,7 +7,7 @@
 -- reply nil: no such job, or {status, result | nil, error | nil}
 --
 -- moves nothing
--- touches queue scheduled started finished failed canceled deferred held job
+-- touches queue scheduled started finished failed canceled deferred held job claims
 
 local status = status_of(ARGV[1])
 if not status then return false end

@@ -22,14 +22,10 @@ local function note(id, token, what)
   if what == 'begun' then h.expires_at = nil else h.permit = h.token end
   save(id, h)
 end
--- of the jobs of which their claims alone say that they run: {key, text, …} · id -> true · token -> how many
-local texts, written, fewer = {}, {}, {}
--- write_text(id, token): from now on its text says so, too: a claim is for a short time
+local fewer = {}                  -- token -> jobs whose text says so itself from now on that they run
+-- write_text(id, token): a claim is for a short time
 local function write_text(id, token)
-  if written[id] then return end
-  written[id] = true
-  local text = redis.call('GET', JOB .. id)
-  texts[#texts + 1], texts[#texts + 2] = JOB .. id, claims().text_in(token, id, text)
+  redis.call('SET', JOB .. id, claims().text_in(token, id, redis.call('GET', JOB .. id)))
   fewer[token] = (fewer[token] or 0) + 1
 end
 for i = 2, #ARGV, 3 do
@@ -46,7 +42,6 @@ for i = 2, #ARGV, 3 do
     replies[#replies + 1] = 0
   end
 end
-write(texts)
 for token, number in pairs(fewer) do claims().count_down(token, number) end
 many('ZADD', STARTED, held, 'XX')
 return replies

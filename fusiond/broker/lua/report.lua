@@ -7,7 +7,7 @@
 -- reply per attempt: 1 stored, or said before · 0 its lease was lost
 --
 -- moves nothing
--- touches started job
+-- touches started job claims
 
 -- at maxmemory a script passes whose first write frees memory
 redis.call('ZREM', STARTED, '')

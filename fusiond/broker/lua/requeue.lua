@@ -8,7 +8,7 @@
 --
 -- moves failed | canceled -> queue
 --       failed | canceled -> gone    its text is gone, or none of a job
--- touches conf queue seq tenants failed canceled job unique events wake
+-- touches conf queue seq tenants failed canceled job claims unique events wake
 
 -- relock(id, h): the lock of a job that runs again as if new: its key, its rule, whether another job holds it
 local function relock(id, h)

@@ -14,7 +14,7 @@
 --       queue | held | scheduled | deferred -> canceled    the job of a tick replaces it
 -- `ticks` remembers the newest tick of each entry: its job may have ended, and been dropped, before a scheduler that was stopped asks
 -- again. A clock that goes ahead enqueues nothing early: the job is scheduled for its tick.
--- touches conf queue tenants held scheduled canceled seq job unique ticks events metrics wake
+-- touches conf queue tenants held scheduled canceled seq job claims unique ticks events metrics wake
 
 local TICKS = ROOT .. ':ticks'
 local entry, task, args, expires, patience = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[5]), tonumber(ARGV[6])

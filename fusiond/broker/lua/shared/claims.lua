@@ -9,7 +9,7 @@
 local function noted_claims()
   local CLAIMS, JOBS, LEFT = ROOT .. ':claims', ' jobs', ' left'
   local known, scores = {}, {}      -- token -> as `of` · token -> {id -> score}
-  local tokens, last_hit            -- of all claims · that of the job that was searched last
+  local tokens                      -- of all claims
 
   local function priority(score) return 255 - math.floor(score / BAND) end
 
@@ -50,9 +50,12 @@ local function noted_claims()
     return its[id]
   end
 
-  -- created(state, token): when the job was made; nil if its text says that it was claimed, or if it was made after that claim, under the same id
+  -- made_at(state): when a job was made; nil if its text says that it was claimed
+  local function made_at(state) return tonumber(state:match('^c(%d+) l[%d,]+$') or state:match('^c(%d+) l[%d,]+ x%d+$')) end
+
+  -- created(state, token): the same; nil, too, if it was made after that claim, under the same id
   local function created(state, token)
-    local claim, at = of(token), tonumber(state:match('^c(%d+) l[%d,]+$') or state:match('^c(%d+) l[%d,]+ x%d+$'))
+    local claim, at = of(token), made_at(state)
     return claim and at and at <= claim.at and at or nil
   end
 
@@ -75,24 +78,23 @@ local function noted_claims()
     if type(left) == 'number' and left <= 0 then forget(token) end
   end
 
-  -- all(): their tokens
+  -- all(): their tokens, the newest first
   local function all()
     if tokens then return tokens end
     tokens = {}
     for _, name in ipairs(redis.pcall('HKEYS', CLAIMS)) do   -- an error has no length
       if not name:find(' ', 1, true) and of(name) then tokens[#tokens + 1] = name end
     end
+    table.sort(tokens, function(one, other) return of(one).at > of(other).at end)
     return tokens
   end
 
-  -- holder_of(id, state): the token of the claim that has it; nil: none
+  -- holder_of(id, state): the token of the claim that has it, the newest of several; nil: none
   local function holder_of(id, state)
-    if last_hit and score_in(last_hit, id) and created(state, last_hit) then return last_hit end
-    for _, token in ipairs(all()) do
-      if created(state, token) and score_in(token, id) then
-        last_hit = token
-        return token
-      end
+    local at = made_at(state)
+    for _, token in ipairs(at and all() or {}) do
+      if at > of(token).at then break end
+      if score_in(token, id) then return token end
     end
   end
 

@@ -124,8 +124,13 @@ end
 local function noted(id, text, token)
   if text:byte() ~= 99 then return nil end  -- c: by its text it was never claimed
   local state = text:match('^[^\n]*')
-  token = token or redis.pcall('ZSCORE', STARTED, id) and claims().holder_of(id, state)
+  token = token or type(redis.pcall('ZSCORE', STARTED, id)) == 'string' and claims().holder_of(id, state)
   return token and claims().text_in(token, id, text), token
+end
+-- uncount(id, text): it is to be deleted
+local function uncount(id, text)
+  local has_claim, token = noted(id, text)
+  if has_claim then claims().count_down(token, 1) end
 end
 -- load(id, token): the fields of a job; nil where there is none, or what is there is no job
 local function load(id, token)
