@@ -53,6 +53,8 @@ SHORTER = (
     Edit("worker/dispatcher/claims/exchange.py", "MAX_RESCUES = 25", "MAX_RESCUES = 1000"),
     # The second lane has work where a queue has more than is asked for, and not only at thousands of jobs a second.
     Edit("worker/dispatcher/claims/lanes.py", "_WORTH, _WAIT = 128, 0.02", "_WORTH, _WAIT = 1, 0.0"),
+    # Claims are small here. Those of three jobs or more are stored once, so that some are and others are not.
+    Edit("broker/lua/claim.lua", "local NOTED = 32 ", "local NOTED = 3 "),
     # Many minutes pass in a trial, and with each of them counters move.
     Edit(
         "broker/lua/shared/tally.lua", "local minute, fields, words = math.floor(now / 60000)", f"{_MINUTE}(now / 1000)"
