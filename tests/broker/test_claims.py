@@ -1,4 +1,4 @@
-"""A claim of many jobs notes itself, and leaves their texts as they are (lua/shared/claims.lua)."""
+"""A claim of many jobs is stored once, and their texts stay as they are (lua/shared/claims.lua)."""
 
 import shutil
 from collections import Counter
@@ -71,7 +71,7 @@ class Place:
 
 
 def note_each_claim(lua):
-    """In this copy of the scripts also a claim of a single job notes itself."""
+    """In this copy of the scripts also a claim of a single job is stored once."""
     file, right = lua / "claim.lua", f"local NOTED = {NOTED} "
     assert file.read_text().count(right) == 1
     file.write_text(file.read_text().replace(right, "local NOTED = 1 "))
@@ -82,7 +82,7 @@ STATUSES = ("queued", "scheduled", "started", "finished", "failed", "canceled")
 
 @pytest.fixture
 def always(monkeypatch, tmp_path):
-    """Each claim notes itself."""
+    """Each claim is stored once."""
     lua = tmp_path / "lua"
     shutil.copytree(script._LUA, lua)
     note_each_claim(lua)
@@ -94,7 +94,7 @@ def always(monkeypatch, tmp_path):
 
 @pytest.mark.usefixtures("always")
 def test_the_verbs_do_what_the_model_does(redis_server):
-    """Whatever is asked, in any order, repeated, late or rolled back, where each claim notes itself."""
+    """Whatever is asked, in any order, repeated, late or rolled back, where each claim is stored once."""
     run_state_machine_as_test(lambda: QueueMachine(redis_server), settings=many(40, 30))
 
 
@@ -102,7 +102,7 @@ def test_the_verbs_do_what_the_model_does(redis_server):
 
 
 def test_a_claim_of_many_writes_no_text(place):
-    """It notes itself once; whoever asks for a job is told that it runs, by which token, and since when."""
+    """It is stored once; whoever asks for a job is told that it runs, by which token, and since when."""
     ids = place.enqueue()
     texts = [place.text(job) for job in ids]
     token, got = place.claim()
@@ -322,7 +322,7 @@ def test_a_cancel_where_the_claim_is_gone(place):
 
 
 def test_jobs_of_two_priorities(place):
-    """Their texts are written, since one note has one priority."""
+    """Their texts are written, since a stored claim has one priority."""
     low, high = place.enqueue(NOTED, priority=2), place.enqueue(NOTED, priority=3)
     token, got = place.claim(2 * NOTED)
     assert got == [*high, *low]

@@ -43,7 +43,7 @@ local LEASE_ENDS = whole(now + lease)
 local TOKEN = 't' .. word(nonce) .. ' '
 local LARGEST_BODY = 2097152      -- bytes, twice what a producer may give; whatever is larger was written by another program
 local LONGEST_ID = 1024           -- bytes, likewise
-local NOTED = 32                  -- new jobs; a claim of so many notes itself, and leaves their texts as they are
+local NOTED = 32                  -- jobs that were never claimed; a claim of so many is stored once, and their texts stay as they are (claims.lua)
 local LARGE_REPLY = 1048576       -- bytes of bodies; a slow link must be able to bring it within the time of one reply
 
 -- at maxmemory a script passes whose first write frees memory (also: raises here if the key is no set, before any write)
@@ -234,7 +234,7 @@ while not suspended and not stays and #ids < most and looked < most + CHORES and
   stays = begin_page(popped)
   looked = looked + #popped / 2
 end
--- write_begun(): a claim of many jobs notes itself (claims.lua), which takes less time; of a few jobs it writes the texts. Whether it has noted all
+-- write_begun(): stores the claim once, or writes the texts of a few jobs. Whether the claim that is stored has all jobs that are given
 local function write_begun()
   local number, texts = #texts_before, {}
   if number >= NOTED and claims().note(nonce, LIMIT, begun) then return number == #ids end

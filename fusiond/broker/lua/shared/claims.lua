@@ -1,11 +1,11 @@
 -- claims(): claims of many jobs; what follows is made once for a call, and only where it is used. (needs now, queue, score)
--- A claim leaves the texts of many jobs as they are, if they were never claimed before, and notes itself under its token in ns:{q}:claims:
+-- A claim of many jobs does not write the texts of those that were never claimed before. What it would write there is stored once, under its
+-- token, in ns:{q}:claims:
 --   <token>        "<when, epoch ms> <their priority> <what their `limit` says, or nothing>"
 --   <token> jobs   two lines for each job, its id and its score
 --   <token> left   how many of them still have the text that they were enqueued with
--- So such a text is of a job that runs if the job is in `started`. Its `token`, and all else that a claim writes, are in its claim. Whatever
--- writes the text of the job again writes these, too, and counts it down. What takes a job out of `started` writes its text; so nothing else
--- in there has such a text.
+-- So a job in `started` with such a text runs, and its claim has its token and all else. What takes a job out of `started` writes its text, and
+-- whatever writes the text first completes it by the claim, and makes `left` smaller. At 0 the claim is deleted.
 local function noted_claims()
   local CLAIMS, JOBS, LEFT = ROOT .. ':claims', ' jobs', ' left'
   local known, scores = {}, {}      -- token -> as `of` · token -> {id -> score}
@@ -23,7 +23,7 @@ local function noted_claims()
     return known[token]
   end
 
-  -- note(token, limit, jobs): a claim, at this moment; `jobs`: {id, score, …} in the order of the row. Whether it is stored: not if their
+  -- note(token, limit, jobs): stores a claim, made now; `jobs`: {id, score, …} in the order of the row. Whether it is stored: not if their
   -- priorities differ, if there is one of this token, or if the key is of another type
   local function note(token, limit, jobs)
     local its = priority(jobs[2])

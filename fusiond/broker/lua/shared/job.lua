@@ -119,8 +119,8 @@ local function with_args(id, h)
   if h and h.large then h.args = large_args(id, h.large) end
   return h and h.args and h or nil
 end
--- noted(id, text, token): its text as its claim has it, where that has noted itself alone (claims.lua), and the token; nil: no claim has the job.
--- `token`: where the caller knows it
+-- noted(id, text, token): the text completed by its claim, and the token of that (claims.lua); nil: the text is complete. `token`: where the caller
+-- knows it
 local function noted(id, text, token)
   if text:byte() ~= 99 then return nil end  -- c: by its text it was never claimed
   local state = text:match('^[^\n]*')
@@ -193,7 +193,7 @@ local function time_of(id, letter)
   local state = state_of(id)
   return state and time_in(state, letter)
 end
--- holds(id, token): the state of the job, if this attempt has it; and whether its claim alone says so
+-- holds(id, token): the state of the job, if this attempt has it; and whether only its claim says so, and not its text
 local function holds(id, token)
   local state, mark = state_of(id), 't' .. word(token) .. ' '
   if not state or state:sub(1, #mark) == mark then return state end
