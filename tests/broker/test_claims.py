@@ -259,6 +259,21 @@ def test_a_claim_that_is_repeated_after_a_long_outage(place, redis):
     assert place.is_sound()
 
 
+def test_a_job_that_was_requeued_is_not_its_claims_any_more(place):
+    """Its former attempt renews nothing and settles nothing again, also while other jobs of the claim run."""
+    ids = place.enqueue()
+    token, _ = place.claim()
+    assert place.settle(token, ids[0], kind="failed", payload=b'{"code":"X"}') == [1]
+    assert place.run(place.broker.requeue("q", [ids[0]])) == [1]
+    assert place.run(place.broker.renew("q", [(ids[0], token)], HOUR)) == [0]
+    assert place.settle(token, ids[0]) == [2]
+    assert place.job(ids[0]).status == "queued"
+    assert place.is_sound()
+    other, _ = place.claim(1)
+    assert place.settle(token, ids[0]) == [2]
+    assert place.settle(other, ids[0]) == [1]
+
+
 @pytest.mark.parametrize("wrong", ["text", "list"])
 def test_a_key_of_another_type(place, wrong):
     """Claims write the texts then, and no job is lost."""

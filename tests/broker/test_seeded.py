@@ -39,12 +39,6 @@ BUGS = {
         "  made.remember(h, outcome,",
         "  local _ = h.cancel and made.remember(h, outcome,",
     ),
-    "a claim that is forgotten early": ("shared/claims.lua", "LEFT, -number)", "LEFT, -9 * number)"),
-    "a claim that has what was requeued": (
-        "shared/claims.lua",
-        "state and created(state, token)",
-        "state and tonumber(state:match('%d+'))",
-    ),
     "a claim of another time": ("shared/claims.lua", "whole(now) .. ' ' .. its", "whole(now - 1e6) .. ' ' .. its"),
     "a rescue that drops the job": ("shared/rescue.lua", "return_to_row(id, whole(score))\n", "\n"),
     "a rescue of what was not confirmed": ("shared/rescue.lua", "found[i + 1] % 1 ~= 0", "false"),
