@@ -67,7 +67,7 @@ class JobVerbs(VerbGroup):
 
     def claim(
         self, queue: str, want: int, *, dispatcher: str, nonce: str, lease_ms: int, max_rescues: int,
-        parking: str = "", few: tuple[int, Collection[bytes]] | None = None,
+        parking: str = "", few: tuple[int, Collection[bytes]] | None = None, again: bool = False,
     ) -> Call[Claim]:  # fmt: skip
         """
         Take up to `want` jobs; with the same nonce again the same ones. Short of `want`, it is woken later.
@@ -75,10 +75,12 @@ class JobVerbs(VerbGroup):
         `parking`: the token of one job that the wake-up may bring; empty: none.
         `few`: of these tasks' jobs no more than so many, and of all jobs if the queue has a limit; the first one above
         that number stays, and what is behind it.
+        `again`: this claim was asked before, and no reply has come. It gives what it has taken then, and no other jobs.
         """
         words: list[Word] = [want, dispatcher, nonce, lease_ms, max_rescues, parking]
-        if few:
-            words += (few[0], *few[1])
+        if few or again:
+            most, tasks = few or (want, ())
+            words += (most, int(again), *tasks)
         return scripted("claim", self.keys.root(queue), words, _claim)
 
     def unpark(self, queue: str, tokens: Iterable[str]) -> Call[int]:

@@ -36,9 +36,12 @@ class Place:
         self.run(self.broker.enqueue("q", jobs))
         return [job.id for job in jobs]
 
-    def claim(self, want=NOTED, token=None):
-        token = token or new_token()
-        call = self.broker.claim("q", want, dispatcher="d", nonce=token, lease_ms=HOUR, max_rescues=3)
+    def claim(self, want=NOTED, token=None, dispatcher="d"):
+        """With a token: it is asked again."""
+        again, token = token is not None, token or new_token()
+        call = self.broker.claim(
+            "q", want, dispatcher=dispatcher, nonce=token, lease_ms=HOUR, max_rescues=3, again=again
+        )
         return token, [job.id.decode() for job in self.run(call).jobs]
 
     def settle(self, token, *jobs, kind="finished", ms=HOUR, payload=b"null"):
@@ -65,6 +68,16 @@ class Place:
     def statuses(self):
         counts = self.run(self.broker.counts("q"))
         return {name: count for name in STATUSES if (count := getattr(counts, name))}
+
+    def save(self):
+        """Every key."""
+        return [(key, self.redis("PEXPIRETIME", key), self.redis("DUMP", key)) for key in self.redis("KEYS", "*")]
+
+    def restore(self, saved):
+        """Redis is what it was then."""
+        self.redis("FLUSHALL")
+        for key, expiry, dump in saved:
+            self.redis("RESTORE", key, max(expiry, 0), dump, "ABSTTL")
 
     def is_sound(self):
         return self.run(findings(self.broker, "q")) == []
@@ -245,17 +258,45 @@ def test_a_clock_that_was_put_back(place):
     assert place.is_sound()
 
 
-def test_a_claim_that_is_repeated_after_a_long_outage(place, redis):
-    """Its nonce is forgotten by then, so that it takes other jobs; those that it had taken before are rescued."""
+def test_a_repeat_after_a_long_outage(place, redis):
+    """Its nonce is forgotten by then. It gives the jobs that still run by the stored claim, and takes no others."""
     first = place.enqueue()
     token, _ = place.claim()
     redis("DEL", "test:{q}:claim:d")
     second = place.enqueue()
-    assert place.claim(token=token)[1] == second
+    assert place.claim(token=token)[1] == first
     for job in first:
         redis("ZADD", "test:{q}:started", "XX", 1, job)
-    assert place.claim()[1] == first
-    assert place.settle(token, *second) == [1] * NOTED
+    assert place.claim(2 * NOTED)[1] == [*first, *second]
+    assert place.claim(token=token)[1] == []
+    assert place.settle(token, *first) == [0] * NOTED
+    assert place.is_sound()
+
+
+def test_a_repeat_whose_jobs_all_have_texts_of_their_own(place):
+    """The claim is not stored any more, and the texts say which jobs it has taken."""
+    ids = place.enqueue()
+    token, _ = place.claim()
+    for job in ids:
+        place.run(place.broker.cancel("q", job))
+    assert place.noted() == {}
+    assert sorted(place.claim(token=token)[1]) == sorted(ids)
+
+
+def test_redis_goes_back_and_forth(place):
+    """To a replica that does not have the claim, where others take its jobs, and back: each attempt is settled once."""
+    ids = place.enqueue(3 * NOTED)
+    before = place.save()
+    token, got = place.claim()
+    with_claim = place.save()
+    place.restore(before)
+    other, theirs = place.claim(dispatcher="e")
+    assert got == theirs == ids[:NOTED]
+    assert place.claim(token=token)[1] == []
+    assert place.settle(token, *got) == [0] * NOTED
+    place.restore(with_claim)
+    assert place.settle(other, *theirs) == [0] * NOTED
+    assert place.settle(token, *got) == [1] * NOTED
     assert place.is_sound()
 
 

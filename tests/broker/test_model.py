@@ -56,14 +56,17 @@ class Verbs:
     def push_garbage(self, body):
         self.run(plain(as_is, "LPUSH", self.broker.keys.of("q", "inbox"), body))
 
-    def claim(self, dispatcher, nonce, want):
-        asked = self.broker.claim("q", want, dispatcher=dispatcher, nonce=nonce, lease_ms=HOUR, max_rescues=MAX_RESCUES)
+    def claim(self, dispatcher, nonce, want, again=False):
+        asked = self.broker.claim(
+            "q", want, dispatcher=dispatcher, nonce=nonce, lease_ms=HOUR, max_rescues=MAX_RESCUES, again=again
+        )
         return [(job.id.decode(), *job[3:6]) for job in self.run(asked).jobs]
 
-    def park(self, dispatcher, nonce, parking):
+    def park(self, dispatcher, nonce, parking, again=False):
         asked = self.broker.claim(
-            "q", 1, dispatcher=dispatcher, nonce=nonce, lease_ms=HOUR, max_rescues=MAX_RESCUES, parking=parking
-        )
+            "q", 1, dispatcher=dispatcher, nonce=nonce, lease_ms=HOUR, max_rescues=MAX_RESCUES, parking=parking,
+            again=again,
+        )  # fmt: skip
         return [(job.id.decode(), *job[3:6]) for job in self.run(asked).jobs]
 
     def enqueue_to(self, _parking, job):
@@ -101,6 +104,8 @@ class QueueMachine(RuleBasedStateMachine):
         self.count = 0
         #: every verb that was asked
         self.asked = []
+        #: claims that were given up before Redis had them: dispatcher, nonce, how many jobs
+        self.late = []
         #: dispatcher -> (id, token) of what it believes to hold
         self.held = {"d": [], "e": []}
         self.stopped = set()
@@ -128,7 +133,9 @@ class QueueMachine(RuleBasedStateMachine):
     def do(self, verb, *arguments, lost=False):
         """Ask Redis and the model; twice, if the first reply is lost. The last reply."""
         self.asked.append((verb, arguments))
-        for _ in range(1 + lost):
+        for n in range(1 + lost):
+            if n and verb in ("claim", "park"):
+                arguments += (True,)
             reply = getattr(self.verbs, verb)(*arguments)
             assert reply == getattr(self.queue, verb)(*arguments), verb
         return reply
@@ -293,9 +300,25 @@ class QueueMachine(RuleBasedStateMachine):
         if verb == "enqueue_to":
             # If Redis was rolled back, it is stored anew, and nobody waits for it.
             verb, arguments = "enqueue", arguments[1:]
+        if verb == "claim":
+            arguments = (*arguments[:3], True)
         reply = self.do(verb, *arguments)
         if verb == "claim":
             self.attempts += [(name, arguments[1]) for name, *_ in reply]
+
+    @rule(who=WHO, want=st.integers(1, 4))
+    def a_claim_is_late(self, who, want):
+        """Its repeat overtakes it, and gets nothing."""
+        if who not in self.stopped:
+            self.late.append((who, self.token(), want))
+            assert self.do("claim", *self.late[-1], True) == []
+
+    @precondition(lambda self: self.late)
+    @rule(n=NTH)
+    def a_late_claim_comes(self, n):
+        """Once; nobody waits for it."""
+        claim = self.late.pop(n % len(self.late))
+        self.attempts += [(name, claim[1]) for name, *_ in self.do("claim", *claim)]
 
     @precondition(lambda self: any(self.held.values()) and not self.stopped)
     @rule(who=WHO)
@@ -344,8 +367,8 @@ class QueueMachine(RuleBasedStateMachine):
         lost = [name for name in self.queue.jobs if name not in queue.jobs]
         self.restore(moment, torn)
         self.queue = copy.deepcopy(queue)
-        known = {token for job in queue.jobs.values() for token in (job.token, job.last_token)}
-        over = [attempt for attempt in self.attempts if attempt[1] not in known]
+        known = {(job.id, token) for job in queue.jobs.values() for token in (job.token, job.last_token)}
+        over = [attempt for attempt in self.attempts if attempt not in known]
         if over:
             assert self.do("renew", *over) == [0] * len(over)
             assert self.do("settle", *(Outcome(*each, "finished", HOUR) for each in over)) == [0] * len(over)

@@ -87,12 +87,12 @@ _LEASES, _SLOTS, _FORKSERVER = (
 )
 _TICKING, _TICK = "schedule/ticking.py", "broker/lua/tick.lua"
 _TAKE = "                line.append(attempt)\n"
-#: without it the kernel ends the children with their server, whatever else is forgotten
 #: what a sweep mends is not lost
 _NO_SWEEP = Edit("schedule/sweeping.py", "PERIOD = 60.0", "PERIOD = 1e6")
+#: without it the kernel ends the children with their server, whatever else is forgotten
 _ALONE = Edit(_FORKSERVER, "            self._prctl(PR_SET_PDEATHSIG, 9)\n", "")
 _RUN = "        kind, retry, payload = run.run(self, self._tasks, job)\n"
-_REQUEST = "        request = self._unanswered or self._request(shares, once)\n"
+_REQUEST = "        request = self._again(self._unanswered) if self._unanswered else self._request(shares, once)\n"
 _BATCHES = "        for batch in self._batches("
 _NOTED = "        self._cursors.read.update(ahead.read)\n        await self._hold(LEASE_MS)\n"
 
@@ -157,7 +157,10 @@ BUGS = {
     ),
     "a nonce that is ignored": Bug(
         "claim", "gives other jobs to a claim that is repeated", "connections of busy lanes cut",
-        [Edit(_CLAIM, "if before and before:sub(1, #nonce + 1) == nonce .. ' ' then", "if false then")],
+        [
+            Edit(_CLAIM, "before:sub(1, #nonce + 1) == nonce .. ' '", "false"),
+            Edit(_CLAIM, "if known or IS_REPEAT then", "if known then"),
+        ],
     ),
     "a claim in two steps": Bug(
         "claim", "takes jobs from the queue, and has their leases written by a second call",
@@ -168,7 +171,7 @@ BUGS = {
             Edit(
                 _EXCHANGE, "        self._unanswered = None\n",
                 "        self._unanswered = None\n"
-                "        for (share, nonce, _), reply in zip(request.claims, replies[len(request.settles) :]):\n"
+                "        for (share, nonce, *_), reply in zip(request.claims, replies[len(request.settles) :]):\n"
                 "            held = [(job.id, nonce) for job in getattr(reply, 'jobs', ())]\n"
                 "            if held:\n"
                 "                await self._connection.run(self._broker.renew(share.queue, held, LEASE_MS))\n",

@@ -52,7 +52,7 @@ class Queue:
         self.jobs: dict[str, Job] = {}
         self.broken = 0
         self.suspended: set[str] = set()
-        #: dispatcher -> nonce and ids of its last claim that got any
+        #: dispatcher -> nonce and ids of its last claim that got any, or that was repeated
         self.claims: dict[str, tuple[str, list[str]]] = {}
         self._inbox: list[Job | None] = []
 
@@ -84,10 +84,13 @@ class Queue:
     def push_garbage(self, _body: bytes) -> None:
         self._inbox.append(None)
 
-    def claim(self, dispatcher: str, nonce: str, want: int) -> list[tuple[str, int, int, int]]:
-        """(id, attempts, crashes, rescues) of each job that it gets."""
+    def claim(self, dispatcher: str, nonce: str, want: int, again: bool = False) -> list[tuple[str, int, int, int]]:
+        """(id, attempts, crashes, rescues) of each job that it gets. `again`: it was asked before."""
         last, ids = self.claims.get(dispatcher, ("", []))
-        if last == nonce:
+        if again and last != nonce:
+            ids = []
+            self.claims[dispatcher] = (nonce, ids)
+        if again or last == nonce:
             given = [job for job in map(self.jobs.get, ids) if job and job.token == nonce]
         else:
             told = self._chores()
@@ -100,8 +103,8 @@ class Queue:
             job.expired = False
         return [(job.id, job.attempts, job.crashes, job.rescues) for job in given]
 
-    def park(self, dispatcher: str, nonce: str, _parking: str) -> list[tuple[str, int, int, int]]:
-        return self.claim(dispatcher, nonce, 1)
+    def park(self, dispatcher: str, nonce: str, _parking: str, again: bool = False) -> list[tuple[str, int, int, int]]:
+        return self.claim(dispatcher, nonce, 1, again)
 
     def _ready(self) -> list[Job]:
         return sorted(self.of("queued"), key=lambda job: (-job.priority, job.place))

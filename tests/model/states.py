@@ -35,7 +35,7 @@ class Rules:
 
     #: a settle counts only with the token of the attempt that holds the job
     fence: bool = True
-    #: a claim that is asked again with the same nonce gives the same job again
+    #: a claim that is asked again with the same nonce gives the same job again, and no other
     nonce: bool = True
     #: a lease is renewed while its job runs
     renewal: bool = True
@@ -99,7 +99,7 @@ class Redis(NamedTuple):
     """All that is in Redis."""
 
     jobs: tuple[Job, ...]
-    #: of each dispatcher, the last claim that got a job: nonce, job, token
+    #: of each dispatcher, the last claim that got a job, or was asked again: nonce, job or -1, token
     claims: tuple[tuple[int, int, int] | None, ...]
     #: tokens given so far, where they are counted
     count: int = 0
@@ -112,6 +112,8 @@ class Claim(NamedTuple):
 
     dispatcher: int
     nonce: int
+    #: it says that it was asked before
+    again: bool = False
 
 
 class Confirm(NamedTuple):

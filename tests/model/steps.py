@@ -154,7 +154,13 @@ def _asks(state: State, d: int, dispatcher: Dispatcher, rules: Rules) -> Next:
     elif dispatcher.asked is None and dispatcher.held is None and not all_ended(state):
         yield Step(d, "asks for a job"), _with(state, d, asked=Asked(Claim(d, _new_token(state, d))))
     elif dispatcher.asked and dispatcher.asked.stage == s.LOST:
-        yield Step(d, "asks the same again"), _with(state, d, asked=Asked(dispatcher.asked.request, again=True))
+        yield Step(d, "asks the same again"), _with(state, d, asked=_repeat(dispatcher.asked))
+
+
+def _repeat(asked: Asked) -> Asked:
+    """The same request; a claim says that it is a repeat."""
+    request = asked.request
+    return Asked(request._replace(again=True) if isinstance(request, Claim) else request, again=True)
 
 
 def _heard(state: State, d: int, asked: Asked, answer: Answer) -> State:
@@ -292,7 +298,7 @@ def _cut(state: State, d: int, dispatcher: Dispatcher) -> Next:
 
 def _is_late(state: State, d: int, dispatcher: Dispatcher) -> Next:
     if dispatcher.life == s.UP and dispatcher.asked and dispatcher.asked.stage == s.SENT:
-        again = _with(state, d, asked=Asked(dispatcher.asked.request, again=True))
+        again = _with(state, d, asked=_repeat(dispatcher.asked))
         yield (
             Step(d, "gives a request up that is only late, and sends it again"),
             _posted(again, dispatcher.asked.request),

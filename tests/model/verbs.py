@@ -24,8 +24,13 @@ def execute(redis: Redis, request: Request, rules: Rules) -> tuple[Redis, Answer
 def claim(redis: Redis, request: Claim, rules: Rules) -> tuple[Redis, Answer]:
     """claim.lua, for one job: the repeat of a nonce; or else rescues, then the first job of the queue."""
     before = redis.claims[request.dispatcher]
-    if rules.nonce and before and before[0] == request.nonce:
+    known = before is not None and before[0] == request.nonce
+    if rules.nonce and request.again and not known:
+        return redis._replace(claims=put(redis.claims, request.dispatcher, (request.nonce, -1, 0))), None
+    if rules.nonce and before and known:
         _, at, token = before
+        if at < 0:
+            return redis, None
         job = redis.jobs[at]
         return (_with(redis, at, job._replace(lease=s.LEASE)), (at, token)) if job.token == token else (redis, None)
     redis = redis._replace(jobs=tuple(_rescued(job, rules) for job in redis.jobs))

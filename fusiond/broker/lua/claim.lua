@@ -1,12 +1,12 @@
 -- include: now queue many score text claims job events wake rate line_up by turns store room broken places locks follow tally ends unique rescue held inbox due placing
 --
--- claim(queue, want, dispatcher, nonce, lease_ms, max_rescues, parking, few, tasks): the next jobs, each under a lease.
+-- claim(queue, want, dispatcher, nonce, lease_ms, max_rescues, parking, few, again, tasks): the next jobs, each under a lease.
 --
 -- KEYS  1 ns:{q}
 -- ARGV  1 want · 2 dispatcher · 3 nonce, the token of each attempt that this call begins · 4 lease, ms · 5 max_rescues
 --       6 a token under which one job may be given to the caller later, without being asked for (enqueue.lua); empty: none
 --       7 few: how many children of the caller are free; no more jobs than that of the tasks that follow, nor of a queue that has a limit, and
---         no token where it gets jobs for all of them · tasks
+--         no token where it gets jobs for all of them · 8 again, 0|1: it was asked before, and no reply has come · tasks
 -- reply {more 0|1|2: the next job is one of these and above that number, ms until something comes due or -1,
 --        {id, task, args, ms from when it became ready to its claim, …},
 --        {n, attempts, crashes, rescues, header, …}: of the n-th job, where it is not its first attempt and no more; this one counted
@@ -26,7 +26,8 @@
 --       queue | held -> failed          EXPIRED, BAD_ARGUMENTS: larger than a child is handed
 --       queue     -> started            lease, token, attempt + 1
 --       queue | scheduled | started -> broken   no text, or none of a job
--- A repeat with the same nonce gives the same jobs again, leases renewed, and tells the same of the others. Fewer than `want`, and no more to be had: the caller is
+-- A repeat with the same nonce gives the same jobs again, leases renewed, and tells the same of the others. Where Redis does not know the nonce, a repeat takes
+-- no jobs, and the caller asks anew: the jobs of a token are chosen once only, which settle.lua relies on. Fewer than `want`, and no more to be had: the caller is
 -- noted as waiting; so is one that max_running stops. One that the rate stops is told when it may ask again. A reply ends with the job that takes it over 1 MB; the others stay where they are, and `more` says so.
 -- touches conf queue tenants held again places scheduled started seq job unique claim claims rate inbox broken failed canceled events metrics wake
 
@@ -34,7 +35,8 @@ local want, dispatcher, nonce = tonumber(ARGV[1]), ARGV[2], ARGV[3]
 local lease, max_rescues = tonumber(ARGV[4]), tonumber(ARGV[5])
 local parking, few, most_of = ARGV[6], tonumber(ARGV[7] or ARGV[1]), {}
 local free = few                  -- `few` is counted down below
-for i = 8, #ARGV do most_of[ARGV[i]] = true end
+local IS_REPEAT = ARGV[8] == '1'
+for i = 9, #ARGV do most_of[ARGV[i]] = true end
 local LAST = ROOT .. ':claim:' .. dispatcher
 local CHORES = 100                -- of each kind, at most, in one call
 local PLACED = 500                -- jobs that are placed anew, likewise
@@ -89,16 +91,22 @@ end
 
 -- 0. the same call again: its reply was lost
 local before = redis.call('GET', LAST)
-if before and before:sub(1, #nonce + 1) == nonce .. ' ' then
+local known = before and before:sub(1, #nonce + 1) == nonce .. ' '
+if known or IS_REPEAT then
+  if not known then
+    before = nonce .. ' '
+    -- so that the first request, if it is only late, takes no jobs either: nobody waits for its reply
+    redis.call('SET', LAST, before, 'PX', REPEATABLE)
+  end
   local list, rest = before:sub(#nonce + 2):match('^([^\n]*)\n?(.*)$')
   if rest ~= '' then told = cjson.decode(rest) end
-  local again = list == '' and claims().jobs_of(nonce) or list:gmatch('[^ ]+')
+  local again = list ~= '' and list:gmatch('[^ ]+') or (known and claims().begun_by or claims().jobs_of)(nonce)
   for id in again do
     local h = load(id)
     if h and h.token == nonce then give_fields(id, h) end
   end
   many('ZADD', STARTED, leases, 'XX')
-  return reply(false)
+  return reply(true)
 end
 
 -- 1. take in the inbox · 2. scheduled jobs that are due -> queue · 3. expired leases -> queue, the old place; held jobs that may go on
@@ -234,7 +242,7 @@ while not suspended and not stays and #ids < most and looked < most + CHORES and
   stays = begin_page(popped)
   looked = looked + #popped / 2
 end
--- write_begun(): stores the claim once, or writes the texts of a few jobs. Whether the claim that is stored has all jobs that are given
+-- write_begun(): stores the claim once, or writes the texts of a few jobs. Whether the claim that is stored has all jobs that are given.
 local function write_begun()
   local number, texts = #texts_before, {}
   if number >= NOTED and claims().note(nonce, LIMIT, begun) then return number == #ids end

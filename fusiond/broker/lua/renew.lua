@@ -22,8 +22,8 @@ local function note(id, token, what)
   if what == 'begun' then h.expires_at = nil else h.permit = h.token end
   save(id, h)
 end
-local fewer = {}                  -- token -> jobs whose text says so itself from now on that they run
--- write_text(id, token): a claim is for a short time
+local fewer = {}                  -- token -> how many of its jobs have got a text of their own here
+-- write_text(id, token): writes what only the claim has said so far, so that a long job does not keep its claim
 local function write_text(id, token)
   redis.call('SET', JOB .. id, claims().text_in(token, id, redis.call('GET', JOB .. id)))
   fewer[token] = (fewer[token] or 0) + 1

@@ -57,7 +57,7 @@ local function first_attempt(state)
   } or false
 end
 local OF_CLAIM                    -- state -> how; of one token
--- first_of_claim(state, token): of a job of which its claim alone says that it was claimed. false, too: that claim does not have it
+-- first_of_claim(state, token): likewise, where the claim alone says that the job was claimed. false: there is no such claim, or the job was made later
 local function first_of_claim(state, token)
   local claim, created = claims().of(token), claims().created(state, token)
   return created and {
@@ -65,7 +65,8 @@ local function first_of_claim(state, token)
     claimed = claim.at, priority = claim.priority,
   } or false
 end
--- how_in_claim(text, token): no search for the job among those of its claim, since whoever has this token had it with this job, at whatever time
+-- how_in_claim(text, token): the same for a text; worked out once for each state. It does not search the claim for the job: the caller got the token
+-- together with the job, and the jobs of a token are chosen once (claim.lua)
 local function how_in_claim(text, token)
   local state = text:sub(1, (text:find('\n', 1, true) or 1) - 1)
   local how = OF_CLAIM[state]
@@ -100,7 +101,7 @@ local function finish(id, text, how, token, ttl, result, why, said)
       first = first_attempt(state)
       FIRST_ATTEMPT[state] = first
     end
-    priority = score and 255 - math.floor(score / BAND)
+    priority = score and priority_of(score)
   end
   if first and past and why == '' then
     leave_started(id, first.limit)
@@ -113,7 +114,7 @@ local function finish(id, text, how, token, ttl, result, why, said)
     if why ~= '' or h.last_outcome then h.last_outcome = why ~= '' and why or 'finished' end
     h.result, h.ended_at, h.token, h.last_token, h.limit = result, now, nil, token, nil
     local score = finite(h.score)
-    h.priority, h.score = score and 255 - math.floor(score / BAND), nil
+    h.priority, h.score = score and priority_of(score), nil
     put(id, encode(h))
     if events then events.ended('finished', id, h, since_claim(h) .. said) end
   end

@@ -11,8 +11,6 @@ local function noted_claims()
   local known, scores = {}, {}      -- token -> as `of` · token -> {id -> score}
   local tokens                      -- of all claims
 
-  local function priority(score) return 255 - math.floor(score / BAND) end
-
   -- of(token): {at, priority, limit}; false: there is none
   local function of(token)
     if known[token] == nil then
@@ -26,8 +24,8 @@ local function noted_claims()
   -- note(token, limit, jobs): stores a claim, made now; `jobs`: {id, score, …} in the order of the row. Whether it is stored: not if their
   -- priorities differ, if there is one of this token, or if the key is of another type
   local function note(token, limit, jobs)
-    local its = priority(jobs[2])
-    if priority(jobs[#jobs]) ~= its or token:find('%s') or of(token) then return false end
+    local its = priority_of(jobs[2])
+    if priority_of(jobs[#jobs]) ~= its or token:find('%s') or of(token) then return false end
     local about = whole(now) .. ' ' .. its .. ' ' .. (limit or '')
     local noted = redis.pcall('HSET', CLAIMS, token, about, token .. JOBS, table.concat(jobs, '\n'), token .. LEFT, #jobs / 2)
     return type(noted) == 'number'
@@ -37,6 +35,16 @@ local function noted_claims()
   local function jobs_of(token)
     local jobs = redis.pcall('HGET', CLAIMS, token .. JOBS)
     return (type(jobs) == 'string' and jobs or ''):gmatch('([^\n]+)\n(%d+)')
+  end
+
+  -- begun_by(token): an iterator over the ids of the same; where the claim is gone, since all its jobs have other texts, by these texts
+  local function begun_by(token)
+    if of(token) then return jobs_of(token) end
+    local mark, ids = 't' .. word(token) .. ' ', {}
+    for _, id in ipairs(redis.call('ZRANGE', STARTED, 0, -1)) do
+      if redis.pcall('GETRANGE', JOB .. id, 0, #mark - 1) == mark then ids[#ids + 1] = id end
+    end
+    return table.concat(ids, ' '):gmatch('[^ ]+')
   end
 
   -- score_in(token, id): the place that it had; nil: that claim does not have it
@@ -99,7 +107,7 @@ local function noted_claims()
   end
 
   return {
-    of = of, note = note, jobs_of = jobs_of, score_in = score_in, created = created, text_in = text_in, count_down = count_down, forget = forget,
+    of = of, note = note, jobs_of = jobs_of, begun_by = begun_by, score_in = score_in, created = created, text_in = text_in, count_down = count_down, forget = forget,
     all = all, holder_of = holder_of,
   }
 end

@@ -15,3 +15,5 @@ end
 local function later(score, seq)
   return score - score % BAND + seq
 end
+-- priority_of(score): the priority to which a place in the row belongs
+local function priority_of(score) return 255 - math.floor(score / BAND) end

@@ -2,8 +2,9 @@
 One lane of a dispatcher: round trips to Redis, one at a time. What has ended is settled, what there is room for is
 claimed, in one pipeline.
 
-A round trip without a reply may have been done or not. Then the very same is asked again, and nothing else, until there
-is an answer: settle knows its token and claim its nonce, so neither happens twice. Redis keeps the last nonce for each
+A round trip without a reply may have been done or not. Then the same is asked again, and nothing else, until there is
+an answer: settle knows its token and claim its nonce, so neither happens twice. A claim says that it is a repeat, and
+gets only what it has taken before. Redis keeps the last nonce for each
 name, so a lane claims under a name of its own. Where a node of a Cluster was lost, what it was asked waits for
 `ask_lost`, and the round trips to the other nodes go on meanwhile.
 
@@ -44,12 +45,14 @@ class Claimed(NamedTuple):
 
 
 class _Asked(NamedTuple):
-    """What is asked of one queue, the same at each repeat."""
+    """What is asked of one queue."""
 
     share: Share
     nonce: str
     #: the token of a job that a wake-up may bring; empty: none may
     parking: str
+    #: it was asked before, and no reply has come
+    again: bool = False
 
 
 class _Request(NamedTuple):
@@ -170,7 +173,7 @@ class Exchange:
         Raises:
             BrokerUnavailable: there was no reply.
         """
-        request = self._unanswered or self._request(shares, once)
+        request = self._again(self._unanswered) if self._unanswered else self._request(shares, once)
         if not request.calls:
             return []
         self._unanswered, self.refused = request, False
@@ -203,6 +206,13 @@ class Exchange:
             calls += self._parkings.unpark(self._broker)
         return _Request(settles, claims, self._reports(settles), calls)
 
+    def _again(self, request: _Request) -> _Request:
+        """The same request, whose claims say that they are repeats."""
+        first, past = len(request.settles), len(request.settles) + len(request.claims)
+        claims = [asked._replace(again=True) for asked in request.claims]
+        calls = [self._claim(asked) for asked in claims]
+        return request._replace(claims=claims, calls=request.calls[:first] + calls + request.calls[past:])
+
     def _ask(self, share: Share) -> _Asked:
         parking = self._parkings.park(share.queue) if self._parkings and share.want else ""
         return _Asked(share, new_token(self._mark), parking)
@@ -234,11 +244,11 @@ class Exchange:
         outcomes, measured = [outcome for _, outcome in batch], self._outcomes.measured(batch)
         return self._broker.settle(queue, outcomes, measured, self._outcomes.events)
 
-    def _claim(self, asked: _Asked, once: Collection[bytes]) -> Call[Claim]:
-        share, nonce, parking = asked
+    def _claim(self, asked: _Asked, once: Collection[bytes] = ()) -> Call[Claim]:
+        share, nonce, parking, again = asked
         return self._broker.claim(
             share.queue, share.want, dispatcher=self._name, nonce=nonce, lease_ms=LEASE_MS, max_rescues=MAX_RESCUES,
-            parking=parking, few=(share.free, once if share.want > share.free else ()),
+            parking=parking, few=(share.free, once if share.want > share.free else ()), again=again,
         )  # fmt: skip
 
     def _settled(self, queue: str, batch: list[Ended], reply: list[int] | BrokerError) -> None:
@@ -254,13 +264,13 @@ class Exchange:
             return True
         self._refusals.log(f"queue '{claim.share.queue}': no jobs can be claimed: {reply}")
         if isinstance(reply, BrokerUnavailable):
-            self._lost.append(claim)
+            self._lost.append(claim._replace(again=True))
             self.refused = True
         return False
 
     def _claimed(self, asked: _Asked, claim: Claim) -> Claimed:
         """The claim with an attempt for each job."""
-        share, nonce, parking = asked
+        share, nonce, parking, _ = asked
         if parking and self._parkings and len(claim.jobs) >= share.free:
             self._parkings.note_none_left(share.queue)
         boot, now = self.sent_boot, time.monotonic_ns()

@@ -1,6 +1,7 @@
 """A dispatcher's round trips: what is asked again, and when, where a reply was lost."""
 
 import asyncio
+import contextlib
 
 import pytest
 
@@ -22,10 +23,12 @@ class Lossy:
         self._connection, self.lose = connection, None
         #: whether nothing reaches Redis
         self.away = False
+        self.asked = []
         #: how many calls each round trip had
         self.calls = []
 
     async def run_many(self, calls):
+        self.asked += calls
         self.calls.append(len(calls))
         if self.away:
             raise BrokerUnavailable("away")
@@ -37,6 +40,23 @@ class Lossy:
 
 def finished(attempt):
     return Outcome(attempt.id, attempt.token, "finished")
+
+
+def test_a_repeat_says_that_it_is_one(broker_settings, tmp_path, broker):
+    """And the next claim, which has a nonce of its own, is none."""
+
+    async def story():
+        async with connect_async(broker_settings, tmp_path) as connection:
+            lossy = Lossy(connection)
+            exchange = Exchange("host.1", broker, lossy, Outcomes(pytest.fail, pytest.fail), Refusals())
+            for lossy.away in (True, True, False, False):
+                with contextlib.suppress(BrokerUnavailable):
+                    await exchange.settle_and_claim([Share("a", 2)])
+            return [(call.words[6], int(call.words[11])) for call in lossy.asked]
+
+    nonces, again = zip(*asyncio.run(story()), strict=True)
+    assert again == (0, 1, 1, 0)
+    assert nonces[0] == nonces[1] == nonces[2] != nonces[3]
 
 
 def test_a_claim_whose_reply_alone_was_lost_is_asked_again(broker_settings, tmp_path, broker, run):
