@@ -70,12 +70,12 @@ class JobVerbs(VerbGroup):
         parking: str = "", few: tuple[int, Collection[bytes]] | None = None, again: bool = False,
     ) -> Call[Claim]:  # fmt: skip
         """
-        Take up to `want` jobs; with the same nonce again the same ones. Short of `want`, it is woken later.
+        Take up to `want` jobs. Short of `want`, the dispatcher is woken later.
 
         `parking`: the token of one job that the wake-up may bring; empty: none.
         `few`: of these tasks' jobs no more than so many, and of all jobs if the queue has a limit; the first one above
         that number stays, and what is behind it.
-        `again`: this claim was asked before, and no reply has come. It gives what it has taken then, and no other jobs.
+        `again`: this claim was sent before, and no reply came. It gives the jobs that it took then, and chooses none.
         """
         words: list[Word] = [want, dispatcher, nonce, lease_ms, max_rescues, parking]
         if few or again:

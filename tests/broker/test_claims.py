@@ -283,6 +283,16 @@ def test_a_repeat_whose_jobs_all_have_texts_of_their_own(place):
     assert sorted(place.claim(token=token)[1]) == sorted(ids)
 
 
+def test_a_repeat_of_what_took_nothing_looks_at_no_job(place, redis):
+    """However often it is asked: with many jobs that would take Redis long, in an outage of all things."""
+    place.enqueue()
+    place.claim()
+    redis("CONFIG", "RESETSTAT")
+    token = new_token()
+    assert [place.claim(token=token)[1] for _ in range(3)] == [[], [], []]
+    assert b"cmdstat_getrange" not in redis("INFO", "commandstats")
+
+
 def test_redis_goes_back_and_forth(place):
     """To a replica that does not have the claim, where others take its jobs, and back: each attempt is settled once."""
     ids = place.enqueue(3 * NOTED)

@@ -13,7 +13,7 @@ from tests.model.states import ENDED, Settle, State, Step
 ONE_END = "a job ends once"
 HOLDER = "an attempt is settled by the dispatcher that claimed it"
 RUN = "a job is finished only by a child that has run to its end"
-FAULTS = "no rescue without a fault, and at most two for each fault"
+FAULTS = "no rescue without a fault, and at most one for each fault"
 ANSWER = "a dispatcher that settled an attempt is never told that the attempt was refused"
 ALONE = "no two children run a job at the same time, except after a freeze or a rollback"
 LEASED = "a child begins only jobs whose lease it has, except after a rollback"
@@ -43,8 +43,8 @@ def _of_the_jobs(before: State, step: Step, after: State):
 
 
 def _too_many_rescues(state: State) -> bool:
-    """A crash can cost two attempts: one that was held, and one by a claim that arrives when nobody waits for it."""
-    excused = 2 * len(state.faults) + ("rollback" in state.faults) * len(state.redis.jobs)
+    """A fault costs one attempt; a rollback one of each job besides."""
+    excused = len(state.faults) + ("rollback" in state.faults) * len(state.redis.jobs)
     return sum(job.rescues for job in state.redis.jobs) > excused
 
 

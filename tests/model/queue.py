@@ -52,7 +52,7 @@ class Queue:
         self.jobs: dict[str, Job] = {}
         self.broken = 0
         self.suspended: set[str] = set()
-        #: dispatcher -> nonce and ids of its last claim that got any, or that was repeated
+        #: dispatcher -> nonce and ids of its last claim that got a job, or of its last repeat with an unknown nonce
         self.claims: dict[str, tuple[str, list[str]]] = {}
         self._inbox: list[Job | None] = []
 

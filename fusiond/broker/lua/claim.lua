@@ -26,8 +26,9 @@
 --       queue | held -> failed          EXPIRED, BAD_ARGUMENTS: larger than a child is handed
 --       queue     -> started            lease, token, attempt + 1
 --       queue | scheduled | started -> broken   no text, or none of a job
--- A repeat with the same nonce gives the same jobs again, leases renewed, and tells the same of the others. Where Redis does not know the nonce, a repeat takes
--- no jobs, and the caller asks anew: the jobs of a token are chosen once only, which settle.lua relies on. Fewer than `want`, and no more to be had: the caller is
+-- A repeat gives the same jobs again, leases renewed, tells the same of the others, and always that there is more, since it does not look. It never chooses jobs:
+-- where neither the note of the last claim nor a stored claim has its nonce, it gives none, and the caller claims with a new one. So the jobs of a token are
+-- chosen once only, which settle.lua relies on. Fewer than `want`, and no more to be had: the caller is
 -- noted as waiting; so is one that max_running stops. One that the rate stops is told when it may ask again. A reply ends with the job that takes it over 1 MB; the others stay where they are, and `more` says so.
 -- touches conf queue tenants held again places scheduled started seq job unique claim claims rate inbox broken failed canceled events metrics wake
 
@@ -94,13 +95,13 @@ local before = redis.call('GET', LAST)
 local known = before and before:sub(1, #nonce + 1) == nonce .. ' '
 if known or IS_REPEAT then
   if not known then
-    before = nonce .. ' '
-    -- so that the first request, if it is only late, takes no jobs either: nobody waits for its reply
+    before = nonce .. (claims().of(nonce) and ' *' or ' ')
+    -- If the first request is only late, it finds this note and takes no jobs, for whose reply nobody waits
     redis.call('SET', LAST, before, 'PX', REPEATABLE)
   end
   local list, rest = before:sub(#nonce + 2):match('^([^\n]*)\n?(.*)$')
   if rest ~= '' then told = cjson.decode(rest) end
-  local again = list ~= '' and list:gmatch('[^ ]+') or (known and claims().begun_by or claims().jobs_of)(nonce)
+  local again = list == '*' and claims().begun_by(nonce) or list:gmatch('[^ ]+')
   for id in again do
     local h = load(id)
     if h and h.token == nonce then give_fields(id, h) end
@@ -267,7 +268,7 @@ if conf[9] and (#told > 0 or #held > 0) then tallies().chores(told, held) end
 for _, reason in ipairs(put_aside) do tell('', 'BROKEN', reason:sub(1, 255), '', 0, 0) end
 if #ids > 0 or #told > 0 then
   local others = #told > 0 and '\n' .. cjson.encode(told) or ''
-  redis.call('SET', LAST, nonce .. ' ' .. (noted and '' or table.concat(ids, ' ')) .. others, 'PX', REPEATABLE)
+  redis.call('SET', LAST, nonce .. ' ' .. (noted and '*' or table.concat(ids, ' ')) .. others, 'PX', REPEATABLE)
 end
 
 if events then events.write() end

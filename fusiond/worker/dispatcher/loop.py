@@ -252,7 +252,7 @@ class Dispatcher:
                 lane.failures = 0
                 if not self._lanes.failures:
                     log.info("Redis is back")
-                # The answer to a repeated claim tells nothing of what else is there.
+                # A repeated claim does not look at the queue, and wake-ups of other queues may have been lost, too.
                 self.claim_from()
 
     async def _on_no_answer(self, lane: Exchange, error: BrokerUnavailable) -> None:

@@ -37,14 +37,18 @@ local function noted_claims()
     return (type(jobs) == 'string' and jobs or ''):gmatch('([^\n]+)\n(%d+)')
   end
 
-  -- begun_by(token): an iterator over the ids of the same; where the claim is gone, since all its jobs have other texts, by these texts
+  -- begun_by(token): an iterator over the ids of its jobs. The claim is deleted once each has a text of its own; then all started jobs are looked through
   local function begun_by(token)
     if of(token) then return jobs_of(token) end
     local mark, ids = 't' .. word(token) .. ' ', {}
     for _, id in ipairs(redis.call('ZRANGE', STARTED, 0, -1)) do
       if redis.pcall('GETRANGE', JOB .. id, 0, #mark - 1) == mark then ids[#ids + 1] = id end
     end
-    return table.concat(ids, ' '):gmatch('[^ ]+')
+    local n = 0
+    return function()
+      n = n + 1
+      return ids[n]
+    end
   end
 
   -- score_in(token, id): the place that it had; nil: that claim does not have it

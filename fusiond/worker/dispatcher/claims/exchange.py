@@ -3,10 +3,10 @@ One lane of a dispatcher: round trips to Redis, one at a time. What has ended is
 claimed, in one pipeline.
 
 A round trip without a reply may have been done or not. Then the same is asked again, and nothing else, until there is
-an answer: settle knows its token and claim its nonce, so neither happens twice. A claim says that it is a repeat, and
-gets only what it has taken before. Redis keeps the last nonce for each
-name, so a lane claims under a name of its own. Where a node of a Cluster was lost, what it was asked waits for
-`ask_lost`, and the round trips to the other nodes go on meanwhile.
+an answer: settle knows its token and claim its nonce, so neither happens twice. A repeated claim says that it is one,
+and gets only the jobs that the first request took. Redis keeps the last nonce for each name, so a lane claims under a
+name of its own. Where a node of a Cluster was lost, what it was asked waits for `ask_lost`, and the round trips to the
+other nodes go on meanwhile.
 
 Knows Redis. Which jobs are claimed, and where they go, the dispatcher decides.
 """
@@ -248,7 +248,9 @@ class Exchange:
         share, nonce, parking, again = asked
         return self._broker.claim(
             share.queue, share.want, dispatcher=self._name, nonce=nonce, lease_ms=LEASE_MS, max_rescues=MAX_RESCUES,
-            parking=parking, few=(share.free, once if share.want > share.free else ()), again=again,
+            parking=parking, few=(share.free, once if share.want > share.free else ()),
+            # One of no jobs is sent for the queue's chores, which a repeat does not do.
+            again=again and share.want > 0,
         )  # fmt: skip
 
     def _settled(self, queue: str, batch: list[Ended], reply: list[int] | BrokerError) -> None:

@@ -59,6 +59,22 @@ def test_a_repeat_says_that_it_is_one(broker_settings, tmp_path, broker):
     assert nonces[0] == nonces[1] == nonces[2] != nonces[3]
 
 
+def test_the_chores_of_a_full_group_are_done_after_a_lost_request(broker_settings, tmp_path, broker, run, redis):
+    """It claims no jobs, so that the inbox is taken in."""
+    redis("LPUSH", broker.keys.of("a", "inbox"), b'{"task":"t"}')
+
+    async def story():
+        async with connect_async(broker_settings, tmp_path) as connection:
+            lossy = Lossy(connection)
+            exchange = Exchange("host.1", broker, lossy, Outcomes(pytest.fail, pytest.fail), Refusals())
+            for lossy.away in (True, False):
+                with contextlib.suppress(BrokerUnavailable):
+                    await exchange.settle_and_claim([Share("a", 0)])
+
+    asyncio.run(story())
+    assert run(broker.counts("a")).queued == 1
+
+
 def test_a_claim_whose_reply_alone_was_lost_is_asked_again(broker_settings, tmp_path, broker, run):
     """Under its token, so that its jobs are had at once and once; they do not wait for their leases to expire."""
 
