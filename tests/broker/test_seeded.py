@@ -33,7 +33,7 @@ BUGS = {
     "a rescue that knows no permit": ("shared/rescue.lua", "h.permit and h.permit == h.token and", "false and"),
     "a renewal that says nothing of a cancel": ("renew.lua", "state:find(' a', 1, true) and 2 or 1", "1"),
     "a claim that cannot be repeated": ("claim.lua", "+ 1) == nonce .. ' '", "+ 1) == nonce .. '?'"),
-    "a repeat that takes jobs": ("claim.lua", "if known or IS_REPEAT then", "if known then"),
+    "a repeat that takes jobs": ("claim.lua", "if is_known or IS_REPEAT then", "if is_known then"),
     "a late claim that takes jobs": ("claim.lua", "redis.call('SET', LAST, before, 'PX', REPEATABLE)", ""),
     "a claim from a suspended queue": ("claim.lua", "while not suspended and", "while"),
     "a rescue that the history leaves out": (

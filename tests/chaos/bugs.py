@@ -159,7 +159,7 @@ BUGS = {
         "claim", "gives other jobs to a claim that is repeated", "connections of busy lanes cut",
         [
             Edit(_CLAIM, "before:sub(1, #nonce + 1) == nonce .. ' '", "false"),
-            Edit(_CLAIM, "if known or IS_REPEAT then", "if known then"),
+            Edit(_CLAIM, "if is_known or IS_REPEAT then", "if is_known then"),
         ],
     ),
     "a claim in two steps": Bug(

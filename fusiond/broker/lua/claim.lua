@@ -92,9 +92,9 @@ end
 
 -- 0. the same call again: its reply was lost
 local before = redis.call('GET', LAST)
-local known = before and before:sub(1, #nonce + 1) == nonce .. ' '
-if known or IS_REPEAT then
-  if not known then
+local is_known = before and before:sub(1, #nonce + 1) == nonce .. ' '
+if is_known or IS_REPEAT then
+  if not is_known then
     before = nonce .. (claims().of(nonce) and ' *' or ' ')
     -- If the first request is only late, it finds this note and takes no jobs, for whose reply nobody waits
     redis.call('SET', LAST, before, 'PX', REPEATABLE)
