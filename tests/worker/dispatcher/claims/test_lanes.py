@@ -55,8 +55,10 @@ def test_the_second_lane_begins_beside_the_first_one_where_much_has_ended(broker
     asyncio.run(story())
 
 
-def test_the_first_lane_waits_a_moment_for_the_second_one(broker_settings, tmp_path, broker, run):
+def test_the_first_lane_waits_a_moment_for_the_second_one(broker_settings, tmp_path, broker, run, monkeypatch):
     """Where little has ended meanwhile: a round trip for a few outcomes costs half as much as one for hundreds."""
+    # A busy machine may let this process wait for longer than the moment.
+    monkeypatch.setattr("fusiond.worker.dispatcher.claims.lanes._WAIT", 3600)
 
     async def story():
         async with connect_async(broker_settings, tmp_path) as one, connect_async(broker_settings, tmp_path) as other:
@@ -64,7 +66,7 @@ def test_the_first_lane_waits_a_moment_for_the_second_one(broker_settings, tmp_p
             [claimed] = await lanes.first.settle_and_claim([Share("a", _WORTH)])
             trip = asyncio.ensure_future(lanes.second.settle_and_claim([Share("a", 1)]))
             await asyncio.sleep(0)
-            assert 0 < lanes.rest(jobs_wait=False) <= 0.02
+            assert 0 < lanes.rest(jobs_wait=False) <= 3600
             end(lanes, claimed.attempts)
             assert lanes.rest(jobs_wait=False) == 0.0
             lanes.outcomes.take()
