@@ -6,7 +6,7 @@
 -- ARGV  1 want · 2 dispatcher · 3 nonce, the token of each attempt that this call begins · 4 lease, ms · 5 max_rescues
 --       6 a token under which one job may be given to the caller later, without being asked for (enqueue.lua); empty: none
 --       7 few: how many children of the caller are free; no more jobs than that of the tasks that follow, nor of a queue that has a limit, and
---         no token where it gets jobs for all of them · 8 again, 0|1: it was asked before, and no reply has come · tasks
+--         no token where it gets jobs for all of them · 8 again, 1: the repeat of a request that got no reply; else 0 · tasks
 -- reply {more 0|1|2: the next job is one of these and above that number, ms until something comes due or -1,
 --        {id, task, args, ms from when it became ready to its claim, …},
 --        {n, attempts, crashes, rescues, header, …}: of the n-th job, where it is not its first attempt and no more; this one counted

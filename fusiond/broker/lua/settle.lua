@@ -57,7 +57,7 @@ local function first_attempt(state)
   } or false
 end
 local OF_CLAIM                    -- state -> how; of one token
--- first_of_claim(state, token): likewise, where the claim alone says that the job was claimed. false: there is no such claim, or the job was made later
+-- first_of_claim(state, token): how the first attempt of a job ends whose claim is in `claims` only. false: there is no such claim, or the job was made later
 local function first_of_claim(state, token)
   local claim, created = claims().of(token), claims().created(state, token)
   return created and {

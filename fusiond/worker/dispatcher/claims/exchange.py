@@ -249,7 +249,7 @@ class Exchange:
         return self._broker.claim(
             share.queue, share.want, dispatcher=self._name, nonce=nonce, lease_ms=LEASE_MS, max_rescues=MAX_RESCUES,
             parking=parking, few=(share.free, once if share.want > share.free else ()),
-            # One of no jobs is sent for the queue's chores, which a repeat does not do.
+            # A claim of no jobs is for the queue's chores, which a repeat leaves out.
             again=again and share.want > 0,
         )  # fmt: skip
 
