@@ -104,7 +104,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.count = 0
         #: every verb that was asked
         self.asked = []
-        #: claims that were given up before Redis had them: dispatcher, nonce, how many jobs
+        #: claims whose repeats reached Redis before them: dispatcher, nonce, how many jobs
         self.late = []
         #: dispatcher -> (id, token) of what it believes to hold
         self.held = {"d": [], "e": []}

@@ -96,7 +96,7 @@ local is_known = before and before:sub(1, #nonce + 1) == nonce .. ' '
 if is_known or IS_REPEAT then
   if not is_known then
     before = nonce .. (claims().of(nonce) and ' *' or ' ')
-    -- If the first request is only late, it finds this note and takes no jobs, for whose reply nobody waits
+    -- If the first request comes late, it finds this note and takes no jobs: nobody waits for its reply
     redis.call('SET', LAST, before, 'PX', REPEATABLE)
   end
   local list, rest = before:sub(#nonce + 2):match('^([^\n]*)\n?(.*)$')
