@@ -24,15 +24,15 @@ MOST = 1.03
 
 def measure(scale: float = 1.0) -> Iterator[Figure]:
     """CPU of the daemon for each job, and jobs in a second."""
-    jobs = int(40_000 * scale)
+    jobs, count = int(40_000 * scale), max(2, round(PAIRS * scale))
     pairs = []
-    for number in range(PAIRS):
+    for number in range(count):
         pair = {lines: _drain(jobs, lines=lines) for lines in ((True, False) if number % 2 else (False, True))}
         pairs.append((pair[True], pair[False]))
     for at, name in enumerate(("CPU per job", "time")):
         more = [(lined[at] / bare[at] - 1) * 100 for lined, bare in pairs]
         low, middle, high = statistics.quantiles(more, n=4)
-        note = f"of {PAIRS} pairs; half of them {low:.1f} to {high:.1f}"
+        note = f"of {count} pairs; half of them {low:.1f} to {high:.1f}"
         gate = Gate(1 + middle / 100, "a drain without the lines", ceiling=MOST)
         yield Figure(f"lines of jobs: {name} more, {jobs:,} jobs", middle, "%", gate, note)
 

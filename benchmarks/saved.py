@@ -23,7 +23,7 @@ USUAL, WORST = 50, 85
 
 def measure(scale: float = 1.0) -> Iterator[Figure]:
     """Saves that replace a group, and that change it in place; each waits for READY=1, which follows the commit."""
-    saves = max(10, int(SAVES * scale))
+    saves = max(2, int(SAVES * scale))
     with Daemon(group("process", 2)) as daemon:
         starts, replaced = [], []
         for count in range(saves):
@@ -50,21 +50,21 @@ def _saved(daemon: Daemon, *groups: str) -> float:
 def _beside(saves: int) -> Iterator[Figure]:
     """The longest time in which no job of one group ended, while another group is replaced again and again."""
     count = min(saves, 20)
-    with Daemon(group("process", 2, "one"), *_other("")) as daemon:
+    with Daemon(group("process", 2, "one"), _other(""), queues=("other",)) as daemon:
         quiet = _longest_gap(daemon, lambda: time.sleep(count * REST * 2))
 
         def reloads() -> None:
             for number in range(count):
-                _saved(daemon, group("process", 2, "one"), *_other(f"{number}"))
+                _saved(daemon, group("process", 2, "one"), _other(f"{number}"))
 
         during = _longest_gap(daemon, reloads)
     yield Figure("longest gap between jobs, no reload", quiet, "ms", note="one job after the other")
     yield Figure("longest gap, an unrelated group is replaced", during, "ms", note=f"{count} reloads")
 
 
-def _other(seed: str) -> tuple[str, str]:
-    """A group that has nothing to do with the jobs, and its queue."""
-    return group("process", 1, "two", seed).replace("queues: [default]", "queues: [other]"), "queues: {other: {}}\n"
+def _other(seed: str) -> str:
+    """A group that has nothing to do with the jobs."""
+    return group("process", 1, "two", seed, queue="other")
 
 
 def _longest_gap(daemon: Daemon, meanwhile: Callable[[], None]) -> float:
