@@ -21,7 +21,7 @@ from benchmarks import processes
 from benchmarks.server import Server
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 _FORKS = """
@@ -146,7 +146,7 @@ def interpreter_memory() -> int:
     return taken
 
 
-def bytes_of_a_job(args: Sequence[object], kwargs: dict[str, object], jobs: int = 20_000) -> float:
+def bytes_of_a_job(args: Sequence[object], kwargs: Mapping[str, object], jobs: int = 20_000) -> float:
     """Bytes of Redis for the least that a queue can keep of a job: one string of JSON, and its id in a sorted set."""
     body = json.dumps({"task": "noop", "args": args, "kwargs": kwargs}, separators=(",", ":"))
     script = (

@@ -7,6 +7,7 @@ so what a job costs is not told.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from benchmarks import hosts
@@ -45,4 +46,4 @@ def measure(scale: float = 1.0) -> Iterator[Figure]:
             return {quantity: value for quantity, value in blocks[name]().items() if quantity in TOLD}
 
         for name in blocks:
-            yield from rounds(name, list(WAYS), turns, lambda way, name=name: block(name, way))
+            yield from rounds(name, list(WAYS), turns, partial(block, name))

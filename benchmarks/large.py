@@ -52,7 +52,7 @@ def main() -> None:
 def _install() -> Path:
     if not (_ROOT / "installed").exists():
         subprocess.run([sys.executable, "-m", "venv", _ROOT], check=True)
-        pip = [_ROOT / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check", *_REQUIREMENTS]
+        pip = [str(_ROOT / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check", *_REQUIREMENTS]
         subprocess.run(pip, check=True)
         (_ROOT / "installed").touch()
     return _ROOT / "bin" / "python"

@@ -25,6 +25,7 @@ from fusiond.config import model
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from typing import Any
 
     from fusiond.broker.call import Call
 
@@ -106,10 +107,13 @@ class Bench:
             raise SystemExit(f"{counts.queued + counts.started} jobs of queue '{queue}' have not ended")
         return found
 
-    def _makers(self, queue: str, size: int) -> dict[str, Callable[[str], Call[object]]]:
+    def _makers(self, queue: str, size: int) -> dict[str, Callable[[str], Call[Any]]]:
         """Verb → what makes a call of the batch of this name; its token is the name, too."""
         args = json.dumps([ARGS, KWARGS], separators=(",", ":")).encode()
-        ids = lambda name: [f"{name}-{at}" for at in range(size)]  # noqa: E731
+
+        def ids(name: str) -> list[str]:
+            return [f"{name}-{at}" for at in range(size)]
+
         return {
             "enqueue": lambda name: self._verbs.enqueue(queue, [NewJob(id_, "noop", args) for id_ in ids(name)]),
             "claim": lambda name: self._verbs.claim(

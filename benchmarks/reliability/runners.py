@@ -5,6 +5,10 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 #: children that run jobs
 CHILDREN = 4
@@ -26,7 +30,7 @@ class Runner:
     #: services of that command
     units: int
     #: name → the Redis command that counts it
-    left: dict[str, tuple[str, ...]]
+    left: Mapping[str, tuple[str, ...]]
     environment: dict[str, str] = field(default_factory=dict)
     #: what is set that is not the default, for the page
     settings: str = "nothing"

@@ -28,6 +28,8 @@ from benchmarks.reliability.victims import victims
 from benchmarks.server import Server
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from benchmarks.reliability.schedule import Kill, Schedule
 
 APPS = Path(__file__).parent / "apps"
@@ -78,7 +80,7 @@ class _Trial:
     def start(self) -> None:
         """Start the services, and wait until a job has run."""
         for number in range(self._runner.units):
-            words = [sys.executable, "-m", "benchmarks.reliability.unit", self._directory / f"pid-{number}"]
+            words = [sys.executable, "-m", "benchmarks.reliability.unit", str(self._directory / f"pid-{number}")]
             with (self._directory / "log").open("ab") as log:
                 self._units.append(
                     subprocess.Popen(
@@ -98,7 +100,7 @@ class _Trial:
             raise SystemExit(f"{self._runner.name} is not ready:\n{self.text('log')[-2000:]}")
         time.sleep(0.05)
 
-    def _producer(self, jobs: list[tuple[float, int, float]], notes: str) -> subprocess.Popen[bytes]:
+    def _producer(self, jobs: Sequence[tuple[float, int, float]], notes: str) -> subprocess.Popen[bytes]:
         plan = self._directory / f"{notes}.json"
         plan.write_text(json.dumps(jobs))
         python = self._bin / "python" if self._runner.package else sys.executable
@@ -110,7 +112,7 @@ class _Trial:
 
     def load(self, schedule: Schedule) -> int:
         """Enqueue and kill; returns how many kills found nobody."""
-        producer = self._producer([tuple(job) for job in schedule.jobs], "acknowledged")
+        producer = self._producer(schedule.jobs, "acknowledged")
         began = time.monotonic()
         missed = sum(not self._kill(kill, began, schedule.seconds) for kill in schedule.kills)
         if producer.wait(schedule.seconds + PATIENCE):
