@@ -6,6 +6,7 @@ harm.
 """
 
 import argparse
+import functools
 import json
 import sys
 import time
@@ -64,7 +65,7 @@ def _arguments():
     parser.add_argument("--no-situations", action="store_true", help="leave out the situations of I10 to I26")
     parser.add_argument("--log", type=Path, help="keep the daemon's log there")
     parser.add_argument("--json", type=Path, help="write the figures there")
-    parser.add_argument("--markdown", type=Path, nargs="?", const=Path("/dev/stdout"), help="write tables there")
+    parser.add_argument("--markdown", nargs="?", const="-", help="write tables there; without a file, print them")
     parser.add_argument("--bugs", nargs="*", metavar="BUG", help="find the seeded bugs, these or all")
     parser.add_argument("--times", type=int, default=1, help="how often each bug, or each situation, is tried")
     given = parser.parse_args()
@@ -74,14 +75,15 @@ def _arguments():
 
 
 def _writer(path):
-    """Adds a line to the file, which begins empty; nothing where there is none."""
+    """Prints a line for "-", else adds it to the file, which begins empty; does nothing where there is none."""
     if path is None:
         return lambda _: None
-    if path.is_file():
-        path.unlink()
+    if path == "-":
+        return functools.partial(print, flush=True)
+    Path(path).write_text("")
 
     def write(line):
-        with path.open("a") as file:
+        with Path(path).open("a") as file:
             file.write(line + "\n")
 
     return write
