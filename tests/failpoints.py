@@ -61,6 +61,7 @@ STEPS = {
     "wake": Step(DISPATCHER, "worker.dispatcher.claims.asking", "Asking.claim_from"),
     "bring": Step(DISPATCHER, "worker.dispatcher.claims.wake_ups", "WakeUps.hear"),
     "confirm": Step(DISPATCHER, "worker.dispatcher.claims.confirming", "Confirming._confirm"),
+    "confirm-begun": Step(DISPATCHER, "worker.dispatcher.claims.confirming", "Confirming._confirm_begun"),
     # between dispatcher and children
     "hand": Step(DISPATCHER, "worker.pool.slots", "ChildHandle.send_jobs"),
     "outcome": Step(DISPATCHER, "worker.dispatcher.ends.endings", "Endings.on_outcome"),

@@ -122,7 +122,8 @@ COURSES = {
     "exchange": Course(0.04),
     "wake": Course(0.04),
     "bring": Course(0.04),
-    "confirm": Course(0.04),
+    # A job that is heard of too late must be confirmed before it begins.
+    "confirm": Course(0.5, more="bring.before:delay=0.5:0.1", later=0.7),
     "renew": Course(0.25),
     "fence": Course(0.4, mix=_CANCELED, later=0.7),
     "kill": Course(0.4, mix=_CANCELED, later=0.7),
