@@ -177,6 +177,14 @@ class Daemon:
                 raise SystemExit(f"{found} of {count} jobs are finished:\n{self._log.read_text()[-2000:]}")
             time.sleep(0.01)
 
+    def await_idle(self, queue: str = QUEUE) -> None:
+        """Until no job runs."""
+        deadline = time.monotonic() + PATIENCE
+        while running := self.connection.run(self.broker.counts(queue)).started:
+            if time.monotonic() > deadline:
+                raise SystemExit(f"{running} jobs still run:\n{self._log.read_text()[-2000:]}")
+            time.sleep(0.01)
+
     def server(self) -> dict[str, Any]:
         """What INFO says."""
         text = self.connection.run(plain(bytes.decode, "INFO"))

@@ -97,7 +97,7 @@ def test_each_gate_is_of_something_that_is_measured():
     """A gate whose row or quantity no step has would never be seen to fail."""
     plan = {step.name: step for step in steps(RUNNERS)}
     for bound in GATES:
-        rows = {name for name, _ in plan[bound.table].rows}
+        rows = {name for names, _ in plan[bound.table].rows for name in names}
         assert {bound.ours, bound.theirs} <= rows
         assert bound.quantity in plan[bound.table].quantities
 
@@ -190,10 +190,12 @@ def test_each_of_our_own_measures_runs(name):
 def test_the_rounds_run(tmp_path):
     """`python -m benchmarks.peers` with fusiond alone, which installs nothing: lines as it goes, and Markdown."""
     written = tmp_path / "figures.md"
-    said = run("benchmarks.peers", "fusiond", "--only", "work,latency", "--rounds", "1", "--scale", "0.01",
+    said = run("benchmarks.peers", "fusiond", "--only", "work,latency,backlog", "--rounds", "1", "--scale", "0.01",
                "--markdown", str(written))  # fmt: skip
     assert "1 work: fusiond, process: drain, jobs/s" in said
     assert "1 latency: fusiond, fork: p50, ms" in said
+    assert "1 backlog: backlog of 50,000: drain, jobs/s" in said
+    assert "1 backlog: backlog of 1,000,000: drain, jobs/s" in said
     assert "### Work: TCP, no append-only file" in written.read_text()
 
 

@@ -13,7 +13,6 @@ import signal
 import sys
 import time
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,9 +27,11 @@ from fusiond.supervise.server import choose_server
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    Row = tuple[str, Callable[[Server, float], dict[str, float]]]
+    Figures = dict[str, float]
+    #: names of rows that are measured together, mostly one; what measures them, and returns the figures of each
+    Rows = tuple[tuple[str, ...], Callable[[Server, float], Sequence[Figures]]]
 
-FEW, MANY = "backlog of 50,000", "backlog of 1,000,000"
+FEW, MANY = f"backlog of {measures.SMALL:,}", f"backlog of {measures.LARGE:,}"
 _WORK = {
     "drain": "drain, jobs/s",
     "workers": "workers' CPU, ms a job",
@@ -60,7 +61,7 @@ class Step:
 
     name: str
     title: str
-    rows: Sequence[Row]
+    rows: Sequence[Rows]
     #: quantity → heading
     quantities: dict[str, str]
     rounds: int
@@ -75,12 +76,9 @@ def steps(runners: Sequence[Runner]) -> list[Step]:
     narrow = [runner for runner in runners if not runner.threads]
     single = {"p50": "p50, ms", "p99": "p99, ms"}
     idle = {"workers": "workers, % of a core", "redis": "Redis, % of a core", "memory": "memory of the workers, MB"}
-    growing: list[Row] = []
-    if any(runner.name == FUSIOND for runner in runners):
-        growing = [
-            (FEW, partial(measures.backlog, 50_000, 8)),
-            (MANY, partial(measures.backlog, 1_000_000, 1)),
-        ]
+    growing: list[Rows] = (
+        [((FEW, MANY), measures.backlogs)] if any(runner.name == FUSIOND for runner in runners) else []
+    )
     return [
         Step("work", "Work: TCP, no append-only file", _rows(measures.work, narrow), _WORK, 5),
         Step("latency", "From enqueue to start: TCP", _rows(measures.latency, narrow), single, 5),
@@ -101,8 +99,11 @@ def steps(runners: Sequence[Runner]) -> list[Step]:
     ]
 
 
-def _rows(measure: Callable[[Runner, Server, float], dict[str, float]], runners: Sequence[Runner]) -> list[Row]:
-    return [(runner.name, partial(measure, runner)) for runner in runners]
+def _rows(measure: Callable[[Runner, Server, float], Figures], runners: Sequence[Runner]) -> list[Rows]:
+    def of(runner: Runner) -> Callable[[Server, float], list[Figures]]:
+        return lambda server, scale: [measure(runner, server, scale)]
+
+    return [((runner.name,), of(runner)) for runner in runners]
 
 
 def main() -> None:
@@ -121,7 +122,7 @@ def main() -> None:
     plan = [step for step in steps(runners) if step.rows and (not options.only or step.name in options.only.split(","))]
     if not plan:
         parser.error(f"there is no measure {options.only}; there are {', '.join(step.name for step in steps(runners))}")
-    results, failures = Results(), dict[tuple[str, str], str]()
+    results, failures = Results(), dict[tuple[str, tuple[str, ...]], str]()
     began = time.monotonic()
     # What was started is ended, and what was found is told, however the run ends.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -132,7 +133,7 @@ def main() -> None:
         head.append("The run was interrupted.")
     head.append(f"{time.monotonic() - began:.0f} s, at most {options.rounds} rounds, scale {options.scale:g}.")
     asked = {runner.name for runner in RUNNERS if _is_wanted(runner, wanted)} | {FEW, MANY}
-    failed = [f"{row}, {step}: {why}" for (step, row), why in failures.items()]
+    failed = [f"{', '.join(rows)}, {step}: {why}" for (step, rows), why in failures.items()]
     text, kept = report(plan, results, head, failed, asked)
     print("\n" + text)
     if options.markdown:
@@ -160,28 +161,29 @@ def _installed(runners: Sequence[Runner]) -> tuple[list[str], list[Runner]]:
 
 
 def _round(
-    plan: Sequence[Step], turn: int, scale: float, results: Results, failures: dict[tuple[str, str], str]
+    plan: Sequence[Step], turn: int, scale: float, results: Results, failures: dict[tuple[str, tuple[str, ...]], str]
 ) -> None:
     itself = measures.machine()
     results.add("machine", "this machine", turn, itself)
     print(f"{turn + 1} machine: {', '.join(f'{name} {number(value)}' for name, value in itself.items())}", flush=True)
     for step in plan:
         # Backwards in every other round: what a row finds of the one before it then counts for nobody.
-        for row, measure in step.rows if turn % 2 == 0 else reversed(step.rows):
-            if turn >= step.rounds or (step.name, row) in failures:
+        for rows, measure in step.rows if turn % 2 == 0 else reversed(step.rows):
+            if turn >= step.rounds or (step.name, rows) in failures:
                 continue
             try:
                 with Server(tcp=step.tcp, aof=step.aof) as server:
-                    figures = measure(server, scale)
+                    found = measure(server, scale)
             except GivenUp as why:
-                failures[step.name, row] = str(why)
-                print(f"{turn + 1} {step.name}: {row} is given up: {why}", flush=True)
+                failures[step.name, rows] = str(why)
+                print(f"{turn + 1} {step.name}: {', '.join(rows)} is given up: {why}", flush=True)
                 continue
-            results.add(step.name, row, turn, figures)
-            said = ", ".join(
-                f"{step.quantities[name]} {number(figures[name])}" for name in step.quantities if name in figures
-            )
-            print(f"{turn + 1} {step.name}: {row}: {said}", flush=True)
+            for row, figures in zip(rows, found, strict=True):
+                results.add(step.name, row, turn, figures)
+                said = [
+                    f"{title} {number(figures[name])}" for name, title in step.quantities.items() if name in figures
+                ]
+                print(f"{turn + 1} {step.name}: {row}: {', '.join(said)}", flush=True)
 
 
 def report(

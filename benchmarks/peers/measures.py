@@ -1,7 +1,8 @@
-"""What is measured of one runner on one empty Redis; each returns quantity → figure."""
+"""What is measured of one runner on one empty Redis; each returns quantity → figure, `backlogs` two of these."""
 
 from __future__ import annotations
 
+import math
 import time
 from statistics import median
 from typing import TYPE_CHECKING
@@ -10,15 +11,17 @@ from benchmarks import calibration
 from benchmarks.figures import percentile
 from benchmarks.peers.runners import BY_NAME, FUSIOND
 from benchmarks.peers.session import Session
+from benchmarks.server import Server
 
 if TYPE_CHECKING:
     from benchmarks.peers.runners import Runner
-    from benchmarks.server import Server
 
 #: single calls of `enqueue`, where there is a call for many
 SINGLE = 2_000
 #: seconds after the start of idle workers, and seconds for which they are watched
 REST, WATCHED = 4.0, 8.0
+#: jobs of the two backlogs, and of a piece of the large one
+SMALL, LARGE, PIECE = 50_000, 1_000_000, 125_000
 
 
 def work(runner: Runner, server: Server, scale: float) -> dict[str, float]:
@@ -42,11 +45,12 @@ def work(runner: Runner, server: Server, scale: float) -> dict[str, float]:
     return figures
 
 
-def _drain(session: Session, jobs: int, upto: float = 0.95) -> dict[str, float]:
+def _drain(session: Session, jobs: int, upto: float = 0.95, before: int = 0) -> dict[str, float]:
+    """`before`: so many were done before these."""
     session.start()
-    began, first = session.await_done(jobs // 10)
+    began, first = session.await_done(before + jobs // 10)
     cpu, redis = session.cpu(), session.server.use().cpu
-    ended, last = session.await_done(int(jobs * upto))
+    ended, last = session.await_done(before + int(jobs * upto))
     count = last - first
     return {
         "drain": count / (ended - began),
@@ -93,19 +97,29 @@ def idle(runner: Runner, server: Server, scale: float) -> dict[str, float]:
         }
 
 
-def backlog(jobs: int, times: int, server: Server, scale: float) -> dict[str, float]:
+def backlogs(server: Server, scale: float) -> tuple[dict[str, float], dict[str, float]]:
     """
-    A backlog of fusiond's, enqueued in bulk; the medians of so many.
+    A small and a large backlog of fusiond's, each enqueued in bulk.
 
-    A small one takes a second, and the machine's speed differs from one second to the next.
+    The large one is worked off in pieces. After each piece its queue is suspended, and a small backlog is worked off on
+    a server of its own. So a change of the machine's speed, which may come from one second to the next, is a change for
+    both. Each figure is the median of the pieces, or of the small backlogs.
     """
-    count, all_figures = max(1_000, int(jobs * scale)), []
-    for _ in range(times):
-        with Session(BY_NAME[FUSIOND], server) as session:
-            bulk = count / session.produce("many", count)
-            all_figures.append({"many": bulk, **_drain(session, count)})
-        server.ask("FLUSHALL")
-    return {name: median(figures[name] for figures in all_figures) for name in all_figures[0]}
+    large, small = (max(10_000, int(jobs * scale)) for jobs in (LARGE, SMALL))
+    few, many, pieces = [], [], math.ceil(large / PIECE)
+    with Session(BY_NAME[FUSIOND], server) as session:
+        bulk = large / session.produce("many", large)
+        for turn in range(pieces):
+            before = session.done()
+            many.append(_drain(session, (large - before) // (pieces - turn), before=before))
+            session.pause()
+            with Server(tcp=True, aof=False) as other, Session(BY_NAME[FUSIOND], other) as beside:
+                few.append({"many": small / beside.produce("many", small), **_drain(beside, small)})
+    return _medians(few), {"many": bulk, **_medians(many)}
+
+
+def _medians(found: list[dict[str, float]]) -> dict[str, float]:
+    return {name: median(figures[name] for figures in found) for name in found[0]}
 
 
 def machine() -> dict[str, float]:

@@ -91,6 +91,11 @@ class Session:
         """Have the workers work."""
         self._workers.start()
 
+    def pause(self) -> None:
+        """Have fusiond's workers begin no further job until the next `start`, and wait for the jobs that they have."""
+        assert isinstance(self._workers, _Daemon)
+        self._workers.pause()
+
     def done(self) -> int:
         """Jobs that are done."""
         return self._workers.done()
@@ -150,6 +155,10 @@ class _Daemon:
 
     def start(self) -> None:
         self._daemon.suspend(on=False)
+
+    def pause(self) -> None:
+        self._daemon.suspend(on=True)
+        self._daemon.await_idle()
 
     def done(self) -> int:
         return self._daemon.finished()
