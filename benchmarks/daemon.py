@@ -20,7 +20,7 @@ from fusiond.broker.verbs import Verbs
 from fusiond.config import model
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 #: where the `fusiond` of this interpreter is
 COMMAND = str(Path(sys.executable).parent / "fusiond")
@@ -139,10 +139,14 @@ class Daemon:
 
     def _await_declared(self) -> None:
         """A daemon that needs more than 20 s to start, as on a machine that is very busy, says READY before all are."""
+        self._await(lambda: "" if self.connection.run(self.broker.catalogue()).tasks else "no task is declared")
+
+    def _await(self, missing: Callable[[], str]) -> None:
+        """Until `missing` returns an empty text; after PATIENCE the text ends the benchmark."""
         deadline = time.monotonic() + PATIENCE
-        while not self.connection.run(self.broker.catalogue()).tasks:
+        while text := missing():
             if time.monotonic() > deadline:
-                raise SystemExit(f"the daemon has declared no tasks:\n{self._log.read_text()}")
+                raise SystemExit(f"{text}:\n{self._log.read_text()[-2000:]}")
             time.sleep(0.01)
 
     def use(self) -> dict[str, processes.Use]:
@@ -171,19 +175,21 @@ class Daemon:
 
     def await_finished(self, count: int, queue: str = QUEUE) -> None:
         """Until so many jobs are finished."""
-        deadline = time.monotonic() + PATIENCE
-        while (found := self.finished(queue)) < count:
-            if time.monotonic() > deadline:
-                raise SystemExit(f"{found} of {count} jobs are finished:\n{self._log.read_text()[-2000:]}")
-            time.sleep(0.01)
+
+        def missing() -> str:
+            found = self.finished(queue)
+            return "" if found >= count else f"{found} of {count} jobs are finished"
+
+        self._await(missing)
 
     def await_idle(self, queue: str = QUEUE) -> None:
         """Until no job runs."""
-        deadline = time.monotonic() + PATIENCE
-        while running := self.connection.run(self.broker.counts(queue)).started:
-            if time.monotonic() > deadline:
-                raise SystemExit(f"{running} jobs still run:\n{self._log.read_text()[-2000:]}")
-            time.sleep(0.01)
+
+        def missing() -> str:
+            running = self.connection.run(self.broker.counts(queue)).started
+            return f"{running} jobs still run" if running else ""
+
+        self._await(missing)
 
     def server(self) -> dict[str, Any]:
         """What INFO says."""

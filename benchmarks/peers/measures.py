@@ -102,8 +102,8 @@ def backlogs(server: Server, scale: float) -> tuple[dict[str, float], dict[str, 
     A small and a large backlog of fusiond's, each enqueued in bulk.
 
     The large one is worked off in pieces. After each piece its queue is suspended, and a small backlog is worked off on
-    a server of its own. So a change of the machine's speed, which may come from one second to the next, is a change for
-    both. Each figure is the median of the pieces, or of the small backlogs.
+    a server of its own. So most changes of the machine's speed, which may come from one second to the next, reach
+    both backlogs. Each figure is the median of the pieces, or of the small backlogs.
     """
     large, small = (max(10_000, int(jobs * scale)) for jobs in (LARGE, SMALL))
     few, many, pieces = [], [], math.ceil(large / PIECE)
