@@ -25,14 +25,17 @@ RUNS = 3
 def measure(scale: float = 1.0) -> Iterator[Figure]:
     """50,000 jobs with children that are reused, 5,000 with a fork for each."""
     # The job's share of the time, against what the machine takes for the least of it.
-    yield _drain("process", 8, int(50_000 * scale), calibration.ping, "a bare PING", 2.3)
+    yield _drain("process", 8, 50_000, scale, calibration.ping, "a bare PING", 2.3)
     for count, ceiling in ((2, 2.5), (4, 2.0), (8, 1.7)):
-        yield _drain("fork", count, int(5_000 * scale), calibration.fork, "a bare fork", ceiling)
+        yield _drain("fork", count, 5_000, scale, calibration.fork, "a bare fork", ceiling)
 
 
-def _drain(isolation: str, count: int, jobs: int, bare: Callable[[], float], name: str, ceiling: float) -> Figure:
+def _drain(
+    isolation: str, count: int, jobs: int, scale: float, bare: Callable[[], float], name: str, ceiling: float
+) -> Figure:
+    jobs = int(jobs * scale)
     runs, ratios = [], []
-    for _ in range(RUNS):
+    for _ in range(max(1, int(RUNS * scale))):
         least = bare()
         runs.append(_fresh_run(isolation, count, jobs))
         ratios.append(runs[-1][0] / jobs / least)

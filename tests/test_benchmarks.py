@@ -57,7 +57,7 @@ def found():
 def test_ratios_are_of_one_round(found):
     """A round that has only one of both does not count, however the machine was in it."""
     ratio = found.ratio("work", "drain", "us", "them")
-    assert (ratio.low, ratio.middle, ratio.high, ratio.rounds) == (2.125, 2.25, 2.375, 2)
+    assert (ratio.low, ratio.middle, ratio.high, ratio.turns) == (2.125, 2.25, 2.375, 2)
     assert found.ratio("work", "drain", "us", "nobody") is None
 
 

@@ -25,11 +25,12 @@ from benchmarks.server import Server
 from fusiond.supervise.server import choose_server
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     Figures = dict[str, float]
-    #: names of rows that are measured together, mostly one; what measures them, and returns the figures of each
-    Rows = tuple[tuple[str, ...], Callable[[Server, float], Sequence[Figures]]]
+    #: names of rows that are measured together, mostly one; what measures them, once or in several parts, and
+    #: returns for each part the figures of each row
+    Rows = tuple[tuple[str, ...], Callable[[Server, float], Sequence[Sequence[Figures]]]]
 
 FEW, MANY = f"backlog of {measures.SMALL:,}", f"backlog of {measures.LARGE:,}"
 _WORK = {
@@ -100,8 +101,8 @@ def steps(runners: Sequence[Runner]) -> list[Step]:
 
 
 def _rows(measure: Callable[[Runner, Server, float], Figures], runners: Sequence[Runner]) -> list[Rows]:
-    def of(runner: Runner) -> Callable[[Server, float], list[Figures]]:
-        return lambda server, scale: [measure(runner, server, scale)]
+    def of(runner: Runner) -> Callable[[Server, float], Sequence[Sequence[Figures]]]:
+        return lambda server, scale: [[measure(runner, server, scale)]]
 
     return [((runner.name,), of(runner)) for runner in runners]
 
@@ -178,12 +179,15 @@ def _round(
                 failures[step.name, rows] = str(why)
                 print(f"{turn + 1} {step.name}: {', '.join(rows)} is given up: {why}", flush=True)
                 continue
-            for row, figures in zip(rows, found, strict=True):
-                results.add(step.name, row, turn, figures)
-                said = [
-                    f"{title} {number(figures[name])}" for name, title in step.quantities.items() if name in figures
-                ]
-                print(f"{turn + 1} {step.name}: {row}: {', '.join(said)}", flush=True)
+            for part, each in enumerate(found):
+                for row, figures in zip(rows, each, strict=True):
+                    results.add(step.name, row, (turn, part), figures)
+                    _say(f"{turn + 1} {step.name}: {row}", step.quantities, figures)
+
+
+def _say(what: str, quantities: Mapping[str, str], figures: Figures) -> None:
+    said = [f"{title} {number(figures[name])}" for name, title in quantities.items() if name in figures]
+    print(f"{what}: {', '.join(said)}", flush=True)
 
 
 def report(

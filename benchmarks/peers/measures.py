@@ -1,10 +1,9 @@
-"""What is measured of one runner on one empty Redis; each returns quantity → figure, `backlogs` two of these."""
+"""What is measured of one runner on one empty Redis; each returns quantity → figure, `backlogs` pairs of these."""
 
 from __future__ import annotations
 
 import math
 import time
-from statistics import median
 from typing import TYPE_CHECKING
 
 from benchmarks import calibration
@@ -97,29 +96,30 @@ def idle(runner: Runner, server: Server, scale: float) -> dict[str, float]:
         }
 
 
-def backlogs(server: Server, scale: float) -> tuple[dict[str, float], dict[str, float]]:
+def backlogs(server: Server, scale: float) -> list[tuple[dict[str, float], dict[str, float]]]:
     """
     A small and a large backlog of fusiond's, each enqueued in bulk.
 
     The large one is worked off in pieces. After each piece its queue is suspended, and a small backlog is worked off on
-    a server of its own. So most changes of the machine's speed, which may come from one second to the next, reach
-    both backlogs. Each figure is the median of the pieces, or of the small backlogs.
+    a server of its own. The two are a pair: most changes of the machine's speed, which may come from one second to the
+    next, reach both.
+
+    Returns:
+        for each piece the figures of the small backlog and those of the piece. Only the first pair says how fast the
+        large backlog was enqueued.
     """
     large, small = (max(10_000, int(jobs * scale)) for jobs in (LARGE, SMALL))
-    few, many, pieces = [], [], math.ceil(large / PIECE)
+    pairs, pieces = [], math.ceil(large / PIECE)
     with Session(BY_NAME[FUSIOND], server) as session:
-        bulk = large / session.produce("many", large)
+        bulk = {"many": large / session.produce("many", large)}
         for turn in range(pieces):
             before = session.done()
-            many.append(_drain(session, (large - before) // (pieces - turn), before=before))
+            piece = _drain(session, (large - before) // (pieces - turn), before=before)
             session.pause()
             with Server(tcp=True, aof=False) as other, Session(BY_NAME[FUSIOND], other) as beside:
-                few.append({"many": small / beside.produce("many", small), **_drain(beside, small)})
-    return _medians(few), {"many": bulk, **_medians(many)}
-
-
-def _medians(found: list[dict[str, float]]) -> dict[str, float]:
-    return {name: median(figures[name] for figures in found) for name in found[0]}
+                few = {"many": small / beside.produce("many", small), **_drain(beside, small)}
+            pairs.append((few, piece if turn else bulk | piece))
+    return pairs
 
 
 def machine() -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""What the rounds have found: medians, ratios of the same round with quartiles, gates; as Markdown."""
+"""What the rounds have found: medians, ratios within one turn with their quartiles, gates; as Markdown."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from benchmarks.figures import Gate, number, quartiles
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    Turn = int | tuple[int, int]
+
 
 class Bound(NamedTuple):
-    """A gate: ours divided by theirs, in the same round."""
+    """A gate: ours divided by theirs, measured side by side."""
 
     table: str
     quantity: str
@@ -23,26 +25,26 @@ class Bound(NamedTuple):
 
 
 class Ratio(NamedTuple):
-    """The median of the rounds' ratios, and the quartiles."""
+    """The median of all ratios, and the quartiles."""
 
     low: float
     middle: float
     high: float
-    rounds: int
+    turns: int
 
     def __str__(self) -> str:
-        spread = f" ({number(self.low)}–{number(self.high)})" if self.rounds > 1 else ""
+        spread = f" ({number(self.low)}–{number(self.high)})" if self.turns > 1 else ""
         return f"{number(self.middle)}{spread}"
 
 
 class Results:
-    """Figures by table, row, quantity and round."""
+    """Figures by table, row, quantity and turn: a round, or its part. What was measured side by side has one turn."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[str, str, str], dict[int, float]] = defaultdict(dict)
+        self._found: dict[tuple[str, str, str], dict[Turn, float]] = defaultdict(dict)
 
-    def add(self, table: str, row: str, turn: int, figures: Mapping[str, float]) -> None:
-        """What one row was in one round."""
+    def add(self, table: str, row: str, turn: Turn, figures: Mapping[str, float]) -> None:
+        """What one row was in one turn."""
         for quantity, value in figures.items():
             self._found[table, row, quantity][turn] = value
 
@@ -51,12 +53,12 @@ class Results:
         return list(dict.fromkeys(row for at, row, _ in self._found if at == table))
 
     def median(self, table: str, row: str, quantity: str) -> float | None:
-        """Of the rounds; None where nothing was found."""
+        """Of all turns; None where nothing was found."""
         values = self._found.get((table, row, quantity))
         return quartiles(list(values.values()))[1] if values else None
 
     def ratio(self, table: str, quantity: str, ours: str, theirs: str) -> Ratio | None:
-        """Ours divided by theirs; None where no round has both."""
+        """Ours divided by theirs; None where no turn has both."""
         mine, other = (self._found.get((table, row, quantity), {}) for row in (ours, theirs))
         ratios = [mine[turn] / other[turn] for turn in mine.keys() & other.keys() if other[turn] > 0]
         return Ratio(*quartiles(ratios), len(ratios)) if ratios else None
