@@ -6,11 +6,10 @@ import argparse
 import importlib
 import json
 import signal
-import subprocess
 import sys
 
 from benchmarks.figures import Figure, machine
-from fusiond.supervise.server import choose_server
+from benchmarks.server import described
 
 #: in the order in which they run where none is named
 MEASURES = ("drain", "joblog", "latency", "enqueue", "idle", "commands", "startup", "saved", "concurrent")
@@ -28,10 +27,9 @@ def main() -> None:
     options = parser.parse_args()
     if unknown := set(options.names) - {*MEASURES, *NAMED_ONLY}:
         parser.error(f"no measure {', '.join(sorted(unknown))}; there are {', '.join(MEASURES + NAMED_ONLY)}")
-    server = subprocess.run([choose_server().path, "--version"], capture_output=True, text=True, check=True).stdout
     # As Ctrl-C, so that daemons and namespaces are ended.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    where = machine(" ".join(server.split()[:1] + [word for word in server.split() if word.startswith("v=")]))
+    where = machine(described())
     if not options.json:
         print(where)
     figures: list[Figure] = []

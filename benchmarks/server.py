@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from benchmarks import processes
+from fusiond import redis_server
 from fusiond.broker.call import as_is, plain
 from fusiond.broker.redis import embedded
 from fusiond.broker.redis.connection import connect
@@ -33,6 +34,7 @@ class Server:
         aof: bool = True,
         address: str = "127.0.0.1",
         inside: Sequence[str] = (),
+        jemalloc: str = redis_server.JEMALLOC,
     ) -> None:
         """
         A server, over a unix socket in any case.
@@ -43,21 +45,25 @@ class Server:
             aof: whether it has an append-only file.
             address: where it listens; other than loopback only where no stranger can reach it, as it has no password.
             inside: a command that runs another one, in front of the server's own: `ip netns exec NAME`.
+            jemalloc: the library's name or path; used if it is there and the server has no allocator of its own.
         """
         self._directory = Path(tempfile.mkdtemp(prefix="fb", dir="/tmp"))
         self.path = self._directory / "redis.sock"
+        self.jemalloc = jemalloc
         #: 0: it listens on none
         self.port = _free_port() if tcp else 0
         #: by which this process reaches it, also where `address` is of another network
         self.socket_url = f"unix://{self.path}"
         self.url = f"redis://{address}:{self.port}" if tcp else self.socket_url
+        server = choose_server().path
         where = ["--port", f"{self.port}", "--bind", address, "--protected-mode", "no"]
-        words = [*embedded.command(choose_server().path, self._directory, self.path, None), *where]
+        words = [*embedded.command(server, self._directory, self.path, None), *where]
         self._words = [*inside, *words, "--appendonly", "yes" if aof else "no", *options]
+        self._environment = embedded.environment(redis_server.preload(server, jemalloc))
 
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(
-            self._words, stdout=subprocess.DEVNULL, cwd=self._directory, env=embedded.environment()
+            self._words, stdout=subprocess.DEVNULL, cwd=self._directory, env=self._environment
         )
         self._connection = connect(model.Broker(url=self.socket_url), self._directory)
         try:
@@ -97,6 +103,12 @@ class Server:
     def use(self) -> processes.Use:
         """CPU and memory of the server."""
         return processes.use(self._process.pid)["redis"]
+
+
+def described(jemalloc: str = redis_server.JEMALLOC) -> str:
+    """The server's name, version and allocator: `Valkey 9.1.2 with jemalloc`."""
+    server = choose_server()
+    return f"{server} with jemalloc" if redis_server.preload(server.path, jemalloc) else f"{server}"
 
 
 def _free_port() -> int:

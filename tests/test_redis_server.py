@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from fusiond import redis_server
 from fusiond.redis_server import Server
 from fusiond.supervise import server
 from fusiond.supervise.server import NoServer, choose_server
-from tests.broker.redis.test_embedded import Wrapper, directory, servers_in  # noqa: F401 - a fixture
+from tests.broker.redis.test_embedded import Wrapper, directory, servers_in, with_jemalloc  # noqa: F401 - a fixture
 from tests.support.fusiond_command import fusiond
 from tests.support.running import PATIENCE, Running
 
@@ -57,6 +58,52 @@ def test_what_is_no_server_is_none(tmp_path):
     for path in ("/bin/sh", "/bin/true", tmp_path / "file", tmp_path / "none", "a\0b"):
         assert redis_server.identify(str(path)) is None
     assert redis_server.identify(VALKEY).name == "Valkey"
+
+
+@pytest.fixture
+def library(tmp_path):
+    """Compiles a shared library from C."""
+
+    def build(source):
+        path = tmp_path / "library.so"
+        words = ["gcc", "-shared", "-fPIC", "-x", "c", "-", "-o", str(path)]
+        subprocess.run(words, input=source, text=True, check=True)
+        return str(path)
+
+    return build
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "int nothing;",  # no allocator
+        "#include <stdlib.h>\n__attribute__((constructor)) static void begin(void) { abort(); }",
+        "#include <stddef.h>\nvoid *malloc(size_t size) { return NULL; }",
+        "#include <unistd.h>\nvoid *malloc(size_t size) { for (;;) pause(); }",
+    ],
+    ids=["no allocator", "ends the server", "no memory", "hangs"],
+)
+def test_a_library_that_does_not_fit_the_server_is_not_used(library, source, monkeypatch):
+    """The server would not run with it, or be no faster."""
+    monkeypatch.setattr(redis_server, "_PATIENCE", 2.0)
+    assert redis_server.preload(VALKEY, library(source)) == ""
+
+
+def test_a_library_that_is_not_there_is_not_used(tmp_path):
+    """Nor is one for a program that is no server."""
+    assert redis_server.preload(VALKEY, str(tmp_path / "none.so")) == ""
+    assert redis_server.preload("/bin/true") == ""
+
+
+@with_jemalloc
+def test_jemalloc_is_used_where_the_machine_has_it():
+    assert redis_server.preload(VALKEY) == redis_server.JEMALLOC
+
+
+@with_redis
+def test_a_server_with_an_allocator_of_its_own_keeps_it():
+    """Debian's Redis is built with jemalloc."""
+    assert redis_server.preload(REDIS) == ""
 
 
 @pytest.fixture

@@ -21,8 +21,8 @@ from benchmarks.peers import environment, measures
 from benchmarks.peers.results import Bound, Results
 from benchmarks.peers.runners import BULLMQ, FORK, FUSIOND, HUEY, RQ_FORK, RUNNERS, SIDEKIQ, Runner
 from benchmarks.peers.session import GivenUp
-from benchmarks.server import Server
-from fusiond.supervise.server import choose_server
+from benchmarks.server import Server, described
+from fusiond import redis_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -44,6 +44,7 @@ _WORK = {
 }
 _BRIEF = {name: _WORK[name] for name in ("drain", "workers", "redis", "one", "many")}
 _DRAIN = {name: _WORK[name] for name in ("drain", "workers", "redis")}
+_GROWING = {name: _WORK[name] for name in ("drain", "workers", "redis", "many")}
 GATES = (
     Bound("work", "drain", FUSIOND, SIDEKIQ, floor=2.2),
     Bound("work", "drain", FUSIOND, BULLMQ, floor=3.5),
@@ -84,7 +85,7 @@ def steps(runners: Sequence[Runner]) -> list[Step]:
         Step("work", "Work: TCP, no append-only file", _rows(measures.work, narrow), _WORK, 5),
         Step("latency", "From enqueue to start: TCP", _rows(measures.latency, narrow), single, 5),
         Step("sleepers", "50 slots, jobs of 10 ms: TCP", _rows(measures.sleepers, wide), _DRAIN, 3),
-        Step("backlog", "A backlog that grows: TCP", growing, {"drain": _WORK["drain"], "many": _WORK["many"]}, 5),
+        Step("backlog", "A backlog that grows: TCP", growing, _GROWING, 3),
         Step("work-unix", "Work: unix socket, no append-only file", _rows(measures.work, quick), _BRIEF, 2, tcp=False),
         Step("work-aof", "Work: TCP, append-only file", _rows(measures.work, quick), _BRIEF, 2, aof=True),
         Step(
@@ -118,7 +119,7 @@ def main() -> None:
     parser.add_argument("--strict", action="store_true", help="end with 1 where a gate is missed or not measured")
     options = parser.parse_args()
     wanted = [name.lower() for name in options.names]
-    head, runners = _installed([runner for runner in RUNNERS if _is_wanted(runner, wanted)])
+    jemalloc, head, runners = _installed([runner for runner in RUNNERS if _is_wanted(runner, wanted)])
     print("\n".join(head), flush=True)
     plan = [step for step in steps(runners) if step.rows and (not options.only or step.name in options.only.split(","))]
     if not plan:
@@ -129,7 +130,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         for turn in range(options.rounds):
-            _round(plan, turn, options.scale, results, failures)
+            _round(plan, turn, options.scale, jemalloc, results, failures)
     except KeyboardInterrupt:
         head.append("The run was interrupted.")
     head.append(f"{time.monotonic() - began:.0f} s, at most {options.rounds} rounds, scale {options.scale:g}.")
@@ -147,22 +148,31 @@ def _is_wanted(runner: Runner, wanted: list[str]) -> bool:
     return runner.language == "fusiond" or not wanted or any(name in runner.name.lower() for name in wanted)
 
 
-def _installed(runners: Sequence[Runner]) -> tuple[list[str], list[Runner]]:
-    """What to say of the machine and of the versions; and the runners that are there."""
+def _installed(runners: Sequence[Runner]) -> tuple[str, list[str], list[Runner]]:
+    """The server's jemalloc; what to say of the machine and of the versions; and the runners that are there."""
     versions, missing, there = {}, [], []
+    try:
+        jemalloc = environment.jemalloc()
+    except environment.Missing as why:
+        jemalloc = redis_server.JEMALLOC
+        missing.append(f"The server has no jemalloc, unless this machine has it: {why}.")
     for runner in runners:
         try:
             versions[runner.package] = environment.install(runner)
             there.append(runner)
         except environment.Missing as why:
             missing.append(f"{runner.name} is left out: {why}.")
-    version = str(choose_server())
     named = ", ".join(f"{package} {version}" for package, version in versions.items())
-    return [machine(version) + ".", named + ".", *missing], there
+    return jemalloc, [machine(described(jemalloc)) + ".", named + ".", *missing], there
 
 
 def _round(
-    plan: Sequence[Step], turn: int, scale: float, results: Results, failures: dict[tuple[str, tuple[str, ...]], str]
+    plan: Sequence[Step],
+    turn: int,
+    scale: float,
+    jemalloc: str,
+    results: Results,
+    failures: dict[tuple[str, tuple[str, ...]], str],
 ) -> None:
     itself = measures.machine()
     results.add("machine", "this machine", turn, itself)
@@ -173,7 +183,7 @@ def _round(
             if turn >= step.rounds or (step.name, rows) in failures:
                 continue
             try:
-                with Server(tcp=step.tcp, aof=step.aof) as server:
+                with Server(tcp=step.tcp, aof=step.aof, jemalloc=jemalloc) as server:
                     found = measure(server, scale)
             except GivenUp as why:
                 failures[step.name, rows] = str(why)

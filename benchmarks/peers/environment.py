@@ -2,7 +2,7 @@
 The environment of the peers, of its own: below the cache directory, nothing of the machine is changed.
 
 1. PyPI     a virtual environment
-2. Debian   ruby-sidekiq and what it needs: downloaded by apt-get, unpacked, not installed
+2. Debian   ruby-sidekiq and what it needs, and jemalloc for the server: downloaded by apt-get, unpacked, not installed
 3. npm      bullmq
 
 What cannot be installed is left out, and a sentence says why.
@@ -20,15 +20,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.peers.runners import REQUIREMENTS, Runner
-from fusiond import __version__
+from fusiond import __version__, redis_server
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 ROOT = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fusiond-benchmarks"
 #: the virtual environment of the runners in Python
 PYTHON = ROOT / "python"
-_RUBY, _NODE = ROOT / "ruby", ROOT / "node"
+_RUBY, _NODE, _JEMALLOC = ROOT / "ruby", ROOT / "node", ROOT / "jemalloc"
 
 
 class Missing(Exception):  # noqa: N818
@@ -104,21 +104,28 @@ def _bullmq(package: str) -> str:
 
 def _sidekiq(_package: str) -> str:
     if not (_RUBY / "unpacked").exists():
-        _unpack_ruby()
+        _unpack(_RUBY, "Sidekiq", lambda: _needed("ruby-sidekiq"))
     words = [str(_RUBY / "usr/bin/ruby"), "-e", 'require "sidekiq"; puts Sidekiq::VERSION']
     return _run(words, "Debian's ruby does not start from where it was unpacked", _ruby_paths()).strip()
 
 
-def _unpack_ruby() -> None:
+def jemalloc() -> str:
+    """The path of the allocator that Debian's own Redis has, once it is unpacked. Raises Missing."""
+    if not (_JEMALLOC / "unpacked").exists():
+        _unpack(_JEMALLOC, "jemalloc", lambda: ["libjemalloc2"])
+    return str(next(_JEMALLOC.glob(f"usr/lib/*/{redis_server.JEMALLOC}")))
+
+
+def _unpack(place: Path, name: str, packages: Callable[[], list[str]]) -> None:
     if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
-        raise Missing("there is no apt-get on this machine, and Sidekiq is taken from Debian's packages")
-    archive = _RUBY / "archive"
+        raise Missing(f"there is no apt-get on this machine, and {name} is taken from Debian's packages")
+    archive = place / "archive"
     archive.mkdir(parents=True, exist_ok=True)
-    _run(["apt-get", "download", "-q", *_needed("ruby-sidekiq")], "apt-get cannot download Sidekiq", cwd=archive)
+    _run(["apt-get", "download", "-q", *packages()], f"apt-get cannot download {name}", cwd=archive)
     for package in archive.glob("*.deb"):
-        _run(["dpkg", "-x", str(package), str(_RUBY)], f"{package.name} cannot be unpacked")
+        _run(["dpkg", "-x", str(package), str(place)], f"{package.name} cannot be unpacked")
     shutil.rmtree(archive)
-    (_RUBY / "unpacked").touch()
+    (place / "unpacked").touch()
 
 
 def _needed(package: str) -> list[str]:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 SINGLE = 2_000
 #: seconds after the start of idle workers, and seconds for which they are watched
 REST, WATCHED = 4.0, 8.0
-#: jobs of the two backlogs, and of a piece of the large one
-SMALL, LARGE, PIECE = 50_000, 1_000_000, 125_000
+#: jobs of the two backlogs
+SMALL, LARGE = 50_000, 1_000_000
 
 
 def work(runner: Runner, server: Server, scale: float) -> dict[str, float]:
@@ -100,23 +100,24 @@ def backlogs(server: Server, scale: float) -> list[tuple[dict[str, float], dict[
     """
     A small and a large backlog of fusiond's, each enqueued in bulk.
 
-    The large one is worked off in pieces. After each piece its queue is suspended, and a small backlog is worked off on
-    a server of its own. The two are a pair: most changes of the machine's speed, which may come from one second to the
-    next, reach both.
+    The large one is worked off in pieces of the small one's size. After each piece its queue is suspended, and a small
+    backlog is worked off on a server of its own. The two are a pair: most changes of the machine's speed, which may
+    come from one second to the next, reach both.
 
     Returns:
         for each piece the figures of the small backlog and those of the piece. Only the first pair says how fast the
         large backlog was enqueued.
     """
     large, small = (max(10_000, int(jobs * scale)) for jobs in (LARGE, SMALL))
-    pairs, pieces = [], math.ceil(large / PIECE)
+    pairs, pieces = [], math.ceil(large / small)
     with Session(BY_NAME[FUSIOND], server) as session:
         bulk = {"many": large / session.produce("many", large)}
         for turn in range(pieces):
             before = session.done()
             piece = _drain(session, (large - before) // (pieces - turn), before=before)
             session.pause()
-            with Server(tcp=True, aof=False) as other, Session(BY_NAME[FUSIOND], other) as beside:
+            other = Server(tcp=True, aof=False, jemalloc=server.jemalloc)
+            with other, Session(BY_NAME[FUSIOND], other) as beside:
                 few = {"many": small / beside.produce("many", small), **_drain(beside, small)}
             pairs.append((few, piece if turn else bulk | piece))
     return pairs

@@ -1,6 +1,7 @@
 """The embedded Redis: one server on its files, whoever is killed when; nothing that was acknowledged is lost."""
 
 import contextlib
+import ctypes.util
 import functools
 import grp
 import json
@@ -17,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from fusiond import redis_server
 from fusiond.broker.call import as_is, plain
 from fusiond.broker.redis import embedded
 from fusiond.broker.redis.connection import connect
@@ -24,6 +26,10 @@ from fusiond.config import model
 from fusiond.errors import BrokerError, BrokerUnavailable
 from fusiond.supervise.server import choose_server
 from tests.support.running import MEMORY, PATIENCE, until
+
+with_jemalloc = pytest.mark.skipif(
+    not ctypes.util.find_library("jemalloc"), reason="needs jemalloc: apt-get install libjemalloc2"
+)
 
 
 class Wrapper:
@@ -143,6 +149,15 @@ def test_the_server_has_no_variables_of_the_daemon(start, monkeypatch):
     assert "GLIBC_TUNABLES=glibc.malloc.tcache_count=16000\0" in environment
     assert "secret" not in environment
     assert "tcache_count=0" not in environment
+
+
+@with_jemalloc
+def test_it_allocates_with_jemalloc(start):
+    """The server has the library in its memory, and the log says so."""
+    wrapper = start().ready()
+    assert redis_server.JEMALLOC in Path(f"/proc/{wrapper.server}/maps").read_text()
+    wrapper.link.close()
+    assert "the server allocates its memory with jemalloc" in wrapper.end()[1] + wrapper.tail.read_text()
 
 
 def test_it_ends_on_sigterm_with_its_file_written(start):
