@@ -19,8 +19,8 @@ from tests.chaos.load import FULL
 from tests.chaos.trial import Plan, carry_out
 
 #: jobs, seconds, kills
-SHORT, WHOLE = (2_000, 60.0, 200), (100_000, 1_200.0, 10_000)
-#: what 83 jobs/s leave room for: six children a group, and one job in 250 that is longer than its lease
+SHORT, WHOLE = (2_000, 60.0, 200), (100_000, 1_080.0, 10_000)
+#: what 93 jobs/s leave room for: six children a group, and one job in 250 that is longer than its lease
 WHOLE_MIX = FULL._replace(long=0.004, short=0.15)
 
 
@@ -59,7 +59,7 @@ def _arguments():
     parser.add_argument("--seconds", type=float, help="how long jobs come in")
     parser.add_argument("--kills", type=int, help="within that time")
     parser.add_argument("--stops", type=float, default=0.1, help="the share of faults that stop a process, not kill it")
-    parser.add_argument("--full", action="store_true", help="100,000 jobs, 10,000 kills, 20 minutes")
+    parser.add_argument("--full", action="store_true", help="100,000 jobs, 10,000 kills, half an hour")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--no-control", action="store_true", help="leave out the run without faults")
     parser.add_argument("--no-situations", action="store_true", help="leave out the situations of I10 to I26")
