@@ -59,7 +59,7 @@ class Server:
         where = ["--port", f"{self.port}", "--bind", address, "--protected-mode", "no"]
         words = [*embedded.command(server, self._directory, self.path, None), *where]
         self._words = [*inside, *words, "--appendonly", "yes" if aof else "no", *options]
-        self._environment = embedded.environment(redis_server.preload(server, jemalloc))
+        self._environment = embedded.environment(_allocator(server, jemalloc))
 
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(
@@ -108,7 +108,11 @@ class Server:
 def described(jemalloc: str = redis_server.JEMALLOC) -> str:
     """The server's name, version and allocator: `Valkey 9.1.2 with jemalloc`."""
     server = choose_server()
-    return f"{server} with jemalloc" if redis_server.preload(server.path, jemalloc) else f"{server}"
+    return f"{server} with jemalloc" if _allocator(server.path, jemalloc) else f"{server}"
+
+
+def _allocator(server: str, jemalloc: str) -> str:
+    return redis_server.choose_allocator(server, embedded.environment(), jemalloc).library
 
 
 def _free_port() -> int:

@@ -1,11 +1,12 @@
 """
-The server of `broker: {url: embedded}`: which binary it is, and whether it can read the data that is there.
+The server of `broker: {url: embedded}`: which binary it is, whether it can read the data that is there, and which
+memory allocator it gets.
 
 1. identify  a binary, by what it prints about itself
 2. record    beside the data, which server wrote it last
 3. fit       a server to the data: an older one does not read what a newer one has written, and a Redis not what a
              Valkey has
-4. preload   a faster allocator, where the machine has one and the server works with it
+4. choose    jemalloc as its allocator, where the machine has it and the server runs with it
 
 The supervisor chooses by it, and the program that runs the server checks again at each start: a binary may have been
 replaced since. That program has no packages, and loads this file by its path. Standard library only.
@@ -18,6 +19,7 @@ import json
 import os
 import re
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,12 +30,21 @@ _REDIS_APART = (7, 4)
 #: what a Valkey begins a file with that no Redis reads, and the oldest that does so
 _VALKEY_FILE, _VALKEY_APART = b"VALKEY", (9, 0, 0)
 _SAID = re.compile(r"(Redis|Valkey) server v=(\d+)\.(\d+)\.(\d+)")
-#: an allocator that makes the server faster; the dynamic linker finds it by this name
+#: an allocator with which the server works faster than with the C library's; the dynamic linker finds it by this name
 JEMALLOC = "libjemalloc.so.2"
-#: what jemalloc prints at the end of a process that has used it, if it is asked to
+#: what jemalloc writes at the end of a process that has used it, if it is asked to
 _USED = "Begin jemalloc statistics"
+#: what the dynamic linkers of glibc and of musl write where there is no such library
+_MISSING = ("cannot open shared object file", "No such file")
+#: what a server prints that was built with an allocator
+_OWN_ALLOCATOR = re.compile(r"malloc=(?!libc)")
+#: With 2, jemalloc gives memory back in a way that splits the process' mappings until it may have no more
+#: (https://github.com/jemalloc/jemalloc/issues/1328), and so ends the server.
+_OVERCOMMIT = Path("/proc/sys/vm/overcommit_memory")
 #: seconds that a binary may take to print its version on a busy machine
 _PATIENCE = 30.0
+#: seconds that it may take with an allocator that it can do without
+_PATIENCE_WITH_ALLOCATOR = 5.0
 
 
 class Server(NamedTuple):
@@ -55,44 +66,76 @@ class Server(NamedTuple):
         return written_by.name == "Redis" and written_by.version[:2] < _REDIS_APART
 
 
+class Allocator(NamedTuple):
+    """What the server allocates its memory with."""
+
+    #: for LD_PRELOAD; "": nothing
+    library: str = ""
+    #: why jemalloc is not used although the machine has it; "" where it is used, or is not there
+    refused: str = ""
+
+
 def identify(path: str) -> Server | None:
     """The server at this path; None if it cannot be run, or is none."""
-    said, _ = _ask(path)
-    found = _SAID.search(said)
+    done = _ask(path, None, _PATIENCE)
+    found = _SAID.search(done.stdout) if done is not None else None
     return Server(found[1], (int(found[2]), int(found[3]), int(found[4])), path) if found else None
 
 
-def preload(path: str, library: str = JEMALLOC) -> str:
+def choose_allocator(path: str, environment: Mapping[str, str], library: str = JEMALLOC) -> Allocator:
     """
-    What LD_PRELOAD is to be for the server at this path: jemalloc, or "".
+    The allocator for the server at this path: jemalloc, if the machine has it and the server has none of its own.
 
-    With it a server that was built with the C library's allocator takes less time for each job, and less memory. A
-    library that is missing, or that this server does not run with, must not keep the queues from working. So the
-    server is asked for its version with jemalloc first, and jemalloc says whether it was in use.
+    Before that the server is asked for its version with jemalloc, and jemalloc for its statistics: a server that does
+    not run with the library is started without it.
 
     Args:
         path: of the server.
+        environment: the variables with which it will be started.
         library: jemalloc's name or path.
     """
-    said, errors = _ask(path, LC_ALL="C", LD_PRELOAD=library, MALLOC_CONF="stats_print:true")
-    return library if "malloc=libc" in said and _USED in errors else ""
+    asked = {**environment, "LD_PRELOAD": library, "MALLOC_CONF": "stats_print:true"}
+    done = _ask(path, asked, _PATIENCE_WITH_ALLOCATOR)
+    if done is None:
+        return Allocator(refused=f"the server did not print its version with it within {_PATIENCE_WITH_ALLOCATOR:g} s")
+    if any(missing in done.stderr for missing in _MISSING) or _OWN_ALLOCATOR.search(done.stdout):
+        return Allocator()
+    if done.returncode != 0 or _SAID.search(done.stdout) is None or _USED not in done.stderr:
+        return Allocator(refused="the server does not run with it")
+    if (overcommit := _overcommit()) not in ("0", "1"):
+        return Allocator(refused=f"vm.overcommit_memory is {overcommit}, with which it may run out of mappings; set 1")
+    return Allocator(library)
 
 
-def _ask(path: str, **environment: str) -> tuple[str, str]:
-    """What the binary prints if it is asked for its version, and prints as errors; both empty if it cannot be run."""
+def _overcommit() -> str:
     try:
-        done = subprocess.run(
+        return _OVERCOMMIT.read_text().strip()
+    except OSError:
+        return "not to be read"
+
+
+def _ask(path: str, environment: Mapping[str, str] | None, patience: float) -> subprocess.CompletedProcess[str] | None:
+    """
+    Run `path --version`; None if it cannot be run, or does not end in time.
+
+    Args:
+        path: of the server.
+        environment: all its variables; None: those of this process.
+        patience: seconds.
+    """
+    try:
+        return subprocess.run(
             [path, "--version"],
-            env=environment or None,
+            env=environment,
+            stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=_PATIENCE,
+            timeout=patience,
             check=False,
         )
     except (OSError, ValueError, subprocess.TimeoutExpired):
-        return "", ""
-    return done.stdout, done.stderr
+        return None
 
 
 def writer(state: Path) -> Server | None:

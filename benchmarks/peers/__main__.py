@@ -119,7 +119,9 @@ def main() -> None:
     parser.add_argument("--strict", action="store_true", help="end with 1 where a gate is missed or not measured")
     options = parser.parse_args()
     wanted = [name.lower() for name in options.names]
-    jemalloc, head, runners = _installed([runner for runner in RUNNERS if _is_wanted(runner, wanted)])
+    jemalloc, without = _jemalloc()
+    head, runners = _installed([runner for runner in RUNNERS if _is_wanted(runner, wanted)], jemalloc)
+    head += without
     print("\n".join(head), flush=True)
     plan = [step for step in steps(runners) if step.rows and (not options.only or step.name in options.only.split(","))]
     if not plan:
@@ -148,14 +150,17 @@ def _is_wanted(runner: Runner, wanted: list[str]) -> bool:
     return runner.language == "fusiond" or not wanted or any(name in runner.name.lower() for name in wanted)
 
 
-def _installed(runners: Sequence[Runner]) -> tuple[str, list[str], list[Runner]]:
-    """The server's jemalloc; what to say of the machine and of the versions; and the runners that are there."""
-    versions, missing, there = {}, [], []
+def _jemalloc() -> tuple[str, list[str]]:
+    """The library for the server, and what to say where it could not be installed."""
     try:
-        jemalloc = environment.jemalloc()
+        return environment.jemalloc(), []
     except environment.Missing as why:
-        jemalloc = redis_server.JEMALLOC
-        missing.append(f"The server has no jemalloc, unless this machine has it: {why}.")
+        return redis_server.JEMALLOC, [f"jemalloc is used only if this machine has it: {why}."]
+
+
+def _installed(runners: Sequence[Runner], jemalloc: str) -> tuple[list[str], list[Runner]]:
+    """What to say of the machine and of the versions; and the runners that are there."""
+    versions, missing, there = {}, [], []
     for runner in runners:
         try:
             versions[runner.package] = environment.install(runner)
@@ -163,7 +168,7 @@ def _installed(runners: Sequence[Runner]) -> tuple[str, list[str], list[Runner]]
         except environment.Missing as why:
             missing.append(f"{runner.name} is left out: {why}.")
     named = ", ".join(f"{package} {version}" for package, version in versions.items())
-    return jemalloc, [machine(described(jemalloc)) + ".", named + ".", *missing], there
+    return [machine(described(jemalloc)) + ".", named + ".", *missing], there
 
 
 def _round(

@@ -110,10 +110,13 @@ def _sidekiq(_package: str) -> str:
 
 
 def jemalloc() -> str:
-    """The path of the allocator that Debian's own Redis has, once it is unpacked. Raises Missing."""
+    """The path of the allocator with which Debian's own Redis is built, once it is unpacked. Raises Missing."""
     if not (_JEMALLOC / "unpacked").exists():
         _unpack(_JEMALLOC, "jemalloc", lambda: ["libjemalloc2"])
-    return str(next(_JEMALLOC.glob(f"usr/lib/*/{redis_server.JEMALLOC}")))
+    found = next(_JEMALLOC.glob(f"usr/lib/*/{redis_server.JEMALLOC}"), None)
+    if found is None:
+        raise Missing(f"{_JEMALLOC} has no {redis_server.JEMALLOC}; delete that directory")
+    return str(found)
 
 
 def _unpack(place: Path, name: str, packages: Callable[[], list[str]]) -> None:

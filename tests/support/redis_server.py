@@ -76,13 +76,11 @@ class Clock:
     """The clock of one server, set from outside while it runs; needs gcc."""
 
     def __init__(self, directory):
-        source, self._library, self._file = (directory / name for name in ("clock.c", "clock.so", "clock"))
-        source.write_text(SHIM)
-        subprocess.run(["gcc", "-shared", "-fPIC", "-O1", "-o", self._library, source, "-ldl"], check=True)
+        self._file = directory / "clock"
         self._file.write_bytes(bytes(8))
         with self._file.open("r+b") as file:
             self._map = mmap.mmap(file.fileno(), 8)
-        self.environment = {"LD_PRELOAD": str(self._library), "CLOCK": str(self._file)}
+        self.environment = {"LD_PRELOAD": compiled(SHIM, directory), "CLOCK": str(self._file)}
 
     def shift(self, seconds):
         """So many seconds off the truth."""
@@ -92,6 +90,14 @@ class Clock:
 def has_compiler():
     """Whether there can be a Clock."""
     return shutil.which("gcc") is not None
+
+
+def compiled(source, directory):
+    """The path of a library of this C."""
+    path = directory / "library.so"
+    words = ["gcc", "-shared", "-fPIC", "-O1", "-x", "c", "-o", path, "-", "-ldl"]
+    subprocess.run(words, input=source.encode(), check=True)
+    return str(path)
 
 
 class Server:

@@ -25,17 +25,14 @@ from fusiond.broker.redis.connection import connect
 from fusiond.config import model
 from fusiond.errors import BrokerError, BrokerUnavailable
 from fusiond.supervise.server import choose_server
+from tests.support.redis_server import compiled, has_compiler
 from tests.support.running import MEMORY, PATIENCE, until
-
-with_jemalloc = pytest.mark.skipif(
-    not ctypes.util.find_library("jemalloc"), reason="needs jemalloc: apt-get install libjemalloc2"
-)
 
 
 class Wrapper:
     """The program as the supervisor runs it, with its end of the link."""
 
-    def __init__(self, directory, *options, socket_path=None, server=None, unread=False):
+    def __init__(self, directory, *options, socket_path=None, server=None, unread=False, hook=None):
         self.link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.link.settimeout(PATIENCE)
         self.state, self.path = directory / "state", socket_path or directory / "run" / "redis.sock"
@@ -43,7 +40,12 @@ class Wrapper:
         words = ["--state", self.state, "--socket", self.path, "--server", server or choose_server().path, *options]
         self.process = subprocess.Popen(
             [sys.executable, "-I", "-S", embedded.__file__, *words],
-            env={"FUSIOND_LINK": str(theirs.fileno()), "FUSIOND_TAIL": str(self.tail), "PATH": os.environ["PATH"]},
+            env={
+                "FUSIOND_LINK": str(theirs.fileno()),
+                "FUSIOND_TAIL": str(self.tail),
+                "PATH": os.environ["PATH"],
+                **({"FUSIOND_HOOK": str(hook)} if hook else {}),
+            },
             pass_fds=(theirs.fileno(),),
             stdout=full_pipe() if unread else subprocess.PIPE,
             text=True,
@@ -151,13 +153,39 @@ def test_the_server_has_no_variables_of_the_daemon(start, monkeypatch):
     assert "tcache_count=0" not in environment
 
 
-@with_jemalloc
-def test_it_allocates_with_jemalloc(start):
+@pytest.fixture
+def jemalloc():
+    """Its name for the dynamic linker."""
+    if not ctypes.util.find_library("jemalloc"):
+        pytest.skip("needs jemalloc: apt-get install libjemalloc2")
+    return redis_server.JEMALLOC
+
+
+def test_it_allocates_with_jemalloc(start, jemalloc):
     """The server has the library in its memory, and the log says so."""
     wrapper = start().ready()
-    assert redis_server.JEMALLOC in Path(f"/proc/{wrapper.server}/maps").read_text()
+    assert jemalloc in Path(f"/proc/{wrapper.server}/maps").read_text()
     wrapper.link.close()
     assert "the server allocates its memory with jemalloc" in wrapper.end()[1] + wrapper.tail.read_text()
+
+
+@pytest.mark.skipif(not has_compiler(), reason="gcc makes the library")
+def test_it_works_without_a_library_that_does_not_fit(start, directory, tmp_path):
+    """Jemalloc ends each process that loads it: the server is started without it, and the log says why."""
+    library = compiled("__attribute__((constructor)) void begin(void) { __builtin_trap(); }", tmp_path)
+    hook = tmp_path / "hook.py"
+    hook.write_text(
+        "def hook(_process, _name, find):\n"
+        "    module = find('redis_server').redis_server\n"
+        "    choose = module.choose_allocator\n"
+        f"    module.choose_allocator = lambda *words: choose(*words, {library!r})\n"
+    )
+    wrapper = start(hook=hook).ready()
+    assert wrapper.run("SET", "a", "b") == b"OK"
+    wrapper.link.close()
+    status, output = wrapper.end()
+    assert status == 0
+    assert "the server does not use jemalloc: the server does not run with it" in output + wrapper.tail.read_text()
 
 
 def test_it_ends_on_sigterm_with_its_file_written(start):
