@@ -69,7 +69,7 @@ def allocator(server, library):
 @pytest.mark.parametrize(
     ("source", "why"),
     [
-        ("int nothing;", "does not run with it"),  # no allocator
+        ("int nothing;", ""),
         ("__attribute__((constructor)) void begin(void) { __builtin_trap(); }", "does not run with it"),
         ("void *malloc(unsigned long size) { return 0; }", "does not run with it"),
         ("int pause(void);\nvoid *malloc(unsigned long size) { for (;;) pause(); }", "within 2 s"),
@@ -103,6 +103,14 @@ def test_jemalloc_is_not_used_where_memory_may_not_be_overcommitted(jemalloc, va
     chosen = allocator(VALKEY, jemalloc)
     assert chosen.library == ""
     assert f"vm.overcommit_memory is {(value or 'not to be read').strip()}" in chosen.refused
+
+
+def test_a_script_keeps_a_server_from_jemalloc(jemalloc, tmp_path):  # noqa: F811
+    """That is no fault, so nobody is warned."""
+    path = tmp_path / "valkey-server"
+    path.write_text(f"#!/bin/sh\nunset LD_PRELOAD\nexec '{VALKEY}' \"$@\"\n")
+    path.chmod(0o700)
+    assert allocator(str(path), jemalloc) == Allocator()
 
 
 @pytest.mark.parametrize("own", [True, False])
@@ -256,6 +264,22 @@ def test_status_and_log_name_it_and_the_file_chooses(daemon, copied):
     assert f"the embedded server is {version}, {copied}" in daemon.text()
     assert f"{version}, {copied}" in fusiond("status", "-c", daemon.file, cwd="/").out
     assert daemon.reload(BODY % "")["result"] == "refused"
+
+
+def test_a_start_that_fails_is_not_what_was_accepted_last(daemon):
+    """A server that is none, tried twice: `--last-good` starts what ran before."""
+    daemon.start(BODY % "")
+    daemon.stop()
+    for wrong in ("/bin/ls", "/bin/true"):
+        daemon.start(BODY % f", server: {wrong}", wait=False)
+        assert daemon.process.wait(PATIENCE) == 78
+        assert f"{wrong} is not a redis-server" in daemon.text()
+    daemon.start(None, "--last-good")
+    assert daemon.status()["generation"] == 1
+    daemon.stop()
+    daemon.start(BODY % "")
+    assert daemon.status()["generation"] == 1
+    assert list(daemon.state.glob("candidate-*")) == []
 
 
 def test_a_daemon_whose_data_none_reads_ends_with_78_and_the_sentence(daemon):

@@ -91,14 +91,17 @@ def run(helper: Helper, *, only: Sequence[str] = (), last_good: bool = False) ->
     directories.make_private(state)
     with directories.locked(state):
         with directories.writing_to(state):
-            accepted = _choose(state, helper.source, config, read, last_good=last_good)
-        options, run_options = _prepare(accepted, state, frozenset(only), development=helper.development)
+            chosen = _choose(state, helper.source, config, read, last_good=last_good)
+        options, run_options = _prepare(chosen, state, frozenset(only), development=helper.development)
+        accepted = dataclasses.replace(chosen, path=paths.current_snapshot(state))
         daemon = Daemon(options, accepted, run_options, notify)
         files = watched_files(helper.source, read.files)
         daemon.reloads.last_read = LastRead(files, fingerprint_as_read(files, read.stats), read.hash)
         _load(loaded_for(accepted.config))
         options.program_server = ProgramServer()
         _begin_log(accepted.config, run_options)
+        with directories.writing_to(state):
+            _put_in_force(chosen, state)
         if last_good:
             daemon.reloads.leave_out_file(read)
         _record(state, accepted, "fusiond run --last-good" if last_good else "fusiond run")
@@ -169,7 +172,7 @@ def _choose(state: Path, source: Path, config: Config | None, read: Result, *, l
 
 
 def _accept(state: Path, source: Path, config: Config, digest: str) -> Snapshot:
-    """The snapshot to run: the current one if the file says what it said before, else a new one."""
+    """The snapshot to run: the current one if the file says what it said before, else a candidate."""
     current = paths.current_snapshot(state)
     try:
         running = read_snapshot(current)
@@ -184,9 +187,15 @@ def _accept(state: Path, source: Path, config: Config, digest: str) -> Snapshot:
             return running
     generation = max(snapshots.next_generation(current), history.newest(paths.history(state)) + 1)
     candidate = paths.candidate_snapshot(state, generation)
-    written = snapshots.write(candidate, config, generation=generation, source=str(source))
-    snapshots.promote(candidate, current, paths.last_good_snapshot(state))
-    return dataclasses.replace(written, path=current)
+    return snapshots.write(candidate, config, generation=generation, source=str(source))
+
+
+def _put_in_force(chosen: Snapshot, state: Path) -> None:
+    """Make it the current one. Not before all else is ready: `--last-good` must not lead to what could not start."""
+    current = paths.current_snapshot(state)
+    if chosen.path != current:
+        snapshots.promote(chosen.path, current, paths.last_good_snapshot(state))
+    directories.remove_leftovers(state)
 
 
 def _last_good(state: Path, source: Path, digest: str) -> Snapshot:
@@ -255,7 +264,6 @@ def _prepare(
         runtime, control_open=options.control_group >= 0, redis_open=bool(config.broker.socket_group)
     )
     server = choose_server(paths.redis_state(state), config.broker.server) if config.broker.url == "embedded" else None
-    directories.remove_leftovers(state)
     return options, RunOptions(state, runtime, server, only, development, socket.gethostname())
 
 

@@ -43,6 +43,8 @@ LAST_LINES = 2.0
 _PR_SET_PDEATHSIG = 1
 
 log = logging.getLogger("redis")
+#: what the server prints
+server_log = log.getChild("server")
 
 
 def beside(name: str) -> Any:
@@ -92,7 +94,7 @@ class ServerOutput:
                 for line in filter(None, lines):
                     # The server marks a warning so, behind its pid, role and time.
                     level = logging.WARNING if b" # " in line[:50] else logging.INFO
-                    log.log(level, "%s", line.decode(errors="backslashreplace"))
+                    server_log.log(level, "%s", line.decode(errors="backslashreplace"))
 
 
 class Watch:
@@ -297,16 +299,23 @@ def serve(options: argparse.Namespace, link: Any, watch: Watch, output: ServerOu
     finally:
         stop(server)
         output.pass_on()
-    log.error("the server ended by itself, status %d; its last lines are above", server.returncode)
+    status = server.returncode
+    how = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended by itself, status {status}"
+    log.error("the server %s; its last lines are above", how)
     return 1
 
 
 def begin_log(options: argparse.Namespace, link: Any) -> None:
     """Log from now on, by a thread. Not before the server is started: a process with threads must not fork."""
-    line_of = functools.partial(logs.json_line, "redis") if options.json else logging.Formatter().format
+    line_of = functools.partial(logs.json_line, "redis") if options.json else _text_line
     log.addHandler(logs.Handler(logs.LogOutput(None, link.tail, 0), line_of))
     # Not before the programs are forked: redis-py's own loggers are below this one.
     log.setLevel(logging.INFO)
+
+
+def _text_line(record: logging.LogRecord) -> str:
+    """A line of the server has its time already."""
+    return record.getMessage() if record.name == server_log.name else str(logs.text_line("redis", record))
 
 
 def entry_point() -> int:
