@@ -298,6 +298,10 @@ def test_a_server_that_there_is_not_is_told_before(tmp_path):
     file.write_text("version: 1\nbroker: {server: /no/such}\n")
     codes = {problem["code"] for problem in fusiond("validate", file, "--json", cwd=tmp_path).json}
     assert "missing-server" in codes
+    (tmp_path / "script").write_text("#!/bin/sh\n")
+    for path, why in (("script", "script is not executable; chmod +x "), (".", f"{tmp_path} is a directory")):
+        file.write_text(f"version: 1\nbroker: {{server: {tmp_path / path}}}\n")
+        assert why in fusiond("validate", file, cwd=tmp_path).out
     file.write_text("version: 1\nbroker: {url: redis://localhost, server: /bin/sh}\n")
     codes = {problem["code"] for problem in fusiond("validate", file, "--json", cwd=tmp_path).json}
     assert "exclusive-keys" in codes

@@ -133,11 +133,11 @@ def _programs(root: Node, config: Config, groups: Groups, severity: Severity) ->
             remedy = "write an absolute path, or one that starts at `directory`"
             if node_of(root, "workers", name, "directory") is None and not str(node.value).startswith("/"):
                 remedy = "a relative path starts at `directory`, which is / unless the file sets it"
-            yield node.place.problem(severity, "missing-python", f"there is no interpreter {path}", remedy)
+            yield node.place.problem(severity, "missing-python", *_no_program("interpreter", path, remedy))
     node, path = root.get("broker", "server"), config.broker.server
     if node is not None and path is not None and not _is_program(path):
         remedy = "write the path of a redis-server or valkey-server"
-        yield node.place.problem(severity, "missing-server", f"there is no server {path}", remedy)
+        yield node.place.problem(severity, "missing-server", *_no_program("server", path, remedy))
 
 
 def _files(root: Node, maps: list[Node], severity: Severity) -> Iterator[Problem]:
@@ -236,6 +236,15 @@ def _is_directory(path: str | Path) -> bool:
 
 def _is_program(path: str) -> bool:
     return os.access(path, os.X_OK) and not _is_directory(path)
+
+
+def _no_program(kind: str, path: str, remedy: str) -> tuple[str, str]:
+    """Why there is no program at this path, and the remedy. `remedy`: of a path at which there is nothing."""
+    if _is_directory(path):
+        return f"{path} is a directory", remedy
+    if os.access(path, os.F_OK):
+        return f"{path} is not executable", f"chmod +x {shlex.quote(path)}, or {remedy}"
+    return f"there is no {kind} {path}", remedy
 
 
 def _is_text(path: Path) -> bool:

@@ -79,8 +79,19 @@ def test_fewer_queues_change_in_place_and_more_only_where_nothing_must_be_loaded
     """A queue whose tasks the group has not loaded needs new processes; one that is given up does not."""
     assert change("queues: [default, q]", "queues: [default]").names("changed") == ("main",)
     more = change("queues: [r]", "queues: [r, q]")
-    assert next(group for group in more.groups if group.name == "other").because == ("tasks.b.run",)
+    assert next(group for group in more.groups if group.name == "other").because == ("queues",)
     assert more.names("replaced") == ("other",)
+
+
+def test_a_task_that_a_group_must_load_is_named_by_what_brought_it():
+    """Its `run`, if that is new; its queue, if it was moved."""
+    moved = change("run: x.b, queue: q", "run: x.b, queue: r")
+    assert {group.name: group.because for group in moved.groups if group.because} == {"other": ("tasks.b.queue",)}
+    other = change("run: x.b", "run: x.d")
+    assert {group.name: group.because for group in other.groups if group.because} == {
+        "all": ("tasks.b.run",),
+        "main": ("tasks.b.run",),
+    }
 
 
 @pytest.mark.parametrize(
