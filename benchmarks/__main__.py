@@ -9,7 +9,7 @@ import signal
 import sys
 
 from benchmarks.figures import Figure, machine
-from benchmarks.server import described
+from benchmarks.server import describe_server
 
 #: in the order in which they run where none is named
 MEASURES = ("drain", "joblog", "latency", "enqueue", "idle", "commands", "startup", "saved", "concurrent")
@@ -29,7 +29,7 @@ def main() -> None:
         parser.error(f"no measure {', '.join(sorted(unknown))}; there are {', '.join(MEASURES + NAMED_ONLY)}")
     # As Ctrl-C, so that daemons and namespaces are ended.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    where = machine(described())
+    where = machine(describe_server())
     if not options.json:
         print(where)
     figures: list[Figure] = []

@@ -105,7 +105,7 @@ class Server:
         return processes.use(self._process.pid)["redis"]
 
 
-def described(jemalloc: str = redis_server.JEMALLOC) -> str:
+def describe_server(jemalloc: str = redis_server.JEMALLOC) -> str:
     """The server's name, version and allocator: `Valkey 9.1.2 with jemalloc`."""
     server = choose_server()
     return f"{server} with jemalloc" if _allocator(server.path, jemalloc) else f"{server}"

@@ -38,8 +38,8 @@ _USED = "Begin jemalloc statistics"
 _MISSING = ("cannot open shared object file", "No such file")
 #: what a server prints that was built with an allocator
 _OWN_ALLOCATOR = re.compile(r"malloc=(?!libc)")
-#: With 2, jemalloc gives memory back in a way that splits the process' mappings until it may have no more
-#: (https://github.com/jemalloc/jemalloc/issues/1328), and so ends the server.
+#: With 2, jemalloc returns memory to the kernel in a way that splits the process' mappings. Their number is limited, so
+#: the server may be refused memory after some hours: https://github.com/jemalloc/jemalloc/issues/1328.
 _OVERCOMMIT = Path("/proc/sys/vm/overcommit_memory")
 #: seconds that a binary may take to print its version on a busy machine
 _PATIENCE = 30.0
@@ -97,16 +97,16 @@ def choose_allocator(path: str, environment: Mapping[str, str], library: str = J
     asked = {**environment, "LD_PRELOAD": library, "MALLOC_CONF": "stats_print:true"}
     done = _ask(path, asked, _PATIENCE_WITH_ALLOCATOR)
     if done is None:
-        return Allocator(refused=f"the server did not print its version with it within {_PATIENCE_WITH_ALLOCATOR:g} s")
+        return Allocator(refused=f"it did not print its version with that within {_PATIENCE_WITH_ALLOCATOR:g} s")
     if any(missing in done.stderr for missing in _MISSING) or _OWN_ALLOCATOR.search(done.stdout):
         return Allocator()
     if done.returncode != 0 or _SAID.search(done.stdout) is None:
-        return Allocator(refused="the server does not run with it")
+        return Allocator(refused="it does not run with that")
     # As where `broker.server` names a script that unsets LD_PRELOAD.
     if _USED not in done.stderr:
         return Allocator()
     if (overcommit := _overcommit()) not in ("0", "1"):
-        return Allocator(refused=f"vm.overcommit_memory is {overcommit}, with which it may run out of mappings; set 1")
+        return Allocator(refused=f"vm.overcommit_memory is {overcommit}, and jemalloc needs 0 or 1")
     return Allocator(library)
 
 
@@ -114,7 +114,7 @@ def _overcommit() -> str:
     try:
         return _OVERCOMMIT.read_text().strip()
     except OSError:
-        return "not to be read"
+        return "unknown"
 
 
 def _ask(path: str, environment: Mapping[str, str] | None, patience: float) -> subprocess.CompletedProcess[str] | None:

@@ -21,7 +21,7 @@ from benchmarks.peers import environment, measures
 from benchmarks.peers.results import Bound, Results
 from benchmarks.peers.runners import BULLMQ, FORK, FUSIOND, HUEY, RQ_FORK, RUNNERS, SIDEKIQ, Runner
 from benchmarks.peers.session import GivenUp
-from benchmarks.server import Server, described
+from benchmarks.server import Server, describe_server
 from fusiond import redis_server
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ def _installed(runners: Sequence[Runner], jemalloc: str) -> tuple[list[str], lis
         except environment.Missing as why:
             missing.append(f"{runner.name} is left out: {why}.")
     named = ", ".join(f"{package} {version}" for package, version in versions.items())
-    return [machine(described(jemalloc)) + ".", named + ".", *missing], there
+    return [machine(describe_server(jemalloc)) + ".", named + ".", *missing], there
 
 
 def _round(

@@ -75,12 +75,7 @@ def run(helper: Helper, *, only: Sequence[str] = (), last_good: bool = False) ->
     """
     _raise_open_files()
     _run_hook()
-    with helper:
-        _load((*LOADED, *_LOADED))
-        # Here, too, and not only just before the fork: the memory that this frees is used again until then. Otherwise
-        # it would be gaps in shared pages, which are copied once something is put there.
-        keep_shared()
-        config, read = _take(helper)
+    config, read = _read(helper)
     if read.problems and (config or not last_good):
         print(as_text(read.problems), file=sys.stderr)
     if not (config or last_good):
@@ -133,6 +128,16 @@ def _serve(daemon: Daemon) -> None:
             # They look where the file and its path say.
             log.warning("commands may not find this daemon while its file is wrong: no pointer can be left: %s", error)
         daemon.main()
+
+
+def _read(helper: Helper) -> tuple[Config | None, Result]:
+    """Load what the daemon needs while the helper reads the file; returns what `_take` does. Raises FusionError."""
+    with helper:
+        _load((*LOADED, *_LOADED))
+        # Here, too, and not only just before the fork: the memory that this frees is used again until then. Otherwise
+        # it would be gaps in shared pages, which are copied once something is put there.
+        keep_shared()
+        return _take(helper)
 
 
 def _load(names: Iterable[str]) -> None:

@@ -84,7 +84,7 @@ def more(load, count):
 def victim(plant, kind):
     """A living process of this kind; a child, or the parent of one, that runs a job."""
     if kind == REDIS:
-        until(lambda: syncs(plant) == 0)
+        until(lambda: pending_syncs(plant) == 0)
     if kind in (*ASIDE, SUPERVISOR):
         return until(lambda: plant.pids(kind))[0]
     place = {CHILD: "child", SERVER: "server", DISPATCHER: "dispatcher"}[kind]
@@ -96,7 +96,7 @@ def victim(plant, kind):
     return until(busy)[-1]
 
 
-def syncs(plant):
+def pending_syncs(plant):
     """
     Syncs of the append-only file that wait or go on; on a busy machine one may wait for seconds.
 

@@ -202,21 +202,21 @@ def _group_change(old: Config, new: Config, name: str) -> GroupChange:
     keys = [*dict.fromkeys(re.sub("^scaling", "processes", key) for key in changed_keys(before, after))]
     # A new group loads the tasks that the old one has not loaded.
     loaded = {task.name: task.run for task in _tasks_of(old, before)}
-    moved = "queues" if before.queues != after.queues else ""
-    unloaded = [_why(old, task, moved) for task in _tasks_of(new, after) if loaded.get(task.name) != task.run]
-    if replacing := [*(key for key in keys if not in_place(WorkerGroup, key)), *unloaded, *_webhooks(old, new, after)]:
+    unloaded = [task for task in _tasks_of(new, after) if loaded.get(task.name) != task.run]
+    brought = [_brought_by(old, task, queues_changed=before.queues != after.queues) for task in unloaded]
+    if replacing := [*(key for key in keys if not in_place(WorkerGroup, key)), *brought, *_webhooks(old, new, after)]:
         return GroupChange(name, "replaced", tuple(dict.fromkeys(replacing)))
     are_numbers = keys == ["processes"] and not (before.scaling or after.scaling)
     resized = (before.processes, after.processes) if are_numbers else None
     return GroupChange(name, "changed" if keys else "kept", tuple(keys), resized)
 
 
-def _why(old: Config, task: Task, moved: str) -> str:
-    """The key by which a group gets a task that it has not loaded. `moved`: the group's own, if that has changed."""
+def _brought_by(old: Config, task: Task, *, queues_changed: bool) -> str:
+    """The key whose change gives a group a task that it has not loaded. `queues_changed`: whether the group's have."""
     before = old.tasks.get(task.name)
     if before is None or before.run != task.run:
         return f"tasks.{task.name}.run"
-    return moved or f"tasks.{task.name}.queue"
+    return "queues" if queues_changed else f"tasks.{task.name}.queue"
 
 
 def _webhooks(old: Config, new: Config, group: WorkerGroup) -> list[str]:
