@@ -195,7 +195,7 @@ def test_a_broker_of_the_daemons_own_says_what_starts_it(tmp_path):
     done = fusiond("job", "list", cwd=tmp_path)
     assert (done.status, done.err.count("\n")) == (3, 1)
     assert "redis.sock (embedded) cannot be reached" in done.err
-    assert done.err.endswith("is the daemon running? `fusiond run` starts the daemon and this server\n")
+    assert done.err.endswith("is it running? `fusiond run` starts this server together with the daemon\n")
 
 
 def test_the_password_of_a_url_is_never_shown(tmp_path):

@@ -210,7 +210,9 @@ def test_what_ignores_its_soft_timeout_is_killed_and_charged_alone(place, execut
     assert (error["code"], place.job(guilty).crashes) == ("TIMEOUT", 2)
     assert len(place.lines(other)) == 2  # the second time the guilty one had a process of its own
     record = place.job(beside)
-    assert (record.last_outcome, record.crashes) == ("its child died with another job", 0)
+    # Not `last_outcome`: by now the job may have been claimed while no child was free, and given back.
+    assert "its child died with another job" in [past.outcome for past in record.history]
+    assert record.crashes == 0
     place.enqueue("meet", other, 3)
     assert place.result(beside) == 3
 

@@ -103,7 +103,7 @@ def unavailable(shown: str, error: Exception) -> BrokerUnavailable:
         return BrokerUnavailable(f"Redis at {shown}: this user may not connect to the socket; {remedy}")
     question = "is it running, and is broker.url right?"
     if shown.endswith(EMBEDDED):
-        question = "is the daemon running? `fusiond run` starts the daemon and this server"
+        question = "is it running? `fusiond run` starts this server together with the daemon"
     elif shown.startswith("rediss"):
         question = "is it running, and does it speak TLS at this port?"
     return BrokerUnavailable(f"Redis at {shown} cannot be reached: {reason}; {question}")
