@@ -3,6 +3,7 @@ Fixtures for all tests: a real server for each test process, empty for each test
 """
 
 import itertools
+import math
 import os
 import signal
 import sys
@@ -41,20 +42,38 @@ TESTS = Path(__file__).parent
 LONG = ("scenarios", "worker", "supervise", "fuzz")
 
 
+#: the share of the quick tests between which the long ones are; the other quick ones come last
+AMONG = 0.8
+
+
 def pytest_collection_modifyitems(items):
     """
-    Deal the long tests out among the workers, each at the head of a share, so that none is left for the end.
+    Deal the tests out among the workers, each with as many long ones, and quick ones between them.
 
-    Each worker begins with a share of equal size; one that has nothing left gets the end of another's.
+    A long test waits most of its time, and a quick one computes: if all long ones ran first, the processors would have
+    little to do for half of the time, and too much for the other half. No long one is left for the end, where the other
+    workers would wait for it. Each worker begins with a share of equal size; one that has nothing left gets the end of
+    another's.
     """
     count = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     long = [item for item in items if _is_long(item)]
     quick = iter([item for item in items if not _is_long(item)])
     size = -(-len(items) // count)
     shares = [long[number::count] for number in range(count)]
-    for share in shares:
-        share.extend(itertools.islice(quick, size - len(share)))
-    items[:] = itertools.chain(*shares, quick)
+    mixed = [_mixed(share, list(itertools.islice(quick, size - len(share)))) for share in shares]
+    items[:] = itertools.chain(*mixed, quick)
+
+
+def _mixed(long, quick):
+    """The long tests between the modules of the quick ones; a module stays together, since its tests share fixtures."""
+    mixed, placed, seen = [], 0, 0
+    for _, module in itertools.groupby(quick, lambda item: item.path):
+        tests = list(module)
+        seen += len(tests)
+        due = min(len(long), math.ceil(len(long) * seen / (AMONG * len(quick))))
+        mixed += [*long[placed:due], *tests]
+        placed = due
+    return [*mixed, *long[placed:]]
 
 
 def _is_long(item):
