@@ -77,6 +77,11 @@ def born(pid):
     return None if state in "ZX" else rest[18]
 
 
+def sleeps(pid):
+    """Whether a process waits for something; one that is ready to run has yet to do what it was woken for."""
+    return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0] == "S"
+
+
 def descriptors(pid):
     """What the process has open besides its standard streams, as the kernel names it; not what it closes meanwhile."""
     names = set()
