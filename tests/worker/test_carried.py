@@ -89,7 +89,10 @@ def test_a_dispatcher_that_is_gone_loses_the_job_at_once(place, number, retry):
 
 def is_lost_at_once(place, number, retry, own, timeout=60.0):
     """`own`: the code; a poll makes up for nothing. `timeout`: s, for the job to end."""
-    second, first = (place.start(processes=1, tasks={"work": {"retry": retry}}, own=own) for _ in range(2))
+    # One after the other: if the second one asked for the first time behind the first one, it would be given the job.
+    second = place.start(processes=1, tasks={"work": {"retry": retry}}, own=own)
+    until_it_waits(place, second)
+    first = place.start(processes=1, tasks={"work": {"retry": retry}}, own=own)
     channel = place.broker.keys.wake("default")
     until(lambda: place.run(plain(as_is, "PUBSUB", "NUMSUB", channel))[1] == 2)
     until_it_waits(place, first)
@@ -142,7 +145,8 @@ def test_a_seeded_bug_is_found(place, bug):
 @pytest.mark.parametrize("retry", ["standard", "none"])
 def test_a_dispatcher_that_hears_of_the_job_too_late_does_not_begin_it(place, retry):
     """By then another one has run the job, or has it; to this one the job is lost."""
-    place.start(processes=1, tasks={"work": {"retry": retry}}, own=seldom_polls(place.directory))
+    quick = place.start(processes=1, tasks={"work": {"retry": retry}}, own=seldom_polls(place.directory))
+    until_it_waits(place, quick)
     late = place.start(processes=1, tasks={"work": {"retry": retry}}, own=place.edited(LATE, *SELDOM_POLLS))
     path = place.path()
     for seconds in (0, 2.0):
