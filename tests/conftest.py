@@ -40,9 +40,7 @@ settings.load_profile("patient")
 TESTS = Path(__file__).parent
 #: folders of tests that start daemons and wait for them
 LONG = ("scenarios", "worker", "supervise", "fuzz")
-
-
-#: the share of the quick tests between which the long ones are; the other quick ones come last
+#: the share of the quick tests that have long ones between them; the other quick tests run last
 AMONG = 0.8
 
 
@@ -50,10 +48,9 @@ def pytest_collection_modifyitems(items):
     """
     Deal the tests out among the workers, each with as many long ones, and quick ones between them.
 
-    A long test waits most of its time, and a quick one computes: if all long ones ran first, the processors would have
-    little to do for half of the time, and too much for the other half. No long one is left for the end, where the other
-    workers would wait for it. Each worker begins with a share of equal size; one that has nothing left gets the end of
-    another's.
+    A long test mostly waits, and a quick one computes. If all long ones ran first, the processors would have less to do
+    at first, and too much later. If a long one ran last, the other workers would wait for it. Each worker begins with a
+    share of equal size. A worker that has nothing left gets tests from the end of another's share.
     """
     count = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     long = [item for item in items if _is_long(item)]

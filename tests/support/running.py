@@ -71,15 +71,20 @@ def alive(pid):
 def born(pid):
     """When a living process began, in ticks; with its pid, that is one process for ever. None of a dead one."""
     try:
-        state, *rest = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+        state, *rest = _stat(pid)
     except (FileNotFoundError, ProcessLookupError):
         return None
     return None if state in "ZX" else rest[18]
 
 
 def sleeps(pid):
-    """Whether a process waits for something; one that is ready to run has yet to do what it was woken for."""
-    return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0] == "S"
+    """Whether a process waits for something. One that is ready to run does not: it has work to do."""
+    return _stat(pid)[0] == "S"
+
+
+def _stat(pid):
+    """The fields of /proc/<pid>/stat behind the program's name: the state first."""
+    return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
 
 
 def descriptors(pid):

@@ -89,7 +89,7 @@ def test_a_dispatcher_that_is_gone_loses_the_job_at_once(place, number, retry):
 
 def is_lost_at_once(place, number, retry, own, timeout=60.0):
     """`own`: the code; a poll makes up for nothing. `timeout`: s, for the job to end."""
-    # One after the other: if the second one asked for the first time behind the first one, it would be given the job.
+    # One after the other: Redis gives the job to the dispatcher that has asked last, which must be `first`.
     second = place.start(processes=1, tasks={"work": {"retry": retry}}, own=own)
     until_it_waits(place, second)
     first = place.start(processes=1, tasks={"work": {"retry": retry}}, own=own)

@@ -52,7 +52,8 @@ def until_parked(place):
     """
     Until the dispatcher waits for a wake-up: Redis has its flag.
 
-    One that is stopped between its look at the leases and the claim behind that would rescue its own job.
+    Before a claim, a dispatcher looks whether its leases have expired. If it were stopped between this look and the
+    claim, the claim would rescue its own job.
     """
     until(lambda: place.run(plain(as_is, "EXISTS", place.broker.keys.of("default", "wake"))), place.logs)
 

@@ -22,9 +22,9 @@ def make_busy(place, jobs=300):
 def has_more_lines(place, path, count, patience=0.3):
     """Whether the file gets more lines than these within so many seconds."""
     end = time.monotonic() + patience
-    while len(place.lines(path)) <= count and time.monotonic() < end:
+    while not (has_more := len(place.lines(path)) > count) and time.monotonic() < end:
         time.sleep(0.01)
-    return len(place.lines(path)) > count
+    return has_more
 
 
 # -- how many ---------------------------------------------------------------------------------------------------------
