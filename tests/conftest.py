@@ -2,12 +2,8 @@
 Fixtures for all tests: a real server for each test process, empty for each test.
 """
 
-import itertools
-import math
-import os
 import signal
 import sys
-from pathlib import Path
 
 # Before anything else is imported. With PYTHONDONTWRITEBYTECODE in the environment each process of the tests would
 # compile fusiond anew, and each of pytest's Hypothesis too, whose assertions it rewrites. The variable itself stays: a
@@ -25,6 +21,8 @@ from tests.support.fusiond_desk import opened
 from tests.support.redis_server import RedisServer
 from tests.support.worker_program import Place
 
+pytest_plugins = ["tests.support.order", "tests.support.machine", "tests.support.promises"]
+
 # What a shell starts in the background ignores Ctrl-C, and hands that on to what is tested.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -37,44 +35,8 @@ settings.register_profile("patient", settings.get_profile("search"), derandomize
 settings.load_profile("patient")
 
 
-TESTS = Path(__file__).parent
-#: folders of tests that start daemons and wait for them
-LONG = ("scenarios", "worker", "supervise", "fuzz")
-#: the share of the quick tests that have long ones between them; the other quick tests run last
-AMONG = 0.8
-
-
-def pytest_collection_modifyitems(items):
-    """
-    Deal the tests out among the workers, each with as many long ones, and quick ones between them.
-
-    A long test mostly waits, and a quick one computes. If all long ones ran first, the processors would have less to do
-    at first, and too much later. If a long one ran last, the other workers would wait for it. Each worker begins with a
-    share of equal size. A worker that has nothing left gets tests from the end of another's share.
-    """
-    count = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    long = [item for item in items if _is_long(item)]
-    quick = iter([item for item in items if not _is_long(item)])
-    size = -(-len(items) // count)
-    shares = [long[number::count] for number in range(count)]
-    mixed = [_mixed(share, list(itertools.islice(quick, size - len(share)))) for share in shares]
-    items[:] = itertools.chain(*mixed, quick)
-
-
-def _mixed(long, quick):
-    """The long tests between the modules of the quick ones; a module stays together, since its tests share fixtures."""
-    mixed, placed, seen = [], 0, 0
-    for _, module in itertools.groupby(quick, lambda item: item.path):
-        tests = list(module)
-        seen += len(tests)
-        due = min(len(long), math.ceil(len(long) * seen / (AMONG * len(quick))))
-        mixed += [*long[placed:due], *tests]
-        placed = due
-    return [*mixed, *long[placed:]]
-
-
-def _is_long(item):
-    return item.path.relative_to(TESTS).parts[0] in LONG
+def pytest_addoption(parser):
+    parser.addoption("--broker", choices=["embedded", "cluster"], default="embedded", help="of tests of whole daemons")
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ from fusiond.broker import script
 from fusiond.broker.call import as_is, scripted
 from fusiond.broker.records import NewJob, Outcome
 from fusiond.job import new_id, new_token
-from tests.broker.test_model import QueueMachine, many
+from tests.proofs.test_queue_model import QueueMachine, many
 from tests.support.job_text import decode, encode
 from tests.support.queue_state import broken, findings
 from tests.support.running import until

@@ -13,16 +13,16 @@ from tests.support.fusiond_command import fusiond_here
 #: who checks the blocks of a language
 CHECKED = {
     "yaml": "tests/docs/test_pages.py validates each as a whole file",
-    "python": "tests/docs/test_python.py, tests/scenarios/test_tour.py and tests/testing/test_guide.py run them",
+    "python": "tests/proofs/test_recipes.py, tests/proofs/test_tour.py and tests/testing/test_guide.py run them",
     "sh": "this file parses them, and tests/docs/test_commands.py runs those of fusiond's commands",
     "yml": "this file; tests/config/test_ci.py those of docs/ci.md by their schemas",
-    "json": "this file, and tests/scenarios/test_tour.py runs the job",
+    "json": "this file, and tests/proofs/test_tour.py runs the job",
     "ini": "this file",
-    "lua": "tests/scenarios/test_tour.py runs it",
+    "lua": "tests/proofs/test_tour.py runs it",
     "text": "nobody: it is what a program prints, or a drawing",
     "ruby": "nobody: there is no Ruby here",
 }
-#: pages whose Python something else than tests/docs/test_python.py runs
+#: pages whose Python something else than tests/proofs/test_recipes.py runs
 RUN_ELSEWHERE = {"README.md", "getting-started.md", "producers.md", "testing.md"}
 RUN_HERE = {"recipes.md", "flows.md", "tasks.md", "writing-tasks.md"}
 

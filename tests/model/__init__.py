@@ -1,7 +1,7 @@
 """
 What the queue in Redis is to do, twice over, in plain Python.
 
-    queue.py      the verbs as a list of jobs would do them; tests/broker/test_model.py compares Redis with it
+    queue.py      the verbs as a list of jobs would do them; tests/proofs/test_queue_model.py compares Redis with it
     states.py     claim, renew, settle and rescue as states: Redis, dispatchers, children, what is on its way
     verbs.py      what Redis does with a request, as its Lua files do it
     steps.py      everything that can happen next, faults included

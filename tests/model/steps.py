@@ -17,7 +17,8 @@ for TRUST ticks from before it asked. No tick passes while a dispatcher that is 
 reply, ask again, renew, kill a child whose lease it no longer trusts. So only a fault lets a lease expire.
 
 A token is a number that occurs nowhere else in the state: that is what 128 random bits are, and it lets the states come
-to an end. Left out are the inbox, delays, priorities, cancel and requeue; tests/broker/test_model.py drives these.
+to an end. Left out are the inbox, delays, priorities, cancel and requeue, which
+tests/proofs/test_queue_model.py drives.
 """
 
 from __future__ import annotations

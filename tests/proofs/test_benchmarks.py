@@ -18,7 +18,7 @@ from benchmarks.peers.runners import BY_NAME, FUSIOND, RUNNERS
 from benchmarks.peers.session import APPS
 from benchmarks.rounds import rounds
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 
 def run(*words):

@@ -10,7 +10,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from fusiond.broker import script
 from tests.broker.test_claims import note_each_claim
-from tests.broker.test_model import QueueMachine
+from tests.proofs.test_queue_model import QueueMachine
 from tests.support.queue_state import findings
 
 BUGS = {

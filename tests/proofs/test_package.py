@@ -15,7 +15,7 @@ import pytest
 
 from tests.man_page import PAGE, SCRIPTS, page
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 #: what the names of the wheel's own directories begin with
 NAME = f"fusiond-{version('fusiond')}"
 

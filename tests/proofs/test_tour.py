@@ -21,7 +21,7 @@ from tests.chaos.package import SELDOM_POLLS, copy
 from tests.support.fusiond_command import fusiond
 from tests.support.running import PATIENCE, alive, until
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[2]
 
 
 def tour():

@@ -1,0 +1,51 @@
+"""
+Which tests run, and in which order; a plugin of pytest.
+
+1. mark     what lies in tests/proofs as `proof`; single tests elsewhere carry that mark themselves
+2. shuffle  modules, and the tests of each: a test must not need what another one has left behind
+
+The seed of the order is printed. `--seed N` repeats it.
+"""
+
+import itertools
+import random
+from pathlib import Path
+
+import pytest
+
+PROOFS = Path(__file__).parents[1] / "proofs"
+
+
+def pytest_addoption(parser):
+    parser.addoption("--seed", type=int, help="of the order of the tests, and of which seeded bugs the proofs hunt")
+
+
+def pytest_configure(config):
+    if hasattr(config, "workerinput"):
+        config.option.seed = config.workerinput["seed"]
+    elif config.option.seed is None:
+        config.option.seed = random.SystemRandom().randrange(10**6)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node):
+    """All workers of pytest-xdist shuffle alike."""
+    node.workerinput["seed"] = node.config.option.seed
+
+
+def pytest_report_header(config):
+    return f"order of the tests: --seed {config.option.seed}"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config, items):
+    for item in items:
+        if item.path.is_relative_to(PROOFS):
+            item.add_marker(pytest.mark.proof)
+    rand = random.Random(config.option.seed)
+    # A module stays together, since its tests share fixtures.
+    modules = [list(tests) for _, tests in itertools.groupby(items, lambda item: item.path)]
+    rand.shuffle(modules)
+    for tests in modules:
+        rand.shuffle(tests)
+    items[:] = itertools.chain(*modules)
