@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 CONFIG ?= etc/fusion.yaml
 
-.PHONY: run demo test check suite lint types bench chaos chaos-full chaos-bugs soak bench-peers bench-large bench-reliability web-look docs deb clean install
+.PHONY: run demo test check suite proofs proofs-full lint types bench chaos chaos-full chaos-bugs soak bench-peers bench-large bench-reliability web-look docs deb clean install
 
 run: install            ## the daemon in the foreground, on the embedded Redis; commands then need -c etc/fusion.yaml
 	$(BIN)/fusiond run -c $(CONFIG)
@@ -12,12 +12,18 @@ run: install            ## the daemon in the foreground, on the embedded Redis; 
 demo: install           ## a tour of half a minute that ends by itself
 	$(BIN)/python -m tests.demo
 
-test: check             ## lint, types and every test
+test: check             ## lint, types, and tests that show each promise of the docs once
 
 check: lint types suite
 
-suite: $(VENV)/.dev     ## every test
+suite: $(VENV)/.dev     ## the tests alone
 	$(BIN)/pytest
+
+proofs: $(VENV)/.dev    ## a part of each proof: storms, seeded bugs, failpoints, fuzzing, built packages; a quarter of an hour
+	$(BIN)/pytest -m proof
+
+proofs-full: $(VENV)/.dev  ## each proof at full length, for hours; the results go to docs/proofs/full.md
+	$(BIN)/python -m tests.proofs $(PROOFS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -44,7 +44,7 @@ def situations(seed, times=1):
 
 
 #: further tries for a bug that is not found: some need a fault within a millisecond or two
-_AGAIN = 3
+AGAIN = 3
 
 
 def hunt(names, times, seed, write):
@@ -59,7 +59,7 @@ def hunt(names, times, seed, write):
     write("| bug | in | what it does | found under | by | found | seconds, most |\n|---|---|---|---|---|---|---|")
     for name in names:
         kinds, hits, tries, slowest = Counter(), 0, 0, 0.0
-        while hits < times and tries < times + _AGAIN:
+        while hits < times and tries < times + AGAIN:
             began = time.monotonic()
             found = find(name, seed + tries)
             took = time.monotonic() - began
