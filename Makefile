@@ -76,6 +76,7 @@ $(VENV)/.installed: pyproject.toml
 
 $(VENV)/.dev: $(VENV)/.installed
 	$(BIN)/pip install --quiet --disable-pip-version-check --group dev
+	$(BIN)/pytest --collect-only -n 0 >/dev/null || true  # byte code, once for all processes of the tests
 	touch $@
 
 clean:
