@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from benchmarks import processes
-from fusiond import redis_server
 from fusiond.broker.call import as_is, plain
 from fusiond.broker.redis import embedded
 from fusiond.broker.redis.connection import connect
@@ -34,7 +33,6 @@ class Server:
         aof: bool = True,
         address: str = "127.0.0.1",
         inside: Sequence[str] = (),
-        jemalloc: str = redis_server.JEMALLOC,
     ) -> None:
         """
         A server, over a unix socket in any case.
@@ -45,11 +43,9 @@ class Server:
             aof: whether it has an append-only file.
             address: where it listens; other than loopback only where no stranger can reach it, as it has no password.
             inside: a command that runs another one, in front of the server's own: `ip netns exec NAME`.
-            jemalloc: the library's name or path; used if it is there and the server has no allocator of its own.
         """
         self._directory = Path(tempfile.mkdtemp(prefix="fb", dir="/tmp"))
         self.path = self._directory / "redis.sock"
-        self.jemalloc = jemalloc
         #: 0: it listens on none
         self.port = _free_port() if tcp else 0
         #: by which this process reaches it, also where `address` is of another network
@@ -59,7 +55,7 @@ class Server:
         where = ["--port", f"{self.port}", "--bind", address, "--protected-mode", "no"]
         words = [*embedded.command(server, self._directory, self.path, None), *where]
         self._words = [*inside, *words, "--appendonly", "yes" if aof else "no", *options]
-        self._environment = embedded.environment(_allocator(server, jemalloc))
+        self._environment = embedded.environment()
 
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(
@@ -105,14 +101,9 @@ class Server:
         return processes.use(self._process.pid)["redis"]
 
 
-def describe_server(jemalloc: str = redis_server.JEMALLOC) -> str:
-    """The server's name, version and allocator: `Valkey 9.1.2 with jemalloc`."""
-    server = choose_server()
-    return f"{server} with jemalloc" if _allocator(server.path, jemalloc) else f"{server}"
-
-
-def _allocator(server: str, jemalloc: str) -> str:
-    return redis_server.choose_allocator(server, embedded.environment(), jemalloc).library
+def describe_server() -> str:
+    """The server's name and version: `Valkey 9.1.2`."""
+    return str(choose_server())
 
 
 def _free_port() -> int:

@@ -1,12 +1,10 @@
 """
-The server of `broker: {url: embedded}`: which binary it is, whether it can read the data that is there, and which
-memory allocator it gets.
+The server of `broker: {url: embedded}`: which binary it is, and whether it can read the data that is there.
 
 1. identify  a binary, by what it prints about itself
 2. record    beside the data, which server wrote it last
 3. fit       a server to the data: an older one does not read what a newer one has written, and a Redis not what a
              Valkey has
-4. choose    jemalloc as its allocator, where the machine has it and the server runs with it
 
 The supervisor chooses by it, and the program that runs the server checks again at each start: a binary may have been
 replaced since. That program has no packages, and loads this file by its path. Standard library only.
@@ -19,7 +17,6 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,21 +27,8 @@ _REDIS_APART = (7, 4)
 #: what a Valkey begins a file with that no Redis reads, and the oldest that does so
 _VALKEY_FILE, _VALKEY_APART = b"VALKEY", (9, 0, 0)
 _SAID = re.compile(r"(Redis|Valkey) server v=(\d+)\.(\d+)\.(\d+)")
-#: an allocator with which the server works faster than with the C library's; the dynamic linker finds it by this name
-JEMALLOC = "libjemalloc.so.2"
-#: what jemalloc writes at the end of a process that has used it, if it is asked to
-_USED = "Begin jemalloc statistics"
-#: what the dynamic linkers of glibc and of musl write where there is no such library
-_MISSING = ("cannot open shared object file", "No such file")
-#: what a server prints that was built with an allocator
-_OWN_ALLOCATOR = re.compile(r"malloc=(?!libc)")
-#: With 2, jemalloc returns memory to the kernel in a way that splits the process' mappings. Their number is limited, so
-#: the server may be refused memory after some hours: https://github.com/jemalloc/jemalloc/issues/1328.
-_OVERCOMMIT = Path("/proc/sys/vm/overcommit_memory")
 #: seconds that a binary may take to print its version on a busy machine
 _PATIENCE = 30.0
-#: seconds that it may take with an allocator that it can do without
-_PATIENCE_WITH_ALLOCATOR = 5.0
 
 
 class Server(NamedTuple):
@@ -66,79 +50,22 @@ class Server(NamedTuple):
         return written_by.name == "Redis" and written_by.version[:2] < _REDIS_APART
 
 
-class Allocator(NamedTuple):
-    """What the server allocates its memory with."""
-
-    #: for LD_PRELOAD; "": nothing
-    library: str = ""
-    #: why jemalloc is not used although the machine has it; "" where it is used, not there, or kept from the server
-    refused: str = ""
-
-
 def identify(path: str) -> Server | None:
-    """The server at this path; None if it cannot be run, or is none."""
-    done = _ask(path, None, _PATIENCE)
-    found = _SAID.search(done.stdout) if done is not None else None
-    return Server(found[1], (int(found[2]), int(found[3]), int(found[4])), path) if found else None
-
-
-def choose_allocator(path: str, environment: Mapping[str, str], library: str = JEMALLOC) -> Allocator:
-    """
-    The allocator for the server at this path: jemalloc, if the machine has it and the server has none of its own.
-
-    Before that the server is asked for its version with jemalloc, and jemalloc for its statistics: a server that does
-    not run with the library is started without it.
-
-    Args:
-        path: of the server.
-        environment: the variables with which it will be started.
-        library: jemalloc's name or path.
-    """
-    asked = {**environment, "LD_PRELOAD": library, "MALLOC_CONF": "stats_print:true"}
-    done = _ask(path, asked, _PATIENCE_WITH_ALLOCATOR)
-    if done is None:
-        return Allocator(refused=f"it did not print its version with that within {_PATIENCE_WITH_ALLOCATOR:g} s")
-    if any(missing in done.stderr for missing in _MISSING) or _OWN_ALLOCATOR.search(done.stdout):
-        return Allocator()
-    if done.returncode != 0 or _SAID.search(done.stdout) is None:
-        return Allocator(refused="it does not run with that")
-    # As where `broker.server` names a script that unsets LD_PRELOAD.
-    if _USED not in done.stderr:
-        return Allocator()
-    if (overcommit := _overcommit()) not in ("0", "1"):
-        return Allocator(refused=f"vm.overcommit_memory is {overcommit}, and jemalloc needs 0 or 1")
-    return Allocator(library)
-
-
-def _overcommit() -> str:
+    """The server at this path; None if it cannot be run, or is not a Redis or Valkey."""
     try:
-        return _OVERCOMMIT.read_text().strip()
-    except OSError:
-        return "unknown"
-
-
-def _ask(path: str, environment: Mapping[str, str] | None, patience: float) -> subprocess.CompletedProcess[str] | None:
-    """
-    Run `path --version`; None if it cannot be run, or does not end in time.
-
-    Args:
-        path: of the server.
-        environment: all its variables; None: those of this process.
-        patience: seconds.
-    """
-    try:
-        return subprocess.run(
+        done = subprocess.run(
             [path, "--version"],
-            env=environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=patience,
+            timeout=_PATIENCE,
             check=False,
         )
     except (OSError, ValueError, subprocess.TimeoutExpired):
         return None
+    found = _SAID.search(done.stdout)
+    return Server(found[1], (int(found[2]), int(found[3]), int(found[4])), path) if found else None
 
 
 def writer(state: Path) -> Server | None:

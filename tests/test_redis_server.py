@@ -9,13 +9,11 @@ from pathlib import Path
 import pytest
 
 from fusiond import redis_server
-from fusiond.broker.redis import embedded
-from fusiond.redis_server import Allocator, Server
+from fusiond.redis_server import Server
 from fusiond.supervise import server
 from fusiond.supervise.server import NoServer, choose_server
-from tests.broker.redis.test_embedded import Wrapper, directory, jemalloc, servers_in  # noqa: F401 - fixtures
+from tests.broker.redis.test_embedded import Wrapper, directory, servers_in  # noqa: F401 - fixtures
 from tests.support.fusiond_command import fusiond
-from tests.support.redis_server import compiled, has_compiler
 from tests.support.running import PATIENCE, Running
 
 VALKEY = "".join(server._packaged())
@@ -59,72 +57,6 @@ def test_what_is_no_server_is_none(tmp_path):
     for path in ("/bin/sh", "/bin/true", tmp_path / "file", tmp_path / "none", "a\0b"):
         assert redis_server.identify(str(path)) is None
     assert redis_server.identify(VALKEY).name == "Valkey"
-
-
-def allocator(server, library):
-    return redis_server.choose_allocator(server, embedded.environment(), library)
-
-
-@pytest.mark.skipif(not has_compiler(), reason="gcc makes the libraries")
-@pytest.mark.parametrize(
-    ("source", "why"),
-    [
-        ("int nothing;", ""),
-        ("__attribute__((constructor)) void begin(void) { __builtin_trap(); }", "does not run with that"),
-        ("void *malloc(unsigned long size) { return 0; }", "does not run with that"),
-        ("int pause(void);\nvoid *malloc(unsigned long size) { for (;;) pause(); }", "within 2 s"),
-    ],
-    ids=["no allocator", "ends the server", "no memory", "hangs"],
-)
-def test_a_library_that_does_not_fit_is_not_used(source, why, tmp_path, monkeypatch):
-    """The server would not run with it, or be no faster."""
-    monkeypatch.setattr(redis_server, "_PATIENCE_WITH_ALLOCATOR", 2.0)
-    path = compiled(source, tmp_path)
-    chosen = allocator(VALKEY, path)
-    assert chosen.library == ""
-    assert why in chosen.refused
-
-
-def test_a_library_that_is_not_there_is_not_used(tmp_path):
-    """Nobody is told: most machines do not have it."""
-    assert allocator(VALKEY, str(tmp_path / "none.so")) == Allocator()
-
-
-def test_jemalloc_is_used_where_the_machine_has_it(jemalloc):  # noqa: F811
-    assert allocator(VALKEY, jemalloc) == Allocator(jemalloc)
-
-
-@pytest.mark.parametrize("value", ["2\n", None])
-def test_jemalloc_is_not_used_where_memory_may_not_be_overcommitted(jemalloc, value, tmp_path, monkeypatch):  # noqa: F811
-    """The kernel's setting is 2, or nobody knows it."""
-    monkeypatch.setattr(redis_server, "_OVERCOMMIT", tmp_path / "overcommit_memory")
-    if value is not None:
-        (tmp_path / "overcommit_memory").write_text(value)
-    chosen = allocator(VALKEY, jemalloc)
-    assert chosen.library == ""
-    assert f"vm.overcommit_memory is {(value or 'unknown').strip()}" in chosen.refused
-
-
-def test_a_script_keeps_a_server_from_jemalloc(jemalloc, tmp_path):  # noqa: F811
-    """That is no fault, so nobody is warned."""
-    path = tmp_path / "valkey-server"
-    path.write_text(f"#!/bin/sh\nunset LD_PRELOAD\nexec '{VALKEY}' \"$@\"\n")
-    path.chmod(0o700)
-    assert allocator(str(path), jemalloc) == Allocator()
-
-
-@pytest.mark.parametrize("own", [True, False])
-def test_a_server_with_an_allocator_of_its_own_keeps_it(own, jemalloc, tmp_path):  # noqa: F811
-    """It is known by what the server prints of itself."""
-    path, name = tmp_path / "valkey-server", "jemalloc-5.3.0" if own else "libc"
-    path.write_text(f"#!/bin/sh\n'{VALKEY}' \"$@\" | sed s/malloc=libc/malloc={name}/\n")
-    path.chmod(0o700)
-    assert allocator(str(path), jemalloc) == Allocator("" if own else jemalloc)
-
-
-@with_redis
-def test_debians_redis_has_an_allocator_of_its_own(jemalloc):  # noqa: F811
-    assert allocator(REDIS, jemalloc) == Allocator()
 
 
 @pytest.fixture

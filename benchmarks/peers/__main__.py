@@ -22,7 +22,6 @@ from benchmarks.peers.results import Bound, Results
 from benchmarks.peers.runners import BULLMQ, FORK, FUSIOND, HUEY, RQ_FORK, RUNNERS, SIDEKIQ, Runner
 from benchmarks.peers.session import GivenUp
 from benchmarks.server import Server, describe_server
-from fusiond import redis_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -119,9 +118,7 @@ def main() -> None:
     parser.add_argument("--strict", action="store_true", help="end with 1 where a gate is missed or not measured")
     options = parser.parse_args()
     wanted = [name.lower() for name in options.names]
-    jemalloc, without = _jemalloc()
-    head, runners = _installed([runner for runner in RUNNERS if _is_wanted(runner, wanted)], jemalloc)
-    head += without
+    head, runners = _installed([runner for runner in RUNNERS if _is_wanted(runner, wanted)])
     print("\n".join(head), flush=True)
     plan = [step for step in steps(runners) if step.rows and (not options.only or step.name in options.only.split(","))]
     if not plan:
@@ -132,7 +129,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         for turn in range(options.rounds):
-            _round(plan, turn, options.scale, jemalloc, results, failures)
+            _round(plan, turn, options.scale, results, failures)
     except KeyboardInterrupt:
         head.append("The run was interrupted.")
     head.append(f"{time.monotonic() - began:.0f} s, at most {options.rounds} rounds, scale {options.scale:g}.")
@@ -150,15 +147,7 @@ def _is_wanted(runner: Runner, wanted: list[str]) -> bool:
     return runner.language == "fusiond" or not wanted or any(name in runner.name.lower() for name in wanted)
 
 
-def _jemalloc() -> tuple[str, list[str]]:
-    """The library for the server, and what to say where it could not be installed."""
-    try:
-        return environment.jemalloc(), []
-    except environment.Missing as why:
-        return redis_server.JEMALLOC, [f"jemalloc is used only if this machine has it: {why}."]
-
-
-def _installed(runners: Sequence[Runner], jemalloc: str) -> tuple[list[str], list[Runner]]:
+def _installed(runners: Sequence[Runner]) -> tuple[list[str], list[Runner]]:
     """What to say of the machine and of the versions; and the runners that are there."""
     versions, missing, there = {}, [], []
     for runner in runners:
@@ -168,14 +157,13 @@ def _installed(runners: Sequence[Runner], jemalloc: str) -> tuple[list[str], lis
         except environment.Missing as why:
             missing.append(f"{runner.name} is left out: {why}.")
     named = ", ".join(f"{package} {version}" for package, version in versions.items())
-    return [machine(describe_server(jemalloc)) + ".", named + ".", *missing], there
+    return [machine(describe_server()) + ".", named + ".", *missing], there
 
 
 def _round(
     plan: Sequence[Step],
     turn: int,
     scale: float,
-    jemalloc: str,
     results: Results,
     failures: dict[tuple[str, tuple[str, ...]], str],
 ) -> None:
@@ -188,7 +176,7 @@ def _round(
             if turn >= step.rounds or (step.name, rows) in failures:
                 continue
             try:
-                with Server(tcp=step.tcp, aof=step.aof, jemalloc=jemalloc) as server:
+                with Server(tcp=step.tcp, aof=step.aof) as server:
                     found = measure(server, scale)
             except GivenUp as why:
                 failures[step.name, rows] = str(why)

@@ -2,7 +2,7 @@
 The environment of the peers, of its own: below the cache directory, nothing of the machine is changed.
 
 1. PyPI     a virtual environment
-2. Debian   ruby-sidekiq and what it needs, and jemalloc for the server: downloaded by apt-get, unpacked, not installed
+2. Debian   ruby-sidekiq and what it needs: downloaded by apt-get, unpacked, not installed
 3. npm      bullmq
 
 What cannot be installed is left out, and a sentence says why.
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.peers.runners import REQUIREMENTS, Runner
-from fusiond import __version__, redis_server
+from fusiond import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 ROOT = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fusiond-benchmarks"
 #: the virtual environment of the runners in Python
 PYTHON = ROOT / "python"
-_RUBY, _NODE, _JEMALLOC = ROOT / "ruby", ROOT / "node", ROOT / "jemalloc"
+_RUBY, _NODE = ROOT / "ruby", ROOT / "node"
 
 
 class Missing(Exception):  # noqa: N818
@@ -107,16 +107,6 @@ def _sidekiq(_package: str) -> str:
         _unpack(_RUBY, "Sidekiq", lambda: _needed("ruby-sidekiq"))
     words = [str(_RUBY / "usr/bin/ruby"), "-e", 'require "sidekiq"; puts Sidekiq::VERSION']
     return _run(words, "Debian's ruby does not start from where it was unpacked", _ruby_paths()).strip()
-
-
-def jemalloc() -> str:
-    """The path of the allocator with which Debian's own Redis is built, once it is unpacked. Raises Missing."""
-    if not (_JEMALLOC / "unpacked").exists():
-        _unpack(_JEMALLOC, "jemalloc", lambda: ["libjemalloc2"])
-    found = next(_JEMALLOC.glob(f"usr/lib/*/{redis_server.JEMALLOC}"), None)
-    if found is None:
-        raise Missing(f"{_JEMALLOC} has no {redis_server.JEMALLOC}; delete that directory")
-    return str(found)
 
 
 def _unpack(place: Path, name: str, packages: Callable[[], list[str]]) -> None:

@@ -116,7 +116,7 @@ def backlogs(server: Server, scale: float) -> list[tuple[dict[str, float], dict[
             before = session.done()
             piece = _drain(session, (large - before) // (pieces - turn), before=before)
             session.pause()
-            other = Server(tcp=True, aof=False, jemalloc=server.jemalloc)
+            other = Server(tcp=True, aof=False)
             with other, Session(BY_NAME[FUSIOND], other) as beside:
                 few = {"many": small / beside.produce("many", small), **_drain(beside, small)}
             pairs.append((few, piece if turn else bulk | piece))

@@ -4,7 +4,7 @@ Run a Redis of our own: the program behind `broker: {url: embedded}`.
 1. lock    the state directory. The server inherits the lock, so that it is held while any server works on these files
 2. clear   a server that a killed daemon left: ask it to end, and wait for the lock
 3. check   that the server reads the data; one that cannot is not started
-4. start   the server: append-only file, no eviction, a private unix socket, no port; with jemalloc, if there is one
+4. start   the server: append-only file, no eviction, a private unix socket, no port
 5. ready   when it answers PING, however long it reads its file; note that this server writes the data from now on
 6. stop    on SIGTERM, or when the supervisor's end of the link is closed; the server writes its file before it ends
 
@@ -181,20 +181,17 @@ def command(server: str, state: Path, path: Path, group: str | None) -> list[str
     # fmt: on
 
 
-def environment(allocator: str = "") -> dict[str, str]:
-    """The server's environment variables. `allocator`: the library that it is to use, or ""."""
+def environment() -> dict[str, str]:
+    """The server's environment variables."""
     # Each call of a script makes and frees thousands of small texts. By default glibc keeps 7 free pieces of each size
     # at hand and searches for others, which took a seventh of Redis' time for a job. Other allocators ignore this. The
     # price is free memory that is kept: 27 MB after a million jobs; 530 MB for each of the server's threads that free
     # memory, if 16,000 pieces of each size were ever free. docs/benchmarks.md, "A backlog of a million", has figures.
     tuned = {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=16000"}
-    preloaded = {"LD_PRELOAD": allocator} if allocator else {}
-    return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", **tuned, **preloaded}
+    return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", **tuned}
 
 
-def start(
-    words: Sequence[str], allocator: str, state: Path, held: int, output: ServerOutput
-) -> subprocess.Popen[bytes]:
+def start(words: Sequence[str], state: Path, held: int, output: ServerOutput) -> subprocess.Popen[bytes]:
     """Start the server, holding the lock `held`, and write its pid to `server.pid`."""
     libc = ctypes.CDLL(None)
     parent = os.getpid()
@@ -209,7 +206,7 @@ def start(
         server = subprocess.Popen(
             words,
             cwd=state,
-            env=environment(allocator),
+            env=environment(),
             pass_fds=(held,),
             process_group=0,
             stdin=subprocess.DEVNULL,
@@ -277,13 +274,8 @@ def serve(options: argparse.Namespace, link: Any, watch: Watch, output: ServerOu
         raise CannotRun(why)
     # not before the lock is ours: until then the socket may be another server's
     prepare(path, group)
-    allocator = redis_server.choose_allocator(options.server, environment())
-    server = start(command(options.server, state, path, group), allocator.library, state, held, output)
+    server = start(command(options.server, state, path, group), state, held, output)
     begin_log(options, link)
-    if allocator.library:
-        log.info("the server allocates its memory with jemalloc")
-    if allocator.refused:
-        log.warning("the server does not use jemalloc: %s", allocator.refused)
     if old is not None:
         log.info("ended server %d, which an earlier daemon had left in %s", old, state)
     ready = False

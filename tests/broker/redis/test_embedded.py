@@ -1,7 +1,6 @@
 """The embedded Redis: one server on its files, whoever is killed when; nothing that was acknowledged is lost."""
 
 import contextlib
-import ctypes.util
 import functools
 import grp
 import json
@@ -18,14 +17,12 @@ from pathlib import Path
 
 import pytest
 
-from fusiond import redis_server
 from fusiond.broker.call import as_is, plain
 from fusiond.broker.redis import embedded
 from fusiond.broker.redis.connection import connect
 from fusiond.config import model
 from fusiond.errors import BrokerError, BrokerUnavailable
 from fusiond.supervise.server import choose_server
-from tests.support.redis_server import compiled, has_compiler
 from tests.support.running import MEMORY, PATIENCE, until
 
 
@@ -151,41 +148,6 @@ def test_the_server_has_no_variables_of_the_daemon(start, monkeypatch):
     assert "GLIBC_TUNABLES=glibc.malloc.tcache_count=16000\0" in environment
     assert "secret" not in environment
     assert "tcache_count=0" not in environment
-
-
-@pytest.fixture
-def jemalloc():
-    """Its name for the dynamic linker."""
-    if not ctypes.util.find_library("jemalloc"):
-        pytest.skip("needs jemalloc: apt-get install libjemalloc2")
-    return redis_server.JEMALLOC
-
-
-def test_it_allocates_with_jemalloc(start, jemalloc):
-    """The server has the library in its memory, and the log says so."""
-    wrapper = start().ready()
-    assert jemalloc in Path(f"/proc/{wrapper.server}/maps").read_text()
-    wrapper.link.close()
-    assert "the server allocates its memory with jemalloc" in wrapper.end()[1] + wrapper.tail.read_text()
-
-
-@pytest.mark.skipif(not has_compiler(), reason="gcc makes the library")
-def test_it_works_without_a_library_that_does_not_fit(start, tmp_path):
-    """A library in jemalloc's place ends each process: the server starts without it, and the log says why."""
-    library = compiled("__attribute__((constructor)) void begin(void) { __builtin_trap(); }", tmp_path)
-    hook = tmp_path / "hook.py"
-    hook.write_text(
-        "def hook(_process, _name, find):\n"
-        "    module = find('redis_server').redis_server\n"
-        "    choose = module.choose_allocator\n"
-        f"    module.choose_allocator = lambda *words: choose(*words, {library!r})\n"
-    )
-    wrapper = start(hook=hook).ready()
-    assert wrapper.run("SET", "a", "b") == b"OK"
-    wrapper.link.close()
-    status, output = wrapper.end()
-    assert status == 0
-    assert "the server does not use jemalloc: it does not run with that" in output + wrapper.tail.read_text()
 
 
 def test_it_ends_on_sigterm_with_its_file_written(start):
