@@ -20,7 +20,7 @@ suite: $(VENV)/.dev     ## the tests alone
 	$(BIN)/pytest
 
 proofs: $(VENV)/.dev    ## a part of each proof: storms, seeded bugs, failpoints, fuzzing, built packages; a quarter of an hour
-	$(BIN)/pytest -m proof
+	$(BIN)/pytest -m proof $(PROOFS)
 
 proofs-full: $(VENV)/.dev  ## each proof at full length, for hours; the results go to docs/proofs/full.md
 	$(BIN)/python -m tests.proofs $(PROOFS)

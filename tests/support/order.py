@@ -1,22 +1,26 @@
 """
-Which tests run, and in which order; a plugin of pytest.
+Which tests run, in which order, and for how long; a plugin of pytest.
 
 1. mark     what lies in tests/proofs as `proof`; single tests elsewhere carry that mark themselves
 2. shuffle  modules, and the tests of each: a test must not need what another one has left behind
+3. end      with `--minutes N`, the tests that have not begun by then are skipped; the next seed brings others
 
 The seed of the order is printed. `--seed N` repeats it.
 """
 
 import itertools
 import random
+import time
 from pathlib import Path
 
 import pytest
 
 PROOFS = Path(__file__).parents[1] / "proofs"
+_BEGAN = time.monotonic()
 
 
 def pytest_addoption(parser):
+    parser.addoption("--minutes", type=float, help="begin no test later than this")
     parser.addoption("--seed", type=int, help="of the order of the tests, and of which seeded bugs the proofs hunt")
 
 
@@ -49,3 +53,9 @@ def pytest_collection_modifyitems(config, items):
     for tests in modules:
         rand.shuffle(tests)
     items[:] = itertools.chain(*modules)
+
+
+def pytest_runtest_setup(item):
+    minutes = item.config.option.minutes
+    if minutes is not None and time.monotonic() - _BEGAN > 60 * minutes:
+        pytest.skip("left out: the minutes are over")
