@@ -133,6 +133,7 @@ def test_a_drained_host_claims_nothing_until_that_is_undone(daemon):
     assert run("group", "logs", "mian").err.startswith("fusiond: no group 'mian'")
 
 
+@pytest.mark.proof
 def test_a_drained_host_says_what_it_knows_while_redis_is_away(daemon):
     """The job has ended, so none runs; but its outcome is not stored."""
 

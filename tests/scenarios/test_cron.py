@@ -85,6 +85,7 @@ def test_kill_9_of_the_scheduler_loses_no_tick(cron):
     until(lambda: without_gaps(cron.wait_for(3)), cron.daemon.text)
 
 
+@pytest.mark.proof
 def test_kill_9_of_redis_loses_no_tick(cron):
     """The embedded Redis is killed and comes back from its file; the scheduler is not started anew."""
     cron.daemon.start(FILE)
@@ -106,6 +107,7 @@ def _answer(ask):
         return None
 
 
+@pytest.mark.proof
 def test_kill_9_of_the_daemon_is_made_up_for_by_the_next(cron):
     """What came due while no daemon ran is enqueued when one runs again, each tick once."""
     cron.daemon.start(FILE)
@@ -119,6 +121,7 @@ def test_kill_9_of_the_daemon_is_made_up_for_by_the_next(cron):
     assert {cron.finished()[tick].attempts for tick in ticks} <= {1, 2}, "killed in mid-job, one may have run again"
 
 
+@pytest.mark.proof
 def test_a_reload_adds_and_removes_entries_in_place(cron):
     """The scheduler and the worker keep their pids; the new entry ticks at once, the removed one no more."""
     cron.daemon.start(FILE)

@@ -21,6 +21,7 @@ def ask(daemon, path):
         connection.close()
 
 
+@pytest.mark.proof
 def test_the_dashboard_comes_and_goes_with_its_key(daemon):
     """A reload starts and ends it; a file that is refused is shown with its problem in place."""
     daemon.start("broker: {url: embedded}\n")

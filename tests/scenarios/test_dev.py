@@ -71,6 +71,7 @@ def test_only_code_counts(daemon):
     assert (status["generation"], status["reloads"]) == (2, {"applied": 1})
 
 
+@pytest.mark.proof
 def test_no_job_is_lost_while_code_is_saved(daemon):
     """Each job runs once, whatever is saved meanwhile."""
     daemon.enqueue_notes(100, seconds=0.02)

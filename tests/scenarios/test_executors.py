@@ -108,6 +108,7 @@ def pair(redis_server):
         daemon.close()
 
 
+@pytest.mark.proof
 def test_another_daemon_ends_what_a_killed_one_has_begun(pair, tmp_path):
     """Nothing is lost with a dispatcher whose children run many jobs; the other daemon takes the jobs back."""
     daemons, client = pair

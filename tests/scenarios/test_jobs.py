@@ -91,6 +91,7 @@ def test_priorities_then_arrival(start, isolation):
     assert [word for word, _, _ in daemon.noted()] == words[200] + words["high"] + words["low"]
 
 
+@pytest.mark.proof
 def test_no_wake_up_is_lost(start):
     """A job that is enqueued while a claim is on its way begins at once: no job waits for the poll."""
     daemon = start(processes=4, polls=False)

@@ -25,6 +25,8 @@ from tests.support.running import PATIENCE, alive, until
 TIMES = {CHILD: 12, SERVER: 5, DISPATCHER: 4, SCHEDULER: 4, SUPERVISOR: 2, WRAPPER: 3, REDIS: 4, PROGRAMS: 1}
 #: those whose death no job can notice
 ASIDE = (SCHEDULER, WRAPPER, REDIS, PROGRAMS)
+#: those of the first tier; the others' ends are shown one by one in tests/worker, tests/supervise and test_cron.py
+QUICK = (CHILD, SERVER, REDIS)
 #: jobs that come in between two kills
 BETWEEN = 25
 MIX = Mix(short=0.3, long=0.015, long_seconds=2.0)
@@ -46,7 +48,9 @@ def test_children_end_with_their_fork_server_whoever_else_is_away(plant):
     assert children
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", [kind if kind in QUICK else pytest.param(kind, marks=pytest.mark.proof) for kind in KINDS]
+)
 def test_kill(plant, kind):
     """Each acknowledged job ends once, finished; whatever ran twice was cut off by a kill; nothing is left behind."""
     load, faults = Load(plant.client(), 100_000, rate=40, mix=MIX), []

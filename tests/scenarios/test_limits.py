@@ -168,6 +168,7 @@ def test_jobs_of_calls_one_by_one_are_limited_too(start):
     assert [most_at_once(of(noted(notes), account)) for account in "ab"] == [1, 1]
 
 
+@pytest.mark.proof
 def test_a_killed_dispatcher_s_place_is_free_once_its_lease_has_expired(start):
     """The job that it held runs again, and then the next one; never two of the account."""
     client, notes, [first, _] = start(TASKS_WITH_LIMITS, 2, 2)

@@ -3,6 +3,8 @@
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.support.fusiond_command import fusiond
 from tests.support.running import PATIENCE, until
 
@@ -11,6 +13,7 @@ def run(daemon, *words):
     return fusiond(*words, cwd=daemon.directory)
 
 
+@pytest.mark.proof
 def test_a_plan_counts_what_waits_and_runs(daemon):
     """A group goes while jobs wait for it, another shrinks while jobs run: said beforehand, and nothing is done."""
     tasks = "  later: {run: stories.colour, queue: reports}\n"

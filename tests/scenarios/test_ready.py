@@ -3,6 +3,8 @@
 import os
 import signal
 
+import pytest
+
 from tests.chaos.plant import DISPATCHER, REDIS, SERVER
 from tests.support.fusiond_command import fusiond
 from tests.support.running import until
@@ -12,6 +14,7 @@ def probe(plant):
     return fusiond("health", "--ready", "-c", plant.file, cwd=plant.directory)
 
 
+@pytest.mark.proof
 def test_it_is_not_ready_while_redis_is_frozen(plant):
     """Each program says so with Redis' address, as soon as it is asked; and is ready when Redis goes on."""
     until(lambda: probe(plant).status == 0, lambda: probe(plant).out)

@@ -29,6 +29,7 @@ LOST = re.compile(r" ERROR +(\S+) +.*(?:cannot be reached|did not answer|loading
 BACK = re.compile(r" INFO +(\S+) +Redis is back")
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("away", [stopped, ended])
 def test_ten_seconds_without_redis(plant, away):
     """Every process keeps its pid, every job ends once, a sentence says that Redis is gone and one that it is back."""
@@ -63,6 +64,7 @@ def test_ten_seconds_without_redis(plant, away):
     assert back == lost
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("away", [stopped, ended])
 def test_a_producer_is_told(plant, away):
     """An enqueue while Redis is away raises BrokerUnavailable in bounded time, with the place and a remedy."""
@@ -82,6 +84,7 @@ def acknowledged(client):
         return client.enqueue("quick", 0)
 
 
+@pytest.mark.proof
 def test_everybody_backs_off(plant):
     """Nobody calls Redis in a busy loop while it refuses: pauses grow from 0.5 s, beside one PING a second."""
     calls = []
@@ -102,6 +105,7 @@ def test_everybody_backs_off(plant):
     assert 4 <= len(calls) <= 9 * 6 + 3 * 8 / 0.75
 
 
+@pytest.mark.proof
 def test_a_job_is_killed_before_its_lease_is_anybodys(plant):
     """Redis is stopped for longer than the lease: what runs is killed before the lease ends, and begins again after."""
     client = plant.client()

@@ -19,6 +19,7 @@ def test_grow_and_shrink_under_load(daemon):
     assert daemon.pid("worker:main@1") == before
 
 
+@pytest.mark.proof
 def test_add_and_remove_under_load(daemon):
     """A group comes and goes beside one that stays."""
     daemon.start(daemon.body("main: {processes: 1}"))

@@ -69,6 +69,7 @@ def test_it_follows_the_load_up_and_down(start, isolation):
     assert 'fusiond_processes_changes_total{program="worker:main@1",reason="quiet"}' in metrics
 
 
+@pytest.mark.proof
 def test_a_reload_leaves_the_most_to_both_generations_together(start):
     """The old one's three jobs leave one child to the new one, which gets each place that they free."""
     daemon = start(4)

@@ -215,6 +215,7 @@ retry_policies: {standard: {max_crashes: 100}}
 RANGE = "main: {processes: {min: 1, max: 3, target_latency: 100ms}}"
 
 
+@pytest.mark.proof
 def test_the_daemon_that_is_left_does_the_work_within_its_range(pair, tmp_path):
     """Both grow to their most; the one that is left keeps to it, ends all jobs, and comes down again."""
     killed, living = pair.start(SCALED, RANGE, RANGE)

@@ -173,6 +173,7 @@ def test_a_retry_keeps_its_lock(start):
     assert not client.enqueue("failing", 1, str(notes)).existing
 
 
+@pytest.mark.proof
 def test_a_killed_dispatcher_frees_no_lock(start):
     """Those of both daemons are: the job is rescued, and is one all the time."""
     client, notes, daemons = start()
@@ -189,6 +190,7 @@ def test_a_killed_dispatcher_frees_no_lock(start):
 CRON = FILE + "cron: {tick: {task: ended, every: 1s, args: [7, LOG, 3.5], overlap: allow}}\n"
 
 
+@pytest.mark.proof
 def test_a_ticks_conflict_is_a_decision(start, run, tmp_path):
     """While the job of a tick runs, the next ticks have none, whichever daemon ticks; then one has a job again."""
     _, notes, _ = start(CRON.replace("LOG", str(tmp_path / "notes")))
@@ -197,6 +199,7 @@ def test_a_ticks_conflict_is_a_decision(start, run, tmp_path):
     assert most_at_once(notes) == 1
 
 
+@pytest.mark.proof
 def test_of_ten_pushes_one_runs(start, run):
     """The daemon tells Redis what is unique; the others leave a count."""
     client, notes, _ = start()
@@ -217,6 +220,7 @@ def test_a_reload_makes_a_task_unique_in_place(start):
     until(lambda: client.enqueue("plain", 1, str(notes), 0.3).existing, "the client knows it")
 
 
+@pytest.mark.proof
 def test_locks_hold_under_kills_and_stops():
     """I19, with a look at all jobs and locks after each call; the hunt for seeded bugs shows that it can fail."""
     assert hunt.stand("unique jobs") == []

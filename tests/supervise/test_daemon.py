@@ -175,6 +175,7 @@ def _supervisorctl(daemon, *arguments):
     return done.stdout + done.stderr
 
 
+@pytest.mark.proof
 def test_an_idle_daemon_sleeps(daemon):
     """No polling loop: between two questions to the programs, 5 s apart, only the thread that watches files wakes."""
     daemon.start(file("main: {}, other: {}"))

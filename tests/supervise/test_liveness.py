@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 
+import pytest
 from supervisor.options import ProcessGroupConfig
 
 from fusiond.supervise import liveness, tree
@@ -50,6 +51,7 @@ def test_a_frozen_program_is_killed_with_its_tree_and_started_again(daemon):
     os.kill(int((daemon.state / "child-main").read_text()), signal.SIGKILL)
 
 
+@pytest.mark.proof
 def test_a_frozen_program_gives_up_its_slots_to_the_next_generation(daemon):
     """It was told to drain and never hears it; the new one leaves it no slot once it is killed."""
     start(daemon, "main: {processes: 3, environment: {BUSY: '2'}}")
@@ -92,6 +94,7 @@ def test_a_long_line_of_processes_is_found_whole():
     assert len(members) >= depth
 
 
+@pytest.mark.proof
 def test_a_host_that_stood_still_judges_nobody(daemon):
     """All processes were stopped and the supervisor goes on first: it asks anew, and nothing is killed."""
     start(daemon, "main: {}")

@@ -189,6 +189,7 @@ def change(watcher, file, act):
     at_rest(watcher)
 
 
+@pytest.mark.proof
 @pytest.mark.usefixtures("polling")
 def test_the_watcher_wakes_for_a_change_in_a_directory_that_came_later(tmp_path, watcher):
     """A directory that is not there yet is waited for, and one that is made anew, with those above it."""
@@ -219,6 +220,7 @@ def test_a_burst_of_events_is_one_and_is_waited_for_a_moment(tmp_path, watcher):
     writer.join()
 
 
+@pytest.mark.proof
 @pytest.mark.usefixtures("polling")
 def test_a_link_that_is_swapped_is_followed(tmp_path, watcher):
     """The directory that it leads to is another; what happens there counts from then on."""
@@ -234,6 +236,7 @@ def test_a_link_that_is_swapped_is_followed(tmp_path, watcher):
     change(watcher, file, lambda: (tmp_path / "b" / "file").write_text("22"))
 
 
+@pytest.mark.proof
 @pytest.mark.usefixtures("polling")
 def test_a_directory_above_that_is_replaced_is_noticed(tmp_path, watcher):
     """The new file is another one, though nothing happened in the directory of the old one."""
@@ -248,6 +251,7 @@ def test_a_directory_above_that_is_replaced_is_noticed(tmp_path, watcher):
     change(watcher, file, lambda: (directory.rename(old), new.rename(directory)))
 
 
+@pytest.mark.proof
 def test_the_files_are_compared_again_even_if_no_change_is_reported(tmp_path, watcher, monkeypatch):
     """A network file system reports no change that another host makes."""
     monkeypatch.setattr(watch, "RECHECK", 1.0)
@@ -271,6 +275,7 @@ def test_other_files_wake_nobody(tmp_path, watcher):
     until(watcher.fired)
 
 
+@pytest.mark.proof
 def test_a_name_that_is_no_utf_8_is_survived(tmp_path, watcher, caplog):
     """The library fails: the watch is begun anew, and nothing is said of limits that no one has reached."""
     file = tmp_path / "file"

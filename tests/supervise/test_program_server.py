@@ -51,6 +51,7 @@ def test_a_program_has_nothing_of_the_daemon_and_of_another_program(daemon):
         assert len({line for text in limits for line in text.splitlines() if "open files" in line}) == 1
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_programs_start_without_it(daemon, number):
     """Whether it has died or hangs: a killed program is back, a new one starts, and a reload is applied."""

@@ -134,6 +134,7 @@ BUGS = {
 }
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_seeded_bug_is_found(place, bug):
     """Each of the mistakes that this is about is seen."""
@@ -142,6 +143,7 @@ def test_a_seeded_bug_is_found(place, bug):
         is_lost_at_once(place, signal.SIGSTOP, "standard", own, timeout=10.0)
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("retry", ["standard", "none"])
 def test_a_dispatcher_that_hears_of_the_job_too_late_does_not_begin_it(place, retry):
     """By then another one has run the job, or has it; to this one the job is lost."""
@@ -158,6 +160,7 @@ def test_a_dispatcher_that_hears_of_the_job_too_late_does_not_begin_it(place, re
     assert len(place.lines(path)) == 2
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("kind", [{}, {"executor": "thread"}, {"executor": "asyncio"}], ids=str)
 def test_a_job_that_nobody_confirms_has_ended_when_another_dispatcher_begins_it(place, kind):
     """
@@ -182,6 +185,7 @@ def test_a_job_that_nobody_confirms_has_ended_when_another_dispatcher_begins_it(
     assert len(place.lines(path)) == 2
 
 
+@pytest.mark.proof
 def test_a_job_that_nobody_confirms_does_not_end_one_beside_it_that_may_begin_once(place):
     """It has time to stop before its child is killed: the other one would fail for good."""
     own = place.edited(SILENT, *SELDOM_POLLS)
@@ -200,6 +204,7 @@ def test_a_job_that_nobody_confirms_does_not_end_one_beside_it_that_may_begin_on
     assert place.lines(path)[:2] == ["begun", "stopped"]
 
 
+@pytest.mark.proof
 def test_a_wake_up_that_its_dispatcher_does_not_hear(place):
     """Another one that has heard it claims the job a moment later."""
     place.start(processes=1, own=seldom_polls(place.directory))
@@ -210,6 +215,7 @@ def test_a_wake_up_that_its_dispatcher_does_not_hear(place):
     assert began_by_the_wake_up(record)
 
 
+@pytest.mark.proof
 def test_a_wake_up_that_nobody_hears(place, run):
     """A dispatcher that was cut off asks once it hears them again, and is told when the job is there for it."""
     program = place.start(processes=1, own=seldom_polls(place.directory))
@@ -248,6 +254,7 @@ def test_a_job_that_may_begin_once_has_no_permit_while_no_child_is_free(place, r
     assert "permit" not in read_job(run, place.broker.keys.of("default", "job", id_))
 
 
+@pytest.mark.proof
 def test_a_job_for_which_no_child_is_free_is_not_given_away(place):
     """The child that was free for it has a job of another queue by then, so it is queued from the beginning."""
     queues = ("default", "other")
@@ -268,6 +275,7 @@ def test_a_job_for_which_no_child_is_free_is_not_given_away(place):
         assert place.job(id_, chosen).history == ()
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("seconds", [0.6, 1.5])
 def test_a_job_that_redis_confirms_too_late_runs_again_at_once(place, redis_server, seconds):
     """Redis hangs while it is asked: this keeps the job for nobody, is no rescue, and the job's history has it."""
@@ -291,6 +299,7 @@ def test_a_job_that_redis_confirms_too_late_runs_again_at_once(place, redis_serv
     assert len(place.lines(path)) == before + 2
 
 
+@pytest.mark.proof
 def test_a_drain_during_a_claim_takes_its_token_back(place):
     """Nobody would run the job that the next call begins under it."""
     program = place.start(processes=1, own=place.edited(DELAYED))

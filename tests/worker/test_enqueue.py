@@ -57,6 +57,7 @@ def jobs(place):
     return counts.queued + counts.scheduled + counts.started + counts.finished + counts.failed
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("way", WAYS)
 def test_reload_refuses_a_module_that_enqueues(place, way):
     """The new program fails with the sentence and the line, and no job was made."""

@@ -92,6 +92,7 @@ def test_a_job_is_told_its_id_by_pass_job_alone(place, executor):
     assert (told["id"], told["environment"]) == (id_, None)
 
 
+@pytest.mark.proof
 @BOTH
 @pytest.mark.parametrize("version", ["3.9", "3.10", "3.12", "3.13"])
 def test_under_other_interpreters(place, version, executor):
@@ -198,6 +199,7 @@ def test_cancel_ends_one_job(place, executor, held):
     assert program.children() == child
 
 
+@pytest.mark.proof
 @EACH
 def test_what_ignores_its_soft_timeout_is_killed_and_charged_alone(place, executor, held):
     """At the hard timeout the process is killed; what ran beside runs again, with the reason and without a crash."""
@@ -229,6 +231,7 @@ def test_a_job_that_may_begin_once_is_not_run_again(place):
     assert (error["code"], len(place.lines(other))) == ("INTERRUPTED", 1)
 
 
+@pytest.mark.proof
 def test_who_keeps_the_event_loop_is_charged(place):
     """Not the older job beside it, whose timeouts come first and cannot be told while the loop does not run."""
     place.start(
@@ -392,6 +395,7 @@ def test_a_child_whose_on_start_fails_has_failed_to_start(place, isolation):
     assert place.job(id_).attempts == 0
 
 
+@pytest.mark.proof
 def test_a_process_that_stands_still_is_nobody_s_fault_alone(place):
     """A call into C that keeps Python's lock: nobody can tell whose it is, so each job that had begun counts one."""
     place.start(

@@ -117,6 +117,7 @@ def test_killed_fork_server(place, isolation):
     assert place.result(place.enqueue("echo"))
 
 
+@pytest.mark.proof
 def test_outcomes_of_children_whose_deaths_are_not_reported(place):
     """A busy group hears an outcome with its child's death; if no death is reported, it hears it all the same."""
     program, path = place.start(isolation="fork", processes=4), place.path()
@@ -169,6 +170,7 @@ def test_fork_server_that_dies_again_and_again_is_not_started_without_a_pause(pl
     assert time.monotonic() - started > 1.3
 
 
+@pytest.mark.proof
 def test_more_processes_than_the_socket_holds_commands(place):
     """A large group starts."""
     program = place.start(isolation="process", processes=250)
@@ -187,6 +189,7 @@ def test_a_killed_idle_child_is_replaced(place):
     assert {place.job(id_).crashes for id_ in ids} == {0}
 
 
+@pytest.mark.proof
 def test_child_that_stands_still_is_replaced(place):
     """A child that does not begin what it was handed before its lease is over loses its place, and the job none."""
     program = place.start(isolation="process")
@@ -199,6 +202,7 @@ def test_child_that_stands_still_is_replaced(place):
     assert not alive(child)
 
 
+@pytest.mark.proof
 def test_a_finished_job_is_not_run_again_for_an_outcome_that_is_on_its_way(place):
     """Past its first lease, at the head of a batch whose rest was taken back: its child has a moment to tell."""
     place.start()
@@ -362,6 +366,7 @@ def test_an_outcome_of_no_job(place, serial):
     assert place.result(place.enqueue("echo"))
 
 
+@pytest.mark.proof
 @BOTH
 @pytest.mark.parametrize("how", ["truncate", "enlarge", "close", "garbage", "fill", "shutdown", "descriptors", "flags"])
 def test_no_inherited_descriptor_ends_the_dispatcher(place, isolation, how):
@@ -411,6 +416,7 @@ def test_garbage_on_the_page_does_not_put_off_the_hard_timeout(place, word, valu
 # -- Redis ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.proof
 def test_spoilt_queue_costs_no_other_its_leases(place, run):
     """A key of the wrong type in one queue: jobs of another keep running past their lease."""
     place.start(isolation="process", processes=2, queues=("bad", "good"))
@@ -476,6 +482,7 @@ def refusing(run):
     run(plain(as_is, "CONFIG", "SET", "min-replicas-to-write", 0))
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("times", [1, 2], ids=["warm", "cold"])
 def test_stop_while_redis_refuses(place, refusing, times):
     """An outcome that Redis does not take holds the end up for drain_timeout and some seconds, not for longer."""
@@ -493,6 +500,7 @@ def test_stop_while_redis_refuses(place, refusing, times):
     assert program.said("outcomes could not be settled")
 
 
+@pytest.mark.proof
 def test_a_drain_keeps_its_outcomes_while_redis_refuses(place, refusing, run):
     """For longer than a lease: the job has run, and its lease is kept until that is stored."""
     program = place.start(isolation="process", drain_timeout=60)
@@ -510,6 +518,7 @@ def test_a_drain_keeps_its_outcomes_while_redis_refuses(place, refusing, run):
     assert (place.status(id_), place.job(id_).attempts, len(place.lines(path))) == ("finished", 1, 2)
 
 
+@pytest.mark.proof
 def test_what_a_dead_dispatcher_held_is_judged_though_every_group_is_full(place, run):
     """A cancel is carried out, and what was not canceled is there for whoever has a child for it."""
     place.start(isolation="process")
@@ -568,6 +577,7 @@ def halves(tmp_path):
             place.close()
 
 
+@pytest.mark.proof
 def test_dead_node_of_a_cluster_holds_up_no_queue_of_another(halves):
     """What runs is settled, what comes is claimed, and the dead one's queue is looked at again and again."""
     place, [(_, good), (dead, bad)] = halves

@@ -374,6 +374,7 @@ def test_job_that_uses_the_alarm_costs_no_other_its_timeout(place):
     assert place.lines(path) == []
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("before", [0, 3])
 def test_job_that_borrows_the_alarm_costs_no_other_its_timeout(place, before):
     """One that puts the handler back and stops the timer: the very next job is interrupted in time, whatever it did."""
@@ -457,6 +458,7 @@ def test_cancel_while_nobody_hears_of_it(place, run):
     assert place.until(id_).status == "canceled"
 
 
+@pytest.mark.proof
 def test_cancel_of_a_job_that_waits_in_a_child(place):
     """One that was handed out and not begun is taken back from its child and ends canceled, its neighbours run."""
     place.start()
@@ -548,6 +550,7 @@ def test_lines_of_on_start_belong_to_no_job(place):
     assert not [line for id_ in ids for line in program.printed(id_) if line.startswith("start ")]
 
 
+@pytest.mark.proof
 @BOTH
 @pytest.mark.parametrize("before", [0, 3])
 def test_job_that_makes_its_output_non_blocking_costs_no_other_its_lines(place, isolation, before):
@@ -568,6 +571,7 @@ def test_job_that_prints_a_mark_keeps_its_lines(place):
     until(lambda: "word" in program.printed(id_), program.text)
 
 
+@pytest.mark.proof
 def test_endless_output_stops_nothing(place):
     """Beside a job that prints without end others run, which leaves most of the dispatcher's time to them."""
     program = place.start(processes=2)
@@ -600,6 +604,7 @@ def cpu_seconds(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+@pytest.mark.proof
 def test_endless_output_does_not_put_off_the_hard_timeout(place):
     """Nor the soft one: the job ends, and so does what it prints."""
     place.start(tasks={"chatter": {"timeout": Timeout(1, 2)}}, policies={"single": STRICT})

@@ -51,6 +51,7 @@ def all_ran_once(place, ids):
     assert {place.job(id_).attempts for id_ in ids} == {1}
 
 
+@pytest.mark.proof
 def test_connections_that_end_one_after_the_other_cost_no_job(crowd, run):
     """Whichever lane it is, and whatever it waits for: it asks the same again under its own nonce."""
     place, program, ids = crowd

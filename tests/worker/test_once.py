@@ -136,6 +136,7 @@ def test_many_quick_jobs(place, isolation):
     assert not place.lines(other)
 
 
+@pytest.mark.proof
 @BOTH
 def test_no_more_are_claimed_than_children_are_free(place, run, isolation):
     """However many the group claims of other tasks, which were quick so far."""
@@ -155,6 +156,7 @@ def test_no_more_are_claimed_than_children_are_free(place, run, isolation):
     assert {place.job(id_).attempts for id_ in ids} == {1}
 
 
+@pytest.mark.proof
 @BOTH
 def test_jobs_of_none_have_their_turn(place, isolation):
     """Those that are claimed ahead of a long row of quick jobs begin before the row is done."""
@@ -196,6 +198,7 @@ def test_a_reload_changes_nothing_of_a_job_that_has_begun(place):
     place.until_lines(other, 2)
 
 
+@pytest.mark.proof
 def test_a_job_that_waits_in_a_child_while_a_reload_turns_its_task_to_none(place):
     """It begins with a permit: when its dispatcher is killed, it has begun once and does not run again."""
     patient = Edit("worker/pool/watchdog.py", "BEGIN, LONGEST_BEGIN = 0.25, 8.0", "BEGIN, LONGEST_BEGIN = 60.0, 60.0")
@@ -249,6 +252,7 @@ def test_a_job_that_expires_in_a_child_does_not_begin(place):
     assert place.lines(path) == []
 
 
+@pytest.mark.proof
 def test_a_job_whose_dispatcher_was_killed_before_it_began_expires(place):
     """Rescued after its expiry, it does not begin; what had begun and was renewed runs again."""
     first = place.start(isolation="process", processes=1)

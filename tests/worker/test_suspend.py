@@ -82,6 +82,7 @@ def test_what_was_handed_to_a_child_does_not_begin_after_it(place, isolation):
     assert len(place.lines(path)) == 1
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("woken", [False, True])
 def test_what_runs_and_nobody_has_taken_goes_on(place, woken):
     """Its lease is over, but whoever wakes up asks before it judges, and before a claim of its own rescues the job."""
@@ -99,6 +100,7 @@ def test_what_runs_and_nobody_has_taken_goes_on(place, woken):
     assert (record.attempts, record.rescues, len(place.lines(path))) == (1, 0, 1)
 
 
+@pytest.mark.proof
 def test_what_runs_is_not_judged_before_the_answer_has_come(place):
     """However slow Redis is just then, since the whole machine wakes up."""
     asked = "        changed, failed = await renew(self._broker, self._connection, self._held())\n"

@@ -258,6 +258,7 @@ def test_a_storm_of_signals_is_one_or_two_reloads(daemon):
     assert sum(daemon.status()["reloads"].values()) <= 3
 
 
+@pytest.mark.proof
 def test_a_program_that_acknowledges_nothing_is_a_warning(daemon):
     """The file was taken; the outcome names who did not answer."""
     daemon.start(file("main: {environment: {ACT: deaf}}"))

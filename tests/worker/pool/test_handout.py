@@ -121,6 +121,7 @@ def test_long_jobs_after_quick_ones_do_not_wait_beside_an_idle_group(place, isol
     assert {place.until(id_).status for id_ in ids[30:]} == {"canceled"}
 
 
+@pytest.mark.proof
 def test_jobs_that_turn_out_to_be_slower_do_not_wait_in_one_child(place):
     """None of them is long, but behind many of its kind each would be late, while others do nothing."""
     place.start(processes=1)

@@ -76,6 +76,7 @@ def test_group_of_which_nothing_loads_starts_when_it_can(place, flag):
     assert program.heard("unloaded")["reason"] == ""
 
 
+@pytest.mark.proof
 @BOTH
 def test_others_run_while_some_do_not_load(place, flag, isolation):
     """Jobs of what does not load go back, with no attempt burnt; the module is imported anew in a fresh process."""
@@ -97,6 +98,7 @@ def test_others_run_while_some_do_not_load(place, flag, isolation):
     until(lambda: len(program.fork_servers()) == 1, program.text)
 
 
+@pytest.mark.proof
 def test_replaced_fork_server_can_be_killed(place, flag):
     """Its last job runs again as after any crash; the new one's children are left alone."""
     path, other = place.path(), place.path()
@@ -190,6 +192,7 @@ def test_nothing_is_tried_again_before_the_serving_fork_server_has_loaded():
 SLOW = FLAKY.replace("def echo", "import time\nwhile os.path.exists({gate!r}):\n    time.sleep(0.02)\ndef echo", 1)
 
 
+@pytest.mark.proof
 def test_a_fork_server_that_is_replaced_while_it_is_silent_holds_up_nothing(place, flag):
     """The new one's children get jobs at once, and after the silent one was killed."""
     gate = place.directory / "gate"
@@ -208,6 +211,7 @@ def test_a_fork_server_that_is_replaced_while_it_is_silent_holds_up_nothing(plac
     assert place.result(place.enqueue("echo", 2))
 
 
+@pytest.mark.proof
 def test_a_job_of_a_replaced_fork_server_can_be_canceled_while_no_other_can_be_started(place, flag):
     """And so for a hard timeout and a lost lease: its own fork server kills it."""
     path = place.path()

@@ -45,6 +45,7 @@ def test_job_that_succeeded_leaves_one_line(place, isolation):
     assert 0.4 <= line["wait"] < 30
 
 
+@pytest.mark.proof
 def test_wait_of_a_retry_is_counted_from_when_it_came_due(place):
     """Neither the first attempt nor the delay before the second is part of it."""
     policy = replace(SINGLE, max_attempts=2, delay=6.0)

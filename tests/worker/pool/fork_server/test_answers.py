@@ -91,6 +91,7 @@ def test_who_answers_late_is_not_silent_any_more(brisk):
     assert (peer.silences, peer.hung) == ([True, False], [])
 
 
+@pytest.mark.proof
 def test_a_judge_that_was_kept_asks_anew(brisk):
     """However long this process stood still, the peer has its whole time after that; an old answer counts no more."""
 
@@ -127,6 +128,7 @@ def test_a_server_that_loads_has_its_time_for_each_module(brisk, monkeypatch):
     assert (peer.questions, peer.hung) == ([], ["has loaded no module for 0.5 s"])
 
 
+@pytest.mark.proof
 def test_an_idle_server_is_asked_seldom_and_one_that_works_each_second(brisk, monkeypatch):
     """So that idle groups cost nothing that can be measured. A look that comes late is another subject."""
     monkeypatch.setattr(answers, "LATE", 3600.0)
@@ -168,6 +170,7 @@ def test_a_judge_that_was_stopped_asks_no_more(brisk, monkeypatch):
 # -- fork servers that hang -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.proof
 @BOTH
 def test_a_stopped_fork_server_holds_up_no_job(place, isolation):
     """
@@ -214,6 +217,7 @@ os.register_at_fork(before=_take_lock)
 """
 
 
+@pytest.mark.proof
 def test_jobs_of_children_that_are_never_forked_go_to_an_idle_daemon(place):
     """A fork server that hangs in its application's at-fork handler keeps no job for longer than it takes to notice."""
     gate = place.path("gate")
@@ -232,6 +236,7 @@ def test_jobs_of_children_that_are_never_forked_go_to_an_idle_daemon(place):
     first.until_said("has not answered for 10 s")
 
 
+@pytest.mark.proof
 def test_a_drain_does_not_wait_for_a_fork_server_that_hangs(place):
     """The old generation of a group ends, and what it ran runs elsewhere."""
     first = place.start(isolation="process", link=True, tasks={"work": {"retry": "standard"}})
@@ -274,6 +279,7 @@ def unkilled(place):
     return [word for worker in place.run(place.broker.workers()) for word in worker.fields["unkilled"].split()]
 
 
+@pytest.mark.proof
 @ROOT
 def test_a_job_whose_process_cannot_be_killed_keeps_its_lease_and_is_named(place, powerless):
     """Its fork server has died, it lives on: it does not run a second time, and its outcome counts."""
@@ -294,6 +300,7 @@ def test_a_job_whose_process_cannot_be_killed_keeps_its_lease_and_is_named(place
     assert {place.until(each).status for each in ids} == {"finished"}
 
 
+@pytest.mark.proof
 @ROOT
 def test_a_process_that_cannot_be_killed_holds_up_no_job_as_a_fork_server_ends(place):
     """One that tries again what does not load, for one: others run while its end is waited for."""
@@ -318,6 +325,7 @@ def test_a_process_that_cannot_be_killed_holds_up_no_job_as_a_fork_server_ends(p
         os.kill(survivor, signal.SIGKILL)
 
 
+@pytest.mark.proof
 @ROOT
 def test_a_fork_server_that_cannot_be_killed_keeps_its_jobs(place, powerless):
     """They are named; once it is gone they run again."""
