@@ -280,9 +280,9 @@ def test_importing_is_cheap(module):
 
 
 #: folders of `tests/` that stand for no room of `fusiond/`: what tests share, and the harnesses
-BESIDE = {"docs", "support", "rules", "scenarios", "chaos", "demo", "fuzz", "model", "soak"}
+BESIDE = {"docs", "proofs", "support", "rules", "scenarios", "chaos", "demo", "fuzz", "model", "soak"}
 #: tests at the top of `tests/` that are about the house as a whole, not about one of its top-level modules
-WHOLE = {"benchmarks", "docs", "failpoints", "house", "package", "reliability", "security", "systemd_units"}
+WHOLE = {"house", "promises", "security", "systemd_units"}
 
 
 def test_the_tests_mirror_the_house():
