@@ -72,7 +72,7 @@ class Inline:
             result = call(load(row.run), args, kwargs)
             if isinstance(result, CoroutineType):
                 result = _awaited(result)
-            return wire.FINISHED, wire.GIVE_UP, payload.result_json(result if row.keeps_result else None)
+            return wire.FINISHED, wire.GIVE_UP, payload.result_json(result, keep=row.keeps_result)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - whatever task code raises is an outcome

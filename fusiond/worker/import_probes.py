@@ -68,7 +68,7 @@ class _Probe:
         tasks = [task for task in config.tasks.values() if any(serves(group.queues, task.queue) for group in groups)]
         own = {task.retry for task in tasks if config.retry_policies[task.retry] != RETRY_POLICIES.get(task.retry)}
         policies = [config.retry_policies[name] for name in sorted(own)]
-        named = (name for policy in policies for name in (*policy.retry_on, *policy.give_up_on) if "." in name)
+        named = (name for each in policies for name in (*each.retry_on, *each.give_up_on, *each.snooze_on))
         self._group, self._patience = groups[0], patience
         starts = [group.on_start for group in groups if group.on_start]
         self._paths = list(dict.fromkeys([*(task.run for task in tasks), *starts]))

@@ -69,6 +69,15 @@ RULES = (
         "def send(): ...\nclass Error(Exception): ...\n",
     ),
     Rule(
+        "namesake-exception",
+        "warning",
+        "a built-in exception's name in a retry policy, while a package that is loaded has another one of that name",
+        "tasks: {a: {run: shop.send, retry: p}}\nretry_policies: {p: {retry_on: [«ConnectionError»]}}\n" + _GROUP,
+        "tasks: {a: {run: shop.send, retry: p}}\nretry_policies: {p: {retry_on: [shop.ConnectionError]}}\n" + _GROUP,
+        files={"shop.py": "def send(): ...\nclass ConnectionError(Exception): ...\n"},
+        needs="imports",
+    ),
+    Rule(
         "imports-unchecked",
         "error",
         "a group whose interpreter could not be started, so that nothing is known of its tasks",

@@ -10,7 +10,7 @@ import pytest
 from fusiond.config.model import RetryPolicy
 from fusiond.config.model.tasks import Timeout
 from tests.support.running import alive, until
-from tests.support.worker_program import pythons
+from tests.support.worker_program import UNRUN, pythons
 
 BOTH = pytest.mark.parametrize("executor", ["asyncio", "thread"])
 #: an executor and a stand-in that sleeps in it: a coroutine, a function in the loop's threads, one in a thread
@@ -61,7 +61,7 @@ def test_no_more_run_at_once_than_the_file_says(place, executor):
 @BOTH
 def test_each_bad_end_is_of_its_job_alone(place, executor):
     """Exceptions, exits, bad arguments and results end no other job, nor the child."""
-    program = place.start(executor=executor, concurrency=3)
+    program = place.start(executor=executor, concurrency=3, tasks={name: {"result": "ignore"} for name in UNRUN})
     path = place.path()
     beside = place.enqueue("held", path, 1.5)
     place.until_lines(path)
@@ -69,6 +69,7 @@ def test_each_bad_end_is_of_its_job_alone(place, executor):
     ended = {
         "BAD_ARGUMENTS": [place.enqueue("add", 1), place.enqueue("a_coroutine")],
         "RESULT_NOT_SERIALIZABLE": [place.enqueue("give_object")],
+        "NOT_RUN": [place.enqueue(name) for name in UNRUN],
         "EXCEPTION": [
             place.enqueue(name)
             for name in ("wrong", "speechless", "inner_type_error", "raise_stop", "leave_below")

@@ -19,7 +19,7 @@ from tests.chaos.package import SELDOM_RENEWALS
 from tests.support.job_text import change_job
 from tests.support.running import until
 from tests.support.seldom_polls import seldom_polls
-from tests.support.worker_program import STRICT, pythons
+from tests.support.worker_program import STRICT, UNRUN, pythons
 
 BOTH = pytest.mark.parametrize("isolation", ["fork", "process"])
 
@@ -40,13 +40,11 @@ def test_result(place, isolation):
 def test_each_bad_end_has_its_code(place, isolation):
     """What a job does wrong fails that job with a code and a reason, at the first attempt, and no other."""
     # two that hang for ever without a fix would be seen as well: each has a slot of its own
-    place.start(
-        isolation=isolation,
-        processes=2,
-    )
+    place.start(isolation=isolation, processes=2, tasks={name: {"result": "ignore"} for name in UNRUN})
     ended = {
         "BAD_ARGUMENTS": [place.enqueue("add", 1), place.enqueue("add", 1, 2, 3), place.enqueue("add", a=1, b=2, c=3)],
         "RESULT_NOT_SERIALIZABLE": [place.enqueue("give_object"), place.enqueue("give_nan")],
+        "NOT_RUN": [place.enqueue(name) for name in UNRUN],
         "RESULT_TOO_LARGE": [place.enqueue("give_large", wire.MAX_RESULT)],
         "EXCEPTION": [
             place.enqueue(name) for name in ("wrong", "speechless", "inner_type_error")

@@ -79,10 +79,11 @@ def check(root: Node, config: Config, probes: list[Probed]) -> Iterator[Problem]
         for name in root.names("retry_policies"):
             policy = ("retry_policies", name)
             group = _group_of(config, probed, [task for task in config.tasks.values() if task.retry == name])
-            for item in (*root.items(*policy, "retry_on"), *root.items(*policy, "give_up_on")):
-                failure = probed.exceptions.get(str(item.value))
-                if failure is not None:
-                    yield _exception(item, failure, group)
+            for key in ("retry_on", "give_up_on", "snooze_on"):
+                for item in root.items(*policy, key):
+                    failure = probed.exceptions.get(str(item.value))
+                    if failure is not None:
+                        yield _exception(item, failure, group)
 
 
 def _group_of(config: Config, probed: Probed, tasks: Sequence[Task]) -> str:
@@ -206,6 +207,9 @@ def _shown(run: str, found: Signature) -> str:
 
 
 def _exception(item: Node, found: ImportFailure, group: str) -> Problem:
+    if found.reason == "namesake":
+        remedy = f"add {' and '.join(found.near)} if it is meant, too"
+        return item.place.warning("namesake-exception", f"{found.message} (group {group!r})", remedy)
     remedy = did_you_mean(str(item.value), found.near)
     if found.reason in ("missing-attribute", "not-callable", "not-an-exception"):
         return item.place.error("not-an-exception", f"{found.message} (group {group!r})", remedy or "correct the name")

@@ -62,8 +62,9 @@ class ChildStart:
         result = self._tasks.function(path)()
         if isinstance(result, CoroutineType):
             if loop is not None:
-                loop.run_until_complete(result)  # what it opens belongs to the loop that the jobs run in
+                result = loop.run_until_complete(result)  # what it opens belongs to the loop that the jobs run in
             else:
                 import asyncio
 
-                asyncio.run(result)
+                result = asyncio.run(result)
+        payload.check_ran(result)

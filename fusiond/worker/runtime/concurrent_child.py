@@ -206,8 +206,8 @@ class ConcurrentChild:
                     result = await self._awaitable(job, call(function, args, kwargs))
                 else:
                     result = await self._threads.call(job, function, args, kwargs)
-                    # A plain function may return a coroutine, too.
-                    if isinstance(result, CoroutineType):
+                    # A plain function may return a coroutine, too; with `executor: thread` it has run in its thread.
+                    if isinstance(result, CoroutineType) and not self._all_in_threads:
                         result = await self._awaitable(job, result)
             finally:
                 job.deadline, job.task = NEVER, None
@@ -215,7 +215,7 @@ class ConcurrentChild:
                     self.told += self.page.last_report(job.cell, message.serial)
                 if job.timer is not None:
                     job.timer.cancel()
-            return wire.FINISHED, wire.GIVE_UP, payload.result_json(result if row.keeps_result else None)
+            return wire.FINISHED, wire.GIVE_UP, payload.result_json(result, keep=row.keeps_result)
         except BaseException as error:  # noqa: BLE001 - whatever task code raises is an outcome
             return self._failure(job, error, self._tasks.row_of_call(row, message.header))
 

@@ -22,8 +22,8 @@ from typing import Any, Callable
 
 from . import errortext
 from .passed_job import PassedJob
-from .payload import TaskFailed, check_arguments, result_json, trace
-from .task import TaskError, load
+from .payload import TaskFailed, check_arguments, check_ran, result_json, trace
+from .task import TaskError, load_function
 
 #: what the group's interpreter is started with; its arguments are the request and the directories of our files
 BOOT = (
@@ -44,8 +44,8 @@ def main(text: str) -> int:
         known = {"id": "call", "attempt": 1, "deadline": deadline, "key": None, "meta": None, "traceparent": None}
         kwargs[request["pass_job"]] = PassedJob(known, _say)
     try:
-        start = load(request["on_start"]) if request["on_start"] else None
-        function = load(request["run"])
+        start = load_function(request["on_start"]) if request["on_start"] else None
+        function = load_function(request["run"])
         check_arguments(function, args, kwargs)
     except (TaskError, TaskFailed) as error:
         print(f"fusiond: {error}", file=sys.stderr)
@@ -86,7 +86,8 @@ def _result(started: Any, function: Callable[..., Any], args: list[Any], kwargs:
 
         if inspect.iscoroutinefunction(function):
             return asyncio.run(_both(started, function(*args, **kwargs)))
-        asyncio.run(started)
+        started = asyncio.run(started)
+    check_ran(started)
     result = function(*args, **kwargs)
     if isinstance(result, CoroutineType):
         import asyncio
@@ -97,7 +98,7 @@ def _result(started: Any, function: Callable[..., Any], args: list[Any], kwargs:
 
 async def _both(started: CoroutineType[Any, Any, Any], result: CoroutineType[Any, Any, Any]) -> Any:
     """What the task returns, after its group's `on_start` and in the same loop."""
-    await started
+    check_ran(await started)
     return await result
 
 

@@ -9,6 +9,7 @@ Standard library only, CPython 3.9 and later: it runs under the application's ow
 from __future__ import annotations
 
 import json
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
 
 from . import errortext, nesting, wire
 
@@ -80,9 +81,40 @@ def check_arguments(function: Callable[..., Any], args: list[Any], kwargs: dict[
         raise TaskFailed("BAD_ARGUMENTS", f"{what}: {error}") from None
 
 
-def result_json(value: Any) -> bytes:
-    """The result as JSON. Raises TaskFailed."""
-    if value is None:
+#: what no function returns by mistake; looked up first, since most results are one of these
+_PLAIN = frozenset((type(None), bool, int, float, str, list, tuple, dict))
+#: type → what its values wait for
+_UNRUN: dict[type, str] = {
+    GeneratorType: "iterates over it",
+    AsyncGeneratorType: "iterates over it",
+    CoroutineType: "awaits it",
+    map: "iterates over it",
+    filter: "iterates over it",
+    zip: "iterates over it",
+}
+
+
+def check_ran(value: Any) -> None:
+    """Raise TaskFailed where a function has returned work in place of doing it: a generator, an awaitable, a future."""
+    kind = type(value)
+    if kind in _PLAIN:
+        return
+    missing = _UNRUN.get(kind)
+    if missing is None and hasattr(kind, "__await__"):
+        missing = "awaits it"
+    if missing is None and hasattr(kind, "add_done_callback"):
+        missing = "waits for it"
+    if missing is not None:
+        if kind is CoroutineType:
+            value.close()  # otherwise Python warns of it a second time
+        what = f"{errortext.type_name(kind)} was returned, and nothing {missing}"
+        raise TaskFailed("NOT_RUN", f"{what}: the function must do its work before it returns")
+
+
+def result_json(value: Any, *, keep: bool = True) -> bytes:
+    """The result as JSON; null if it is not to be kept. Raises TaskFailed, also where the function has not run."""
+    check_ran(value)
+    if value is None or not keep:
         return b"null"
     try:
         text = "".join(_chunks(value, 0)) if _chunks else _encoder.encode(value)

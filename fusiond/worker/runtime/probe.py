@@ -13,6 +13,7 @@ Standard library only, CPython 3.9 and later: it runs under the application's ow
 
 from __future__ import annotations
 
+import builtins
 import faulthandler
 import importlib
 import inspect
@@ -49,7 +50,7 @@ def main(control: int, setup: dict[str, Any]) -> None:
             # If the import hangs, the place is printed to standard error, which the daemon reads too.
             faulthandler.dump_traceback_later(setup["patience"])
             try:
-                found = examine(task.load(path), path)
+                found = examine(path)
             except task.TaskError as error:
                 found = _failure(path, error)
             faulthandler.cancel_dump_traceback_later()
@@ -59,8 +60,14 @@ def main(control: int, setup: dict[str, Any]) -> None:
     os._exit(0)
 
 
-def function(found: Any, _path: str) -> dict[str, Any]:
+def function(path: str) -> dict[str, Any]:
     """`parameters` as [name, kind, whether it has a default]; None if the callable does not tell them."""
+    found = task.load_function(path)
+    # A partial or a method counts as its function; an object is called by its class.
+    for called in (found, getattr(type(found), "__call__", None)):  # noqa: B004
+        if inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called):
+            message = f"{path} is a generator function: a call of it runs nothing"
+            return {"reason": "not-callable", "message": message, "near": []}
     try:
         parameters = inspect.signature(found).parameters.values()
     except (TypeError, ValueError):  # some built-ins have no signature
@@ -68,11 +75,32 @@ def function(found: Any, _path: str) -> dict[str, Any]:
     return {"parameters": [[each.name, int(each.kind), each.default is not each.empty] for each in parameters]}
 
 
-def exception(found: Any, path: str) -> dict[str, Any]:
-    """Nothing if this is an exception class; otherwise the failure."""
+def exception(path: str) -> dict[str, Any]:
+    """Nothing if this is an exception class; otherwise the failure. A bare name is a built-in's."""
+    if "." not in path:
+        return _namesakes(path)
+    found = task.load(path)
     if isinstance(found, type) and issubclass(found, BaseException):
         return {}
-    return {"reason": "not-an-exception", "message": f"{path} is no exception", "near": []}
+    return {"reason": "not-an-exception", "message": f"{path} is not an exception", "near": []}
+
+
+def _namesakes(name: str) -> dict[str, Any]:
+    """Other exceptions of a built-in one's name in the packages that are loaded, such as `requests.ConnectionError`."""
+    own = getattr(builtins, name, BaseException)
+    found = [
+        f"{package}.{name}"
+        for package, module in sorted(sys.modules.items())
+        if "." not in package and _is_namesake(getattr(module, "__dict__", {}).get(name), own)
+    ]
+    if not found:
+        return {}
+    message = f"{name} is Python's own exception, which {' and '.join(found)} does not belong to"
+    return {"reason": "namesake", "message": message, "near": found}
+
+
+def _is_namesake(found: Any, own: type[BaseException]) -> bool:
+    return isinstance(found, type) and issubclass(found, BaseException) and not issubclass(found, own)
 
 
 def _failure(path: str, error: task.TaskError) -> dict[str, Any]:

@@ -94,7 +94,7 @@ def run(runner: Runner, tasks: task.Tasks, job: wire.JobFields) -> tuple[int, in
                 leave()
             if pass_job:
                 runner.told += runner.page.last_report(0, job[0])
-        return wire.FINISHED, wire.GIVE_UP, payload.result_json(result if keeps_result else None)
+        return wire.FINISHED, wire.GIVE_UP, payload.result_json(result, keep=keeps_result)
     except BaseException as error:  # noqa: BLE001 - whatever task code raises is an outcome
         return _failure(runner, error, tasks.row_of_call(row, header), soft)
 

@@ -62,6 +62,14 @@ def load(path: str) -> Callable[..., Any]:
     return found
 
 
+def load_function(path: str) -> Callable[..., Any]:
+    """The function, method or callable object at the path. Raises TaskError, for a class too: a call only makes one."""
+    found = load(path)
+    if isinstance(found, type):
+        raise TaskError("TASK_NOT_FOUND", f"{path}: is a class, not a function; name a function that uses it")
+    return found
+
+
 def _load(path: str) -> Callable[..., Any]:
     module, names = _module_of(path)
     found: Any = module
@@ -136,9 +144,9 @@ def what_next(error: BaseException, row: TaskRow, also: str | None = None) -> in
     """
     What a policy's exception names say of another attempt: wire.SNOOZE, wire.RETRY or wire.GIVE_UP.
 
-    A name matches a class among the error's bases that can be found under that name in a loaded module; nothing is
-    imported for it. `snooze_on` wins, then `give_up_on`; no `retry_on` means every exception. `also` is a name that
-    matches as well.
+    A name matches a class among the error's bases that is found under that name, as `validate --imports` finds it.
+    Nothing is imported for a package of which nothing is loaded. `snooze_on` wins, then `give_up_on`; no `retry_on`
+    means every exception. `also` is a name that matches as well.
     """
     if row.snooze_on and _matches(error, row.snooze_on, also):
         return wire.SNOOZE
@@ -152,21 +160,16 @@ def _matches(error: BaseException, names: Sequence[str], also: str | None) -> bo
 
 
 def _loaded(name: str) -> Any:
-    """What a dotted name means in the modules that are loaded; a bare name is a built-in. None: nothing."""
-    parts = name.split(".")
-    if len(parts) == 1:
+    """What a dotted name means where its package is loaded; a bare name is a built-in. None: nothing."""
+    package, _, rest = name.partition(".")
+    if not rest:
         return getattr(builtins, name, None)
-    for cut in range(len(parts) - 1, 0, -1):
-        found: Any = sys.modules.get(".".join(parts[:cut]))
-        if found is not None:
-            try:
-                for part in parts[cut:]:
-                    # Not getattr: a lazy module would import it now, and its own __getattr__ may raise anything.
-                    found = getattr(found, "__dict__", {}).get(part)
-            except BaseException:  # noqa: BLE001 - a __dict__ that is none
-                return None
-            return found
-    return None
+    if package not in sys.modules:
+        return None
+    try:
+        return _load(name)
+    except BaseException:  # noqa: BLE001 - a lazy module of the user's may raise anything
+        return None
 
 
 class TaskRow(namedtuple("TaskRow", "run soft retry_on give_up_on snooze_on pass_job keeps_result")):
@@ -209,5 +212,5 @@ class Tasks:
         """The function at the path, loaded at the first time. Raises TaskError."""
         found = self._functions.get(path)
         if found is None:
-            found = self._functions[path] = load(path)
+            found = self._functions[path] = load_function(path)
         return found

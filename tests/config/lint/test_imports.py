@@ -125,7 +125,6 @@ def test_arguments_of_cron_bind_to_the_signature(app, entry, underlines):
         "def f(to, code=0): ...",
         "def f(*args, **kwargs): ...",
         "async def f(to, *, code): ...",
-        "class f:\n    def __init__(self, to, code): ...",
         "import functools\nf = functools.partial(lambda a, to, code: 0, 1)",
         "class C:\n    def __call__(self, to, code): ...\nf = C()",
         "import functools as t\nd = lambda g: t.wraps(g)(lambda *a, **k: g(*a, **k))\nf = d(lambda to, code: 0)",
@@ -133,7 +132,7 @@ def test_arguments_of_cron_bind_to_the_signature(app, entry, underlines):
     ],
 )
 def test_whatever_can_be_called_is_taken(app, function):
-    """Coroutines, classes, partials, objects, decorated functions, built-ins that tell no signature."""
+    """Coroutines, partials, objects, decorated functions, built-ins that tell no signature."""
     text = "tasks: {a: {run: shop.f}}\ncron: {c: {task: a, every: 1h, args: [x], kwargs: {code: 1}}}\n"
     found = app(HEAD + text, shop=function + "\n")
     assert found == [] or ("dict.fromkeys" in function and found[0]["code"] == "bad-arguments")
@@ -301,3 +300,29 @@ def test_the_steps_of_a_flow_fit_their_functions(app):
     assert found[0]["message"].startswith("flows.etl.steps.list: ")
     assert [problem["remedy"] for problem in found[:2]] == ["did you mean 'day'?", "did you mean 'file'?"]
     assert underlined(app(text, "--elsewhere")[0]) == ("missing-module", "not_here.far")
+
+
+def test_a_generator_and_a_class_are_no_functions(app):
+    """A call of either runs nothing, though it raises nothing; the same holds for `on_start`."""
+    found = app(
+        "version: 1\ntasks:\n  a: {run: shop.gen}\n  b: {run: shop.agen}\n  c: {run: shop.Report}\n  d: {run: shop.f}\n"
+        "workers: {m: {directory: ., on_start: shop.gen}}\n",
+        shop="def gen(): yield\nasync def agen(): yield\nclass Report: ...\ndef f(): ...\n",
+    )
+    assert [underlined(problem) for problem in found] == [
+        ("not-callable", "shop.gen"), ("not-callable", "shop.agen"), ("not-callable", "shop.Report"),
+        ("not-callable", "shop.gen"),
+    ]  # fmt: skip
+
+
+def test_exceptions_that_snooze_and_namesakes_are_looked_at(app):
+    """`snooze_on` is checked like the other two, and a package's exception is not the built-in one of its name."""
+    found = app(
+        HEAD + "retry_policies:\n  p: {snooze_on: [shop.Late, shop.Lat], retry_on: [ConnectionError]}\n"
+        "tasks: {a: {run: shop.f, retry: p}}\n",
+        shop="class Late(Exception): ...\nclass ConnectionError(Exception): ...\ndef f(): ...\n",
+    )
+    assert sorted(underlined(problem) for problem in found) == [
+        ("namesake-exception", "ConnectionError"), ("not-an-exception", "shop.Lat"),
+    ]  # fmt: skip
+    assert "shop.ConnectionError" in next(each["message"] for each in found if each["code"] == "namesake-exception")

@@ -7,6 +7,7 @@ Task functions for the tests of a worker group. No fusiond here; runs under ever
 """
 
 import asyncio
+import concurrent.futures
 import contextvars
 import ctypes
 import fcntl
@@ -125,6 +126,35 @@ def add(a, b):
 
 def inner_type_error():
     return "a" + 1
+
+
+def give_generator():
+    yield 1
+
+
+async def give_async_generator():
+    yield 1
+
+
+class _Awaitable:
+    def __await__(self):
+        yield
+
+
+def give_awaitable():
+    return _Awaitable()
+
+
+async def give_coroutine():
+    return a_coroutine(1)
+
+
+def give_map():
+    return map(print, [1])
+
+
+def give_future():
+    return concurrent.futures.Future()
 
 
 def give_object():

@@ -7,7 +7,7 @@ import uuid
 import pytest
 
 from fusiond.worker.runtime import wire
-from fusiond.worker.runtime.task import TaskError, TaskRow, load, what_next
+from fusiond.worker.runtime.task import TaskError, TaskRow, load, load_function, what_next
 
 
 @pytest.fixture
@@ -54,6 +54,14 @@ def test_no_such_name(module):
     name = module("x = 1")
     code, message = refusal(f"{name}.f")
     assert (code, name in message, "'f'" in message) == ("TASK_NOT_FOUND", True, True)
+
+
+def test_a_class_is_not_a_function(module):
+    """A call would only make an object, and nothing would run."""
+    name = module("class Report:\n    def run(self): ...\n")
+    with pytest.raises(TaskError, match=r"Report: is a class, not a function"):
+        load_function(f"{name}.Report")
+    assert load_function(f"{name}.Report.run")
 
 
 def test_not_callable(module):
@@ -134,12 +142,14 @@ def test_nothing_is_imported_for_a_name():
     assert "antigravity" not in sys.modules
 
 
-def test_a_lazy_module_is_left_alone(shelf):
-    """Its __getattr__ would import, and may raise anything."""
-    asked = []
-    shelf.__getattr__ = lambda name: asked.append(name) or 1 / 0
+def test_a_name_that_a_module_exports_lazily_matches(shelf):
+    """So does one that a class inherits. What a module's own __getattr__ raises is no match, and nothing else."""
+    shelf.Heir = type("Heir", (Deep,), {})
+    assert may_retry(Deep.Nested(), ["shelf.Heir.Nested"], [])
+    shelf.__getattr__ = lambda name: Deep if name == "Lazy" else 1 / 0
+    assert may_retry(Deep(), ["shelf.Lazy"], [])
+    assert not may_retry(Deep(), [], ["shelf.Lazy"])
     assert not may_retry(Deep(), ["shelf.Other"], [])
-    assert asked == []
 
 
 def test_giving_up_wins():
