@@ -31,7 +31,7 @@ Line = tuple[int, bytes]
 #: lines that may wait for the writer
 QUEUE = 10_000
 #: characters of a message, a field, a traceback
-MESSAGE, FIELD, TRACE = 8192, 2048, 16384
+MESSAGE, FIELD, TRACE = 33_000, 2048, 16384
 #: bytes of a tail file; once it is full, it keeps its second half
 TAIL = 256 * 1024
 #: seconds between two writes: lines that follow soon after others are written together
@@ -45,6 +45,8 @@ _PRIORITIES = {10: b"<7>", 20: b"<6>", 30: b"<4>", 40: b"<3>", 50: b"<2>"}
 _MOMENT = len("2026-01-31T09:00:00.123Z ")
 
 STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+#: a field that holds a traceback, which a job's process has formatted
+EXCEPTION = "exception"
 #: C0, DEL, C1 and the separators that some viewers take for a line's end or a change of direction
 _CONTROLS = [*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
 _IN_TEXT = {n: f"\\x{n:02x}" if n < 0x100 else f"\\u{n:04x}" for n in _CONTROLS} | {9: "\\t", 10: "\\n", 13: "\\r"}
@@ -250,7 +252,8 @@ def json_line(program: str, record: logging.LogRecord) -> str:
 
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
-    return {name: value for name, value in vars(record).items() if name not in STANDARD and value is not None}
+    known = vars(record).items()
+    return {name: value for name, value in known if name not in STANDARD and name != EXCEPTION and value is not None}
 
 
 def _plain(value: object) -> str:
@@ -259,9 +262,9 @@ def _plain(value: object) -> str:
 
 
 def _trace(record: logging.LogRecord) -> str:
-    if not record.exc_info or record.exc_info[0] is None:
-        return ""
-    text = "".join(traceback.format_exception(*record.exc_info)).rstrip()
+    text = str(getattr(record, EXCEPTION, None) or "").rstrip()
+    if record.exc_info and record.exc_info[0] is not None:
+        text = "".join(traceback.format_exception(*record.exc_info)).rstrip()
     # The end of a traceback says what went wrong.
     return text if len(text) <= TRACE else "…" + text[-TRACE:]
 

@@ -56,6 +56,14 @@ RULES = (
         at_run=True,
     ),
     Rule(
+        "hidden-module",
+        "warning",
+        "a file in a group's `directory` that has the name of a module of Python's standard library",
+        "workers: {m: {directory: «.»}}\n",
+        "workers: {m: {directory: /usr}}\n",
+        files={"queue.py": "def send(): ...\n"},
+    ),
+    Rule(
         "missing-python",
         "warning",
         "an interpreter that there is not",

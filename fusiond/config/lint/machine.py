@@ -8,12 +8,14 @@ this machine is about to run the file.
 A daemon of root refuses a file that anybody but root can write; any other user gets a warning.
 """
 
+import contextlib
 import grp
 import os
 import pwd
 import shlex
 import socket
 import stat
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, TypeAlias, TypeVar
@@ -35,6 +37,8 @@ Groups: TypeAlias = Mapping[str, WorkerGroup]
 
 #: from <linux/capability.h>: CAP_KILL, CAP_SETGID, CAP_SETUID
 _BECOMES: Final = 1 << 5 | 1 << 6 | 1 << 7
+#: modules that nothing else of the standard library needs, and whose names are popular
+_OFTEN_HIDDEN: Final = {"test", "this", "turtle", "lib2to3", "idlelib", "antigravity"}
 #: bytes of sun_path without its closing NUL
 _LONGEST_SOCKET: Final = 107
 
@@ -116,6 +120,11 @@ def _directories(root: Node, maps: list[Node], severity: Severity) -> Iterator[P
             elif _mode(path) & stat.S_IWOTH:
                 message = f"everyone on this machine can put code into {path}"
                 yield node.place.warning("unsafe-directory", message, f"chmod o-w {shlex.quote(str(path))}")
+            for file, name in _hiding(path):
+                message = (
+                    f"{file} hides the module {name} of Python's standard library from everything that the tasks load"
+                )
+                yield node.place.warning("hidden-module", message, f"rename {file.name}")
     for node, path in _paths(root.get("logging", "file")):
         if not _is_directory(path.parent):
             message, remedy = f"the directory {path.parent} does not exist", "create it, or correct the path"
@@ -123,6 +132,15 @@ def _directories(root: Node, maps: list[Node], severity: Severity) -> Iterator[P
         elif _is_directory(path):
             message, remedy = f"{path} is a directory", "write the path of a file"
             yield node.place.problem(severity, "missing-file", message, remedy)
+
+
+def _hiding(directory: Path) -> Iterator[tuple[Path, str]]:
+    """The files and packages that are found before a module of the standard library, and that module's name."""
+    with contextlib.suppress(OSError):
+        for path in sorted(directory.iterdir()):
+            name = path.stem if path.suffix == ".py" else path.name if (path / "__init__.py").is_file() else ""
+            if name in sys.stdlib_module_names - _OFTEN_HIDDEN:
+                yield path, name
 
 
 def _programs(root: Node, config: Config, groups: Groups, severity: Severity) -> Iterator[Problem]:

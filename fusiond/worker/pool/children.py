@@ -154,12 +154,11 @@ class Children:
     def _line(self, attempt: Attempt | None, line: str, level: int, extra: dict[str, Any]) -> None:
         """Write what a job printed or logged to the group's log."""
         if attempt is not None:
-            attempt.printed = f"{attempt.printed}{line}\n"[-TAIL:]
+            said = "\n".join(filter(None, (line, extra.get(logs.EXCEPTION))))
+            attempt.printed = f"{attempt.printed}{said}\n"[-TAIL:]
         if job_log.isEnabledFor(level):
             fields = {} if attempt is None else self._log_fields(attempt)
-            # A field cannot have a name that `logging` itself uses in this version of Python.
-            own = {name: value for name, value in extra.items() if name not in logs.STANDARD}
-            job_log.log(level, "%s", line, extra={**own, "group": self._group, **fields})
+            job_log.log(level, "%s", line, extra={**extra, "group": self._group, **fields})
 
     # -- fork ---------------------------------------------------------------------------------------------------------
 

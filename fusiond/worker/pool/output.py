@@ -9,7 +9,7 @@ the pipe from the hand-out on is taken for that job's.
 A child that runs many jobs at once writes such a mark before the lines of a job, and the mark of no job, a 0, behind
 them.
 
-A line that a task logged is marked too (tasklog.py): NUL, L, the number of its level, a space and the line.
+A record that a task logged is a line with a mark of its own, which tasklog.py describes.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import termios
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from fusiond import logs
 from fusiond.worker.pool.attempt import Attempt
 
 #: called with the attempt that printed the line, the line, its level in the log, and its record's fields
@@ -32,8 +33,11 @@ OnLine = Callable[["Attempt | None", str, int, dict[str, Any]], None]
 
 #: bytes of one line; a longer one is cut into several
 MAX_LINE = 8192
+#: bytes of a record's line: tasklog.py bounds the characters, of which JSON takes 12 bytes at most
+MAX_RECORD = 1 << 20
 #: bytes that the pipe holds at most, and that are read at once
 _PIPE, _CHUNK = 1 << 14, 1 << 12
+_RECORD = b"\0R"
 #: lines that one read passes on, at 20 µs each. Without this limit a read of lines of two bytes, as `yes` prints them,
 #: would take 50 ms; to drain a pipe that is full of them takes 0.2 s
 LINES = 100
@@ -130,15 +134,17 @@ class Output:
         *lines, self._rest = self._rest.split(b"\n", most)
         for line in lines:
             self._line(line)
-        if len(self._rest) > MAX_LINE and not self.has_lines:
-            self._line(self._rest)
-            self._rest = b""
+        if len(self._rest) > (MAX_RECORD if self._rest.startswith(_RECORD) else MAX_LINE) and not self.has_lines:
+            cut = _whole_characters(self._rest, len(self._rest))
+            self._line(self._rest[:cut])
+            self._rest = self._rest[cut:]
 
     def _line(self, line: bytes) -> None:
         before, mark, serial = line.partition(b"\0")
-        for start in range(0, len(before), MAX_LINE):
-            text = before[start : start + MAX_LINE].decode(errors="backslashreplace")
-            self._on_line(self.attempt, text, logging.INFO, {})
+        while before:
+            cut = len(before) if len(before) <= MAX_LINE else _whole_characters(before, MAX_LINE)
+            self._on_line(self.attempt, before[:cut].decode(errors="backslashreplace"), logging.INFO, {})
+            before = before[cut:]
         if not mark:
             return
         try:
@@ -149,19 +155,29 @@ class Output:
             self._on_line(self.attempt, *logged(mark + serial))
 
 
+def _whole_characters(text: bytes, most: int) -> int:
+    """How many of the first `most` bytes, at least 1, do not end within a character of UTF-8."""
+    cut = most
+    for back in range(1, min(4, cut)):
+        byte = text[cut - back]
+        if byte & 0xC0 != 0x80:  # where a character begins: its first byte says how many follow
+            length = 1 if byte < 0xC0 else 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
+            return cut - back if length > back else cut
+    return cut
+
+
 def logged(line: bytes) -> tuple[str, int, dict[str, Any]]:
     """
-    A line without its mark, the level that the mark gives, and the fields of its record.
+    The text of a line, its level, and the fields of its record, `exception` and `job_logger` among them.
 
-    A line without a mark has the level INFO. A job may print what looks like a mark; a malformed mark is text.
+    A line without a mark has the level INFO. A job may print what looks like a mark; a malformed one is text.
     """
-    level, space, text = line[2:].partition(b" ")
-    if line[:2] in (b"\0L", b"\0F") and space and level.isdigit() and len(level) <= 3:
-        fields: dict[str, Any] = {}
-        if line.startswith(b"\0F"):
-            raw, _, text = text.partition(b"\0")
-            with contextlib.suppress(ValueError, RecursionError):
-                found = json.loads(raw)
-                fields = found if isinstance(found, dict) else {}
-        return text.decode(errors="backslashreplace"), max(1, int(level)), fields
+    level, space, raw = line[2:].partition(b" ")
+    if line.startswith(_RECORD) and space and level.isdigit() and len(level) <= 3:
+        with contextlib.suppress(ValueError, RecursionError, TypeError, KeyError, AttributeError):
+            record = json.loads(raw)
+            # A field cannot have a name that `logging` itself uses in this version of Python.
+            extra = {name: value for name, value in record.get("extra", {}).items() if name not in logs.STANDARD}
+            own = {"job_logger": str(record["logger"]), logs.EXCEPTION: record.get("exception")}
+            return str(record["message"]), max(1, int(level)), {**extra, **own}
     return line.decode(errors="backslashreplace"), logging.INFO, {}

@@ -38,7 +38,7 @@ import signal
 import struct
 import sys
 
-from . import child, child_start, hugepages, one_job_child, refusals, run, startup, task, tasklog, wire
+from . import child, child_start, hugepages, load_warnings, one_job_child, refusals, run, startup, task, tasklog, wire
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,6 +79,10 @@ def main(control: int, setup: dict[str, Any]) -> None:
         startup.load_ahead(tasks, setup["on_start"])
     refusals.close()
     tasklog.install(tasks.level)
+    load_warnings.warn_of_hidden(setup["directory"])
+    load_warnings.warn_of_threads()
+    if not setup["one_job"]:
+        load_warnings.warn_of_memory(tasks.max_memory)
     run.flush()  # otherwise each child would print an unfinished line again
     server = ForkServer(sock, tasks, setup)
     gc.collect()

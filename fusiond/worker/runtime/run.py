@@ -135,9 +135,12 @@ def _failure(runner: Runner, error: BaseException, row: task.TaskRow, soft: floa
             document = payload.error_json(code, error, words, with_delay=bool(follows))
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
-    except BaseException:  # noqa: BLE001 - an overrun, wherever it was noticed
+    except BaseException as failure:  # noqa: BLE001 - an overrun, wherever it was noticed, or a module that does not load
         signal.setitimer(signal.ITIMER_REAL, 0)
-        words = words or f"(not formatted within {FORMAT_WITHIN:g} s)"
+        why = f"(not formatted within {FORMAT_WITHIN:g} s)"
+        if not issubclass(type(failure), SoftTimeout):
+            why = f"(not formatted: {errortext.type_name(type(failure))}: {errortext.message(failure)})"
+        words = words or why
         document = payload.plain_error_json(code, errortext.type_name(type(error)), words)
     try:
         runner.end()

@@ -1,12 +1,13 @@
 """
-What tasks log with Python's `logging`, on its way to the group's log: each line with its level.
+What tasks log with Python's `logging`, on its way to the group's log: each record as one line.
 
 1. watch    for `logging` to be imported, by a module or by a job; a task that does not use it costs nothing
 2. install  a handler on the root logger, if the loaded code has put none there, at the level of the group's log
 3. vanish   as soon as the application adds a handler of its own, and give its level back
 
-A line of a record is written to standard error as NUL, L, the number of its level, a space and the text; where `extra=`
-gave fields, its first one as NUL, F, the number, a space, the fields as JSON, NUL and the text.
+A record is written to standard error as NUL, R, the number of its level, a space and a JSON object: `message`,
+`logger`, `exception` (the traceback, if there is one) and `extra` (what `extra=` gave). A record that a handler of the
+application's own has printed already is left out.
 
 Standard library only, CPython 3.9 and later: it runs under the application's own interpreter.
 """
@@ -18,10 +19,11 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import logging
     from typing import Any, Callable
 
-#: characters of a record's fields
-_MOST_EXTRA = 2000
+#: characters of a record's message, of its traceback, of its fields
+_MOST_MESSAGE, _MOST_TRACE, _MOST_EXTRA = 32768, 16384, 2000
 _level = 30
 #: the root logger's handlers, while they are ours
 _ours: Any = None
@@ -111,16 +113,14 @@ def _put_handler() -> None:
         """Writes to standard error, whatever `sys.stderr` is."""
 
         def emit(self, record: logging.LogRecord) -> None:
-            """One line, or several with the same mark."""
+            """One line."""
             try:
-                head = first = b"\0L%d " % record.levelno
-                text = self.format(record).encode("utf-8", "backslashreplace")
-                if extra := {name: value for name, value in vars(record).items() if name not in standard}:
-                    first = b"\0F%d %s\0" % (record.levelno, _fields(extra))
-                write(first + (b"\n" + head).join(text.split(b"\n")) + b"\n")
+                if not _is_printed(logging.getLogger(record.name)):
+                    write(b"\0R%d %s\n" % (record.levelno, _document(record, formatter, standard)))
             except Exception:  # noqa: BLE001 - as every handler does
                 self.handleError(record)
 
+    formatter = logging.Formatter()
     standard = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
     root = logging.getLogger()
     if not root.handlers:
@@ -128,8 +128,35 @@ def _put_handler() -> None:
         _ours.set_level(_level)
 
 
-def _fields(extra: dict[str, Any]) -> bytes:
-    """What was given as `extra=`, as JSON; what is no plain value as its text, what is too long left out."""
+def _is_printed(logger: logging.Logger) -> bool:
+    """Whether a logger below the root has a handler that writes to this process's output."""
+    streams = (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
+    while logger.parent is not None:
+        if any(getattr(handler, "stream", logger) in streams for handler in logger.handlers):
+            return True
+        logger = logger.parent
+    return False
+
+
+def _document(record: logging.LogRecord, formatter: logging.Formatter, standard: set[str]) -> bytes:
+    """The record as JSON. `standard`: attributes that every record has; what is too long is cut."""
+    import json
+
+    message = record.getMessage()
+    if len(message) > _MOST_MESSAGE:
+        message = f"{message[:_MOST_MESSAGE]}… ({len(message) - _MOST_MESSAGE} more characters)"
+    found: dict[str, Any] = {"message": message, "logger": record.name}
+    trace = (formatter.formatException(record.exc_info) if record.exc_info else record.exc_text) or ""
+    trace = f"{trace}\n{record.stack_info or ''}".strip()
+    if trace:
+        found["exception"] = trace[-_MOST_TRACE:]
+    if extra := {name: value for name, value in vars(record).items() if name not in standard}:
+        found["extra"] = _fields(extra)
+    return json.dumps(found).encode()
+
+
+def _fields(extra: dict[str, Any]) -> dict[str, Any]:
+    """What was given as `extra=`; what is no plain value as its text, what is too long left out."""
     import json
 
     found: dict[str, Any] = {}
@@ -145,7 +172,14 @@ def _fields(extra: dict[str, Any]) -> bytes:
         if left < 0:
             break
         found[name] = value
-    return json.dumps(found).encode()
+    return found
+
+
+def warn(message: str) -> None:
+    """Write a warning of fusiond's own."""
+    import json
+
+    write(b"\0R30 %s\n" % json.dumps({"message": message, "logger": "fusiond"}).encode())
 
 
 def _write(data: bytes) -> None:

@@ -152,3 +152,16 @@ def test_a_mark_waits_for_room(output):
     marking.join()
     output.drain()
     assert output.attempt == 7
+
+
+@pytest.mark.parametrize("character", ["é", "€", "😀"])
+def test_a_long_line_is_not_cut_within_a_character(output, character):
+    """Whatever its length, the parts put together are the line; bytes that are no UTF-8 are cut as they come."""
+    text = "a" + character * MAX_LINE
+    for data in (text.encode() + b"\n", b"\xe2" * (2 * MAX_LINE) + b"\n"):
+        for start in range(0, len(data), 4096):
+            output.write(data[start : start + 4096])
+            output.read()
+        output.drain()
+    assert "".join(output.told).startswith(text)
+    assert "".join(output.told).removeprefix(text) == "\\xe2" * (2 * MAX_LINE)

@@ -56,9 +56,11 @@ def test_levels_are_kept(place, isolation):
     for _ in range(2):
         job = place.enqueue("speak")
         place.result(job)
-        seen = until(lambda job=job: (found := lines(program, job)) and len(found) >= 6 and found, program.text)
-        assert seen[:3] == [("info", "an info"), ("warning", "a warning: late"), ("error", "an error")]
-        assert seen[-1] == ("error", "ZeroDivisionError: division by zero")
+        seen = until(lambda job=job: (found := lines(program, job)) and len(found) >= 3 and found, program.text)
+        assert seen == [("info", "an info"), ("warning", "a warning: late"), ("error", "an error")]
+    [failed] = [record for record in program.records() if record.get("job") == job and "exception" in record]
+    assert failed["exception"].endswith("ZeroDivisionError: division by zero")
+    assert failed["job_logger"] == "shop.mail"
     one = next(record for record in program.records() if record.get("job") == job)
     assert (one["attempt"], one["log_tag"], one["task"]) == (1, "mail", "speak")
 
@@ -72,7 +74,7 @@ def test_fields_of_a_record_are_kept(place, isolation):
     )
     job = place.enqueue("speak")
     place.result(job)
-    until(lambda: lines(program, job) == [("warning", "one"), ("warning", "two")], program.text)
+    until(lambda: lines(program, job) == [("warning", "one\ntwo")], program.text)
     one = next(record for record in program.records() if record.get("job") == job)
     assert (one["order"], one["rate"], one["what"], one["customer"]) == (7, "nan", "<class 'object'>", "Ann")
     assert (one["task"], one["level"], one["attempt"]) == ("speak", "warning", 1)
@@ -132,3 +134,27 @@ def test_tag_of_the_producer_wins(place):
     seen = until(lambda: [r for r in program.records() if r.get("job") == job and r["level"] == "error"], program.text)
     assert [record["log_tag"] for record in seen] == ["urgent"]
     assert json.loads(json.dumps(seen[0]["attempt"])) == 1
+
+
+def test_a_long_record_is_one_line(place):
+    """It keeps its level and all that it says; what is longer still is cut at its end, and says by how much."""
+    text = "import logging\ndef speak(n):\n    logging.warning('é' * n)\n"
+    program = start(place, text)
+    job, longer = place.enqueue("speak", 20_000), place.enqueue("speak", 40_000)
+    place.result(longer)
+    until(lambda: lines(program, job) == [("warning", "é" * 20_000)], program.text)
+    until(lambda: lines(program, longer)[0][1].endswith("é… (7232 more characters)"), program.text)
+
+
+def test_a_logger_with_a_handler_of_its_own_appears_once(place):
+    """What its handler has printed is not logged a second time; a handler that writes elsewhere changes nothing."""
+    text = (
+        "import logging\nlog = logging.getLogger('shop')\nlog.addHandler(logging.StreamHandler())\n"
+        "quiet = logging.getLogger('quiet')\nquiet.addHandler(logging.NullHandler())\n"
+        "def speak():\n    log.warning('once')\n    log.getChild('a').warning('below')\n    quiet.warning('quiet')\n"
+    )
+    program = start(place, text)
+    job = place.enqueue("speak")
+    place.result(job)
+    wanted = [("info", "once"), ("info", "below"), ("warning", "quiet")]
+    until(lambda: lines(program, job) == wanted, program.text)

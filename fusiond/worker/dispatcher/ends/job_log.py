@@ -14,6 +14,7 @@ import socket
 import time
 from typing import Any
 
+from fusiond import logs
 from fusiond.broker.records import Outcome
 from fusiond.config.model import Config
 from fusiond.worker.pool.attempt import Attempt
@@ -76,6 +77,7 @@ class JobLog:
             again = {"retry": "tried again in", "snoozed": "snoozed for"}.get(outcome.kind)
             then = f"{again} {outcome.ms / 1000:g} s" if again else outcome.kind
             fields = self._end_fields(attempt, outcome.kind, attempt.ran)
+            fields[logs.EXCEPTION] = error["traceback"] or None
             log.log(level, "%s: %s (%s)", what, error["message"], then, extra=fields)
 
     def count(self) -> None:

@@ -37,6 +37,7 @@ FORK_SERVER = (
     "hugepages",
     "wrong_paths",
     "startup",
+    "load_warnings",
     "forkserver",
 )
 #: the same for a group with `executor: thread` or `asyncio`; those that load asyncio come before the last one
@@ -52,6 +53,7 @@ import os, sys, types
 if sys.version_info < (3, 9): sys.exit("fusiond needs Python 3.9 or later; this is " + sys.version.split()[0])
 head = marshal.load(file)
 for variable in head["ours"]: del os.environ[variable]
+sys.path[:] = filter(None, sys.path)  # until the tasks are loaded, not the group's directory: it may have a queue.py
 name = "_fusiond_worker"
 package = sys.modules[name] = types.ModuleType(name)
 package.__path__ = []

@@ -197,8 +197,8 @@ class ServerHandle:
         if not data:
             self._loop.remove_reader(self._launched.output)
         for raw in data.splitlines():
-            self._last_line, level, _ = logged(raw)
-            log.log(level, "%s", self._last_line)
+            self._last_line, level, fields = logged(raw)
+            log.log(level, "%s", self._last_line, extra=fields)
 
     # -- its end ------------------------------------------------------------------------------------------------------
 
