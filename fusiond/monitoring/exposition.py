@@ -51,6 +51,7 @@ NAMES: Final = {
     "fusiond_queue_unserved_jobs": "Waiting jobs of a queue that no living worker group serves.",
     "fusiond_cron_overdue": "Whether no job of a cron entry has finished for its alert_if_no_success.",
     "fusiond_sink_delay_seconds": "For how long the oldest event has been there that a sink has not delivered.",
+    "fusiond_sink_refused_events_total": "Events that the other side of a sink has refused for good.",
     "fusiond_sink_failing": "Whether a sink could not deliver when it last tried.",
     "fusiond_job_outcomes_total": "What became of jobs: they ended, or an attempt of theirs did and they go on.",
     "fusiond_job_crashes_total": "Attempts that ended with the death of their process, or by their hard timeout.",
@@ -136,6 +137,7 @@ def _samples(daemon: Mapping[str, Any] | None, broker: BrokerState | None) -> It
     for sink, state in broker.sinks.items():
         yield "fusiond_sink_delay_seconds", state.delay, {"sink": sink}
         yield "fusiond_sink_failing", bool(state.failing), {"sink": sink}
+        yield "fusiond_sink_refused_events_total", state.refused, {"sink": sink}
     for name, counters in broker.counters.items():
         yield from _counted(name, counters)
 
