@@ -120,6 +120,7 @@ class OneServer:
             [reply] = raised([answer])[0]
             [info] = raised([_meaning(_INFO, reply)])
             server_requirements.check_server(info, node or self.shown, cluster=self.cluster)
+        yield from self.run(server_requirements.check_rights(keys, self.shown))
         yield from self.run(server_requirements.check_layout(keys, self.shown))
 
     def ask(self, calls: Sequence[Call[Any]], answers: list[Answer] | None = None) -> Steps[list[Any]]:
