@@ -15,7 +15,7 @@ from fusiond.cli.exits import OK, REFUSED, UsageError
 from fusiond.cli.find import broker
 from fusiond.cli.terminal.progress import Progress
 from fusiond.cli.terminal.text import count, json_text, legible, one_line, tell
-from fusiond.errors import BrokerError, JobFailed, ResultTimeout
+from fusiond.errors import BrokerError, BrokerUnavailable, JobFailed, ResultTimeout
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -135,10 +135,11 @@ def _result(session: broker.Session, producer: Producer, place: JobRef, seconds:
     try:
         try:
             return session.run(producer.result(place, min(seconds, _CHECK)))
-        except ResultTimeout:
+        except (ResultTimeout, BrokerUnavailable):
             if seconds <= _CHECK:
                 raise
-        _say_why_waiting(session, place)
+        with contextlib.suppress(BrokerUnavailable):
+            _say_why_waiting(session, place)
         return session.run(producer.result(place, seconds - _CHECK))
     except JobFailed as failure:
         if failure.traceback:
