@@ -32,6 +32,7 @@ NAMES: Final = {
     "fusiond_broker_up": "Whether Redis answers.",
     "fusiond_uptime_seconds": "Time since the daemon's start.",
     "fusiond_ready": "Whether every group serves and Redis answers, at this moment.",
+    "fusiond_drained": "Whether an operator has drained the host: its groups claim nothing.",
     "fusiond_config_info": "The running configuration; always 1.",
     "fusiond_config_daemons": "Living daemons of the namespace, on all hosts, by the configuration that they run.",
     "fusiond_config_file_differs": "Whether the file differs from the configuration that runs.",
@@ -145,6 +146,7 @@ def _samples(daemon: Mapping[str, Any] | None, broker: BrokerState | None) -> It
 def _daemon(daemon: Mapping[str, Any]) -> Iterator[Sample]:
     yield "fusiond_uptime_seconds", daemon["uptime"], {}
     yield "fusiond_ready", daemon["ready"], {}
+    yield "fusiond_drained", daemon.get("drained") is not None, {}
     yield "fusiond_config_info", 1, {"generation": str(daemon["generation"]), "hash": daemon["hash"]}
     yield "fusiond_config_file_differs", bool(daemon["file_differs"]), {}
     for result in ("applied", "unchanged", "refused"):
