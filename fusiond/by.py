@@ -8,6 +8,8 @@ two lists of values give one text. `broker/lua/shared/by.lua` makes the same of 
 from __future__ import annotations
 
 import hashlib
+import inspect
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
@@ -34,6 +36,36 @@ def values_of(by: Sequence[str], args: Sequence[Any], kwargs: Mapping[str, Any])
     return "#" + hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest() if len(text) > MOST_VALUES else text
 
 
+def named(
+    by: Sequence[str], run: str, args: Sequence[Any], kwargs: dict[str, Any]
+) -> tuple[Sequence[Any], dict[str, Any]]:
+    """
+    The same call, with the arguments by name that `by` looks for by name and the caller gave by position.
+
+    What stands behind the first of them is named too. The function's signature says which they are, if this process has
+    imported it; nothing is imported here. Otherwise, and if `by` counts positions, the call stays as it is.
+
+    Args:
+        by: names such as `kwargs.user_id` and `args.0`.
+        run: the dotted path of the task's function.
+        args: the call's positional arguments.
+        kwargs: its keyword arguments.
+    """
+    keywords = {name.removeprefix("kwargs.") for name in by}
+    if not args or keywords <= kwargs.keys() or any(name.startswith("args.") for name in by):
+        return args, kwargs
+    module, _, name = run.rpartition(".")
+    try:
+        parameters = list(inspect.signature(getattr(sys.modules[module], name)).parameters.values())
+    except (KeyError, AttributeError, TypeError, ValueError):
+        return args, kwargs
+    first = next((n for n, each in enumerate(parameters[: len(args)]) if each.name in keywords), len(args))
+    moved = [each.name for each in parameters[first : len(args)] if each.kind is each.POSITIONAL_OR_KEYWORD]
+    if len(moved) < len(args) - first or kwargs.keys() & set(moved):
+        return args, kwargs
+    return args[:first], {**dict(zip(moved, args[first:], strict=True)), **kwargs}
+
+
 def wanted(unique: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
     """
     How a job of this call is unique, as the scripts read it.
@@ -55,7 +87,8 @@ def _value(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     try:
         return args[int(key)] if kind == "args" else kwargs[key]
     except LookupError:
-        raise ValueError(f"{name} is missing") from None
+        remedy = "; pass it by name" if args and kind == "kwargs" else ""
+        raise ValueError(f"{name} is missing{remedy}") from None
 
 
 def _text(name: str, value: Any) -> str:

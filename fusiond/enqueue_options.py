@@ -56,7 +56,7 @@ class Options:
     #: a second call with the same task and key returns the first job
     key: str | None = None
     queue: str | None = None
-    #: a job that has not begun after this time fails with EXPIRED
+    #: no attempt begins later than this after the enqueue: the job fails with EXPIRED
     expires: Duration | None = None
     #: JSON that the function gets through `pass_job`
     meta: dict[str, Any] | None = None

@@ -5,7 +5,7 @@ Every exception that a caller can act on.
     ├── ConfigError               the file cannot be used; carries its problems
     ├── BrokerError
     │   ├── BrokerUnavailable     Redis cannot be reached, or is loading, or refused the password
-    │   ├── BrokerUnfit           Redis is too old, evicts keys, or has a newer layout of the data
+    │   ├── BrokerUnfit           Redis is too old, evicts keys, denies a right, or has a newer layout of the data
     │   └── BrokerFull            Redis is at maxmemory and accepts no new job
     ├── EnqueueError              nothing was stored; of `enqueue_many`, what `enqueued` names
     │   ├── UnknownTask           no daemon's file declares the task
@@ -60,7 +60,7 @@ class BrokerUnavailable(BrokerError):  # noqa: N818 - the field's own word
 
 
 class BrokerUnfit(BrokerError):  # noqa: N818
-    """Redis is too old, evicts keys, or has a newer layout of the data. Only an operator can help."""
+    """Redis is too old, evicts keys, denies a right, or has a newer layout of the data. Only an operator can help."""
 
 
 class BrokerFull(BrokerError):  # noqa: N818

@@ -178,7 +178,7 @@ complete -c fusiond -n '__fusiond_at " enqueue"' -l priority -r -d 'a name from 
 complete -c fusiond -n '__fusiond_at " enqueue"' -l queue -x -a '(fusiond completion queues 2>/dev/null)' -d 'another queue than the task’s'
 complete -c fusiond -n '__fusiond_at " enqueue"' -l key -r -d 'a second call with this key for this task returns the first job'
 complete -c fusiond -n '__fusiond_at " enqueue"' -l id -r -d 'the job’s id  1 to 128 letters, digits and _ .-'
-complete -c fusiond -n '__fusiond_at " enqueue"' -l expires -r -d 'if not begun within this time, it fails with EXPIRED'
+complete -c fusiond -n '__fusiond_at " enqueue"' -l expires -r -d 'no attempt begins later than this; it fails with EXPIRED'
 complete -c fusiond -n '__fusiond_at " enqueue"' -l timeout -r -d 'the timeout of one attempt, instead of the task’s'
 complete -c fusiond -n '__fusiond_at " enqueue"' -l retry -r -d 'a retry policy of the file, instead of the task’s'
 complete -c fusiond -n '__fusiond_at " enqueue"' -l result-ttl -r -d 'how long it is kept once it has finished'

@@ -2,19 +2,24 @@
 What is to be said to Redis, apart from how: a verb makes a Call, a connection runs it.
 
 A `Call` is one command and the meaning of its reply. A `Plan` is a generator for what takes more than one round trip:
-it yields Calls, lists of Calls for one pipeline, or seconds to wait, is sent the replies, and returns its result.
+it yields Calls, lists of Calls for one pipeline, or seconds to wait, is sent the replies, and returns its result. What
+fails raises its BrokerError in it.
 Neither does any I/O, so that nothing is written twice for threads and for asyncio.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from fusiond.broker.script import Script, script
-from fusiond.errors import BrokerError
+from fusiond.errors import BrokerError, BrokerUnavailable
 
 T = TypeVar("T")
+
+#: s from one look at what is waited for to the next: at first, at last, and so much slower each time
+_FIRST_LOOK, _LONGEST_LOOK, _SLOWER = 0.005, 0.25, 1.5
 
 Word = bytes | str | int | float
 
@@ -76,6 +81,29 @@ def scripted(name: str, key: bytes | str, arguments: Sequence[Word], parse: Call
     """The verb `name` on the queue whose root is `key`."""
     lua = script(name)
     return Call((b"EVALSHA", lua.sha, 1, key, *arguments), parse, lua)
+
+
+def looked_at(look: Callable[[], Plan[T]], has_ended: Callable[[T], bool], timeout: float | None) -> Plan[T]:
+    """
+    What `look` finds, again and again until it has ended or the time is over, through any outage of Redis.
+
+    Raises:
+        BrokerUnavailable: when the time is over, Redis is away.
+    """
+    end = float("inf") if timeout is None else time.monotonic() + timeout
+    pause = _FIRST_LOOK
+    while True:
+        left = end - time.monotonic()
+        try:
+            found = yield from look()
+        except BrokerUnavailable:
+            if left <= 0:
+                raise
+        else:
+            if has_ended(found) or left <= 0:
+                return found
+        yield max(0.0, min(pause, left))
+        pause = min(pause * _SLOWER, _LONGEST_LOOK)
 
 
 def as_is(reply: Any) -> Any:

@@ -32,6 +32,8 @@ class SinkState(NamedTuple):
     delay: float
     #: why it could not deliver when it last tried; empty: it could
     failing: str
+    #: events that the other side has refused for good, in all
+    refused: int = 0
 
     @property
     def is_late(self) -> bool:
@@ -79,7 +81,7 @@ class EventVerbs(VerbGroup):
         return scripted("tell", self._root(stream), (event, who, *(once or ("", "")), *said), nothing)
 
     def hold_sink(
-        self, sink: str, token: str, ms: int, read: Mapping[str, int], failing: str = ""
+        self, sink: str, token: str, ms: int, read: Mapping[str, int], failing: str = "", *, refused: int = 0
     ) -> Call[dict[str, int] | None]:
         """
         Deliver for a sink, for `ms` from now on; 0: no more.
@@ -90,6 +92,7 @@ class EventVerbs(VerbGroup):
             ms: for so long.
             read: stream → number of the last event delivered.
             failing: why it cannot deliver now; empty: it can.
+            refused: events that were refused for good since it last said so.
 
         Returns:
             its cursors as Redis has them; None: another program delivers.
@@ -102,7 +105,7 @@ class EventVerbs(VerbGroup):
             return {stream: int(number) for stream, number in pairs if number.isdigit()}
 
         words = [word for pair in read.items() for word in pair]
-        return scripted("hold_sink", self.keys.sinks, (sink, token, ms, failing, *words), parse)
+        return scripted("hold_sink", self.keys.sinks, (sink, token, ms, failing, refused, *words), parse)
 
     def sinks(self, names: Sequence[str], queues: Sequence[str]) -> Plan[dict[str, SinkState]]:
         """How far these sinks are with the events of these queues and of the daemons."""
@@ -117,7 +120,10 @@ class EventVerbs(VerbGroup):
         for reply in replies:
             for name, ms in zip(names, reply, strict=True):
                 ages[name] = max(ages[name], ms)
-        return {name: SinkState(ms / 1000, noted.get(f"{name} failing", "")) for name, ms in ages.items()}
+        return {
+            name: SinkState(ms / 1000, noted.get(f"{name} failing", ""), int(noted.get(f"{name} refused", "0")))
+            for name, ms in ages.items()
+        }
 
     def _undelivered(self, stream: str, numbers_read: Sequence[str]) -> Call[list[int]]:
         return scripted("undelivered", self._root(stream), numbers_read, numbers(len(numbers_read)))

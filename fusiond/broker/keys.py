@@ -60,6 +60,7 @@ Every key: the data model.
     ns:{q}:flows        ZSET    runs: id -> the time from which it may be dropped, ms
     ns:{q}:advance      ZSET    runs that can go a step further: id -> when somebody is to do so, ms
     ns:queues           SET     names of queues
+    ns:rights           STRING  for a moment, while a program tries what its user may do; also a channel
     ns:workers          SET     names of workers; also the channel on which they are asked what they do
     ns:worker:<name>    HASH    what a worker says about itself; with a TTL
     ns:catalog          HASH    digest -> "<to be forgotten from, ms>\n<JSON that has it>"
@@ -126,11 +127,12 @@ LARGE_ARGS = b"/args"
 class Keys:
     """The keys of one namespace."""
 
-    __slots__ = ("_roots", "catalog", "cron", "daemons", "meta", "namespace", "queues", "sinks", "workers")
+    __slots__ = ("_roots", "catalog", "cron", "daemons", "meta", "namespace", "queues", "rights", "sinks", "workers")
 
     def __init__(self, namespace: str) -> None:
         self.namespace = _checked(namespace, "namespace")
         self.queues = f"{namespace}:queues"
+        self.rights = f"{namespace}:rights"
         self.workers = f"{namespace}:workers"
         self.catalog = f"{namespace}:catalog"
         self.cron = f"{namespace}:cron"

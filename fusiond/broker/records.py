@@ -47,7 +47,7 @@ class NewJob(NamedTuple):
     delay_ms: int | None = None
     #: epoch
     at_ms: int | None = None
-    #: from now: not begun by then, it fails with EXPIRED
+    #: from now: no attempt begins later, it fails with EXPIRED
     expires_ms: int | None = None
     #: the idempotency key that the id was made of
     key: str | None = None
@@ -138,7 +138,7 @@ class Renewal(NamedTuple):
     id: bytes | str
     token: str
     #: begun: it has begun · permit: it may begin, and no other attempt of its job; if its lease is lost, the job fails
-    note: Literal["", "begun", "permit"] = ""
+    note: Literal["", "permit"] = ""
 
 
 class ProgressReport(NamedTuple):
@@ -180,7 +180,7 @@ class Claim(NamedTuple):
     next_due_ms: int | None
     #: there is more to do at once: ready jobs, or chores that did not fit into this call
     more: bool
-    #: number in `jobs` → ms from now; not begun by then, the job expires
+    #: number in `jobs` → ms from now; not begun by then, its job expires
     expiring: dict[int, int]
     #: the next job is one of those tasks of which only few were wanted
     few: bool = False

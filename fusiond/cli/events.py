@@ -9,6 +9,7 @@ from fusiond.cli import arguments
 from fusiond.cli.find import broker
 from fusiond.cli.terminal.colours import paint_state
 from fusiond.cli.terminal.text import json_text, one_line, span, tell
+from fusiond.errors import BrokerUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 #: s; from one look to the next with --follow
 _AGAIN = 0.5
+#: s; to the next look at a Redis that is away
+_AWAY = 2.0
 
 
 def register(subparsers: Any) -> None:
@@ -50,7 +53,11 @@ def _events(options: arguments.Options) -> None:
         read = _show_newest(session, _streams(session, named), wanted, options)
         try:
             while options.follow:
-                _show_next(session, _streams(session, named), read, wanted, options)
+                try:
+                    _show_next(session, _streams(session, named), read, wanted, options)
+                except BrokerUnavailable as error:
+                    tell(f"{error}; tried again")
+                    time.sleep(_AWAY)
         except KeyboardInterrupt:
             return
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from fusiond.broker.call import Call, Plan, Unreadable
+from fusiond.broker.call import Call, Plan, Unreadable, looked_at
 from fusiond.broker.flow_records import RunRecord, RunWrite, StepOf
 from fusiond.broker.outbox import FEW_PAGES, PAGES
 from fusiond.broker.verbs import Verbs
@@ -26,9 +25,6 @@ from fusiond.flows.runs import UNREADABLE, Run, id_of_job, new_fields, opened, r
 from fusiond.flows.shapes import Shape
 
 log = logging.getLogger(__name__)
-
-#: seconds between two looks for a result: the first, the longest, and the growth from one to the next
-FIRST_LOOK, LONGEST_LOOK, SLOWER = 0.01, 0.5, 1.5
 
 
 class RunRef(NamedTuple):
@@ -215,17 +211,10 @@ class RunControl:
 
     def result(self, ref: RunRef, timeout: float | None) -> Plan[Any]:
         """Wait until it has ended; last step → its result. Raises as `Run.result`."""
-        end = float("inf") if timeout is None else time.monotonic() + timeout
-        pause = FIRST_LOOK
-        while True:
-            run = yield from self._read(ref)
-            if run.state.has_ended:
-                return (yield from self._returned(ref, run))
-            left = end - time.monotonic()
-            if left <= 0:
-                raise ResultTimeout(f"flow run {ref.name} has not ended in time: it is {run.state.word}")
-            yield min(pause, left)
-            pause = min(pause * SLOWER, LONGEST_LOOK)
+        run = yield from looked_at(lambda: self._read(ref), lambda found: found.state.has_ended, timeout)
+        if run.state.has_ended:
+            return (yield from self._returned(ref, run))
+        raise ResultTimeout(f"flow run {ref.name} has not ended in time: it is {run.state.word}")
 
     def _returned(self, ref: RunRef, run: Run) -> Plan[Any]:
         status = run.state.status

@@ -32,6 +32,7 @@ NAMES: Final = {
     "fusiond_broker_up": "Whether Redis answers.",
     "fusiond_uptime_seconds": "Time since the daemon's start.",
     "fusiond_ready": "Whether every group serves and Redis answers, at this moment.",
+    "fusiond_drained": "Whether an operator has drained the host: its groups claim nothing.",
     "fusiond_config_info": "The running configuration; always 1.",
     "fusiond_config_daemons": "Living daemons of the namespace, on all hosts, by the configuration that they run.",
     "fusiond_config_file_differs": "Whether the file differs from the configuration that runs.",
@@ -51,6 +52,7 @@ NAMES: Final = {
     "fusiond_queue_unserved_jobs": "Waiting jobs of a queue that no living worker group serves.",
     "fusiond_cron_overdue": "Whether no job of a cron entry has finished for its alert_if_no_success.",
     "fusiond_sink_delay_seconds": "For how long the oldest event has been there that a sink has not delivered.",
+    "fusiond_sink_refused_events_total": "Events that the other side of a sink has refused for good.",
     "fusiond_sink_failing": "Whether a sink could not deliver when it last tried.",
     "fusiond_job_outcomes_total": "What became of jobs: they ended, or an attempt of theirs did and they go on.",
     "fusiond_job_crashes_total": "Attempts that ended with the death of their process, or by their hard timeout.",
@@ -136,6 +138,7 @@ def _samples(daemon: Mapping[str, Any] | None, broker: BrokerState | None) -> It
     for sink, state in broker.sinks.items():
         yield "fusiond_sink_delay_seconds", state.delay, {"sink": sink}
         yield "fusiond_sink_failing", bool(state.failing), {"sink": sink}
+        yield "fusiond_sink_refused_events_total", state.refused, {"sink": sink}
     for name, counters in broker.counters.items():
         yield from _counted(name, counters)
 
@@ -143,6 +146,7 @@ def _samples(daemon: Mapping[str, Any] | None, broker: BrokerState | None) -> It
 def _daemon(daemon: Mapping[str, Any]) -> Iterator[Sample]:
     yield "fusiond_uptime_seconds", daemon["uptime"], {}
     yield "fusiond_ready", daemon["ready"], {}
+    yield "fusiond_drained", daemon.get("drained") is not None, {}
     yield "fusiond_config_info", 1, {"generation": str(daemon["generation"]), "hash": daemon["hash"]}
     yield "fusiond_config_file_differs", bool(daemon["file_differs"]), {}
     for result in ("applied", "unchanged", "refused"):

@@ -18,7 +18,7 @@ from fusiond.broker.call import Plan
 from fusiond.broker.hosts.host_records import NO_CATALOGUE
 from fusiond.broker.records import NewJob, check_id
 from fusiond.broker.verbs import Verbs
-from fusiond.by import values_of, wanted
+from fusiond.by import named, values_of, wanted
 from fusiond.callbacks import CALLBACKS, WEBHOOK_TASK, Callback, callbacks_of, follow_text
 from fusiond.config.lint.suggest import listed, nearest
 from fusiond.config.model.on_end import URL
@@ -129,11 +129,14 @@ class JobMaker:
         queue, priority, expires_ms, served, unique, limit_by, follow = self._defaults.get(name) or self._default(
             name, task
         )
+        if unique is not None or limit_by is not None:
+            by = [*(limit_by or ()), *filter(None, (unique or "").split(",")[3:])]
+            args, kwargs = named(by, str(self._catalogue.tasks[name].get("run")), args, kwargs)
         body = encoded(name, args, kwargs)
         if unique is not None:
             unique = _wanted(name, unique, args, kwargs)
         if limit_by is not None:
-            _check_limit(name, queue, limit_by, options, call)
+            _check_limit(name, queue, limit_by, options, (task, args, kwargs))
         if options is not NO_OPTIONS:
             queue = self._queue(options, queue)
             priority = priority if options.priority is None else self._priority(options.priority)

@@ -7,11 +7,10 @@ What a producer does, without I/O: Client and AsyncClient run the same plans.
 """
 
 import json
-import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from fusiond.broker.call import Plan
+from fusiond.broker.call import Plan, looked_at
 from fusiond.broker.maintenance.operator import LOCKED
 from fusiond.broker.records import Counts, JobOutcome
 from fusiond.broker.redis.durability import Durability
@@ -24,9 +23,6 @@ from fusiond.producer.bulk import Bulk
 from fusiond.producer.new_jobs import JobMaker, JobRef, with_trace
 from fusiond.producer.store import Store
 from fusiond.producer.tracing import traceparent
-
-#: seconds between two looks for a result: the first, the longest, and the growth from one to the next
-FIRST_LOOK, LONGEST_LOOK, SLOWER = 0.005, 0.25, 1.5
 
 
 class Producer:
@@ -67,17 +63,10 @@ class Producer:
 
     def result(self, job: JobRef, timeout: float | None) -> Plan[Any]:
         """Wait until the job has ended; what it returned."""
-        end = float("inf") if timeout is None else time.monotonic() + timeout
-        pause = FIRST_LOOK
-        while True:
-            outcome = yield from self.outcome(job)
-            if outcome.status.ended:
-                return returned(job, outcome)
-            left = end - time.monotonic()
-            if left <= 0:
-                raise ResultTimeout(f"{job.name} has not ended in time: it is {outcome.status}")
-            yield min(pause, left)
-            pause = min(pause * SLOWER, LONGEST_LOOK)
+        outcome = yield from looked_at(lambda: self.outcome(job), lambda found: found.status.ended, timeout)
+        if outcome.status.ended:
+            return returned(job, outcome)
+        raise ResultTimeout(f"{job.name} has not ended in time: it is {outcome.status}")
 
     def progress(self, job: JobRef) -> Plan[JobProgress | None]:
         """How far the job has said that it is; None: it has not. Raises JobNotFound."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import random
 import signal
@@ -37,8 +38,6 @@ _IDLE, _LIST = 0.5, 10.0
 _STREAMS = 8
 #: s; the first and the longest pause behind a failure; the longest that the other side may ask for
 _FIRST, _LONGEST, _MOST_ASKED = 0.5, 60.0, 300.0
-#: so often a batch is tried that is refused; then it is given up
-_TRIES = 10
 #: failures in a row that are told as an event
 _TOLD = 3
 #: s without an answer that are told as one, too: each byte of an answer has a time limit of its own
@@ -76,6 +75,8 @@ class Delivery:
         self._failures = 0
         #: why it cannot deliver now; empty: it can
         self._failing = ""
+        #: events that were refused and set aside, and not yet counted in Redis
+        self._refused = 0
         self._use(snapshot.config)
 
     def _use(self, config: Config) -> None:
@@ -159,8 +160,9 @@ class Delivery:
     async def _hold(self, ms: int) -> None:
         """Say that this daemon delivers, and how far it is; or learn that another one does."""
         read = self._cursors.read if self._cursors is not None else {}
-        found = await self._connection.run(self._verbs.hold_sink(self._name, self._token, ms, read, self._failing))
-        self._held_at = time.monotonic()
+        call = self._verbs.hold_sink(self._name, self._token, ms, read, self._failing, refused=self._refused)
+        found = await self._connection.run(call)
+        self._held_at, self._refused = time.monotonic(), 0 if found is not None else self._refused
         if found is None:
             self._cursors = None
         elif self._cursors is None:
@@ -205,22 +207,23 @@ class Delivery:
             events = events[most:]
 
     async def _deliver(self, batch: list[Event]) -> None:
-        """Until it is taken, or given up, or another daemon delivers. Raises BrokerError."""
-        documents, refusals = [self._document(event) for event in batch], 0
+        """Until each event is taken or refused for good, or another daemon delivers. Raises BrokerError."""
+        documents = [self._document(event) for event in batch]
         while self._delivers:
             self._follow()
             try:
                 await self._try(documents)
             except DeliveryError as error:
-                refusals += error.refused
-                documents = documents if error.left is None else list(error.left)
-                await self._note_failure(error)
-                if refusals < _TRIES:
+                if error.refused:
+                    self._refused += len(error.refused)
+                    # one sentence, no traceback
+                    log.error("%d events were refused and are set aside: %s", len(error.refused), error.refused[0])  # noqa: TRY400
+                if error.left is not None and len(error.left) < len(documents):
+                    await self._note_progress()
+                    documents = list(error.left)
+                if documents:
+                    await self._note_failure(error)
                     continue
-                # one sentence, no traceback
-                log.error(  # noqa: TRY400
-                    "events that were refused %d times are given up: %d, last with: %s", _TRIES, len(documents), error
-                )
             await self._note(batch)
             return
 
@@ -240,6 +243,10 @@ class Delivery:
         except Exception as error:
             # What a library makes of an answer is not known in advance, and must not end this program.
             raise DeliveryError(f"{type(error).__name__}: {error}") from error
+        await self._note_progress(is_slow=is_slow)
+
+    async def _note_progress(self, *, is_slow: bool = False) -> None:
+        """Some events are done: the next pause is the first one again. Raises BrokerError."""
         if is_slow or self._failures >= _TOLD:
             log.info("it delivers again")
             await self._tell("sink.delivers", "")
@@ -298,4 +305,10 @@ class Delivery:
         document = event.document()
         if event.task and "task_type" not in document and event.task in self._tags:
             document["task_type"] = self._tags[event.task]
+        text = json.dumps(document, ensure_ascii=False)
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            # A job may raise half of a surrogate pair, which no other side takes.
+            document = json.loads(text.encode(errors="replace"))
         return document

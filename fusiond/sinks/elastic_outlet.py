@@ -2,7 +2,7 @@
 An index of Elasticsearch, by the official client's `_bulk`.
 
 Each event is created under its own id. A repeat is answered with 409, and changes nothing.
-What is refused of a batch is tried again by itself, and the rest of the batch is delivered.
+Each document has an answer of its own: stored, refused for good, or to be tried again, by itself.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ import elasticsearch
 from elasticsearch import ApiError, Elasticsearch, TransportError
 
 from fusiond.config.model.event_log import Sink
-from fusiond.sinks.outlets import DeliveryError, Document, TooLargeError
+from fusiond.sinks.outlets import DeliveryError, Document, RefusedTogetherError
 
 #: s; for one request
 _TIMEOUT = 30.0
-#: statuses of one document: it is there already; the server is busy
-_THERE, _BUSY = 409, frozenset({429, 502, 503, 504})
+#: statuses of one document: it is there already; it is refused whenever it is sent. Any other one is about the server
+#: or the index, and may be another one later: 403 and 404 as well as 429 and 5xx
+_THERE, _REFUSED = 409, frozenset({400, 413, 422})
 _TOO_LARGE, _UNAUTHORIZED = 413, 401
 #: what a server answers that is of an older major version than the client
 _OLDER = "media_type_header_exception"
@@ -78,11 +79,11 @@ class ElasticOutlet:
                 f": the server is older than the package elasticsearch {major}; pip install 'elasticsearch<{major}'"
             )
         if status == _TOO_LARGE:
-            return TooLargeError(sentence)
+            return RefusedTogetherError(sentence)
         return DeliveryError(sentence, retry_after=float(after) if after.isdecimal() else None)
 
     def _check(self, documents: Sequence[Document], answer: Any) -> None:
-        """Whether each document is there. Raises DeliveryError with those that are not."""
+        """Whether each document is there. Raises DeliveryError with what is to become of those that are not."""
         try:
             results = [item["create"] for item in answer["items"]]
             statuses = [int(result["status"]) for result in results]
@@ -90,13 +91,17 @@ class ElasticOutlet:
             statuses = []
         if len(statuses) != len(documents):
             raise DeliveryError(f"{self._sink.url}: its answer to _bulk cannot be read")
-        found = list(zip(documents, results, statuses, strict=True))
-        left = [each for each in found if each[2] >= 300 and each[2] != _THERE]
-        if left:
-            _, result, status = left[0]
-            busy = all(status in _BUSY for _, _, status in left)
-            sentence = f"{self._sink.url}: {len(left)} of {len(documents)} events not stored, {status}: {_why(result)}"
-            raise DeliveryError(sentence, refused=not busy, left=[document for document, _, _ in left])
+        refused, left, busy = [], [], []
+        for document, result, status in zip(documents, results, statuses, strict=True):
+            sentence = f"{self._sink.url} answered {status} to event {document['id']}: {_why(result)}"
+            if status in _REFUSED:
+                refused.append(sentence)
+            elif status >= 300 and status != _THERE:
+                left.append(document)
+                busy.append(sentence)
+        if left or refused:
+            sentence = f"{len(left)} of {len(documents)} events not stored: {busy[0]}" if left else refused[0]
+            raise DeliveryError(sentence, refused=refused, left=left)
 
 
 def _why(result: Any) -> str:

@@ -24,14 +24,14 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, Span, Status
 
 from fusiond.config.model.event_log import Sink
-from fusiond.sinks.outlets import DeliveryError, Document, TooLargeError
+from fusiond.sinks.outlets import DeliveryError, Document, RefusedTogetherError
 
 _TIMEOUT = 15.0
 #: of an answer, which says little
 _KEPT = 65536
 #: answers after which the specification has a client try again
 _BUSY = frozenset({429, 502, 503, 504})
-_BAD, _TOO_LARGE = 400, 413
+_REFUSED = frozenset({400, 413})
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 _FAILED = frozenset({"failed", "retry"})
 #: field of an event → attribute
@@ -63,10 +63,10 @@ class OtlpOutlet:
         if status in _BUSY:
             retry_after = float(after) if after.isdecimal() else None
             raise DeliveryError(f"{self._url} answered {status}", retry_after=retry_after)
-        if status == _TOO_LARGE:
-            raise TooLargeError(f"{self._url} answered {status}")
+        if status in _REFUSED:
+            raise RefusedTogetherError(f"{self._url} answered {status}")
         if not 200 <= status < 300:
-            raise DeliveryError(f"{self._url} answered {status}", refused=status == _BAD)
+            raise DeliveryError(f"{self._url} answered {status}")
         _check(answer)
 
     def close(self) -> None:
@@ -97,7 +97,8 @@ def _check(answer: bytes) -> None:
     except Exception as error:  # protobuf has no type of its own in all versions
         raise DeliveryError("the collector's answer cannot be read") from error
     if refused.rejected_spans:
-        raise DeliveryError(f"{refused.rejected_spans} spans were refused: {refused.error_message}", refused=True)
+        sentence = f"{refused.rejected_spans} spans were refused: {refused.error_message}"
+        raise DeliveryError(sentence, refused=[sentence] * refused.rejected_spans, left=())
 
 
 def export_request(documents: Sequence[Document]) -> ExportTraceServiceRequest:

@@ -14,16 +14,16 @@ class DeliveryError(Exception):
     A batch was not taken, or only a part of it.
 
     Attributes:
-        refused: the same batch would be refused again; else whoever takes it is away, or busy.
+        refused: a sentence for each document that would be refused again. It is set aside.
+        left: the documents to try again, since whoever takes them is away, or busy; None: all of the batch.
         retry_after: seconds after which it wants to be asked again; or None.
-        left: the documents that were not taken; None: all of the batch.
     """
 
     def __init__(
         self,
         sentence: str,
         *,
-        refused: bool = False,
+        refused: Sequence[str] = (),
         retry_after: float | None = None,
         left: Sequence[Document] | None = None,
     ) -> None:
@@ -31,24 +31,21 @@ class DeliveryError(Exception):
         self.refused, self.retry_after, self.left = refused, retry_after, left
 
 
-class TooLargeError(DeliveryError):
-    """These documents are too many, or too large, to be taken together; fewer of them may be taken."""
-
-    def __init__(self, sentence: str) -> None:
-        super().__init__(sentence, refused=True)
+class RefusedTogetherError(DeliveryError):
+    """These documents are refused together, because they are too large or one of them is bad: fewer may be taken."""
 
 
 def deliver_in_parts(deliver: Callable[[Sequence[Document]], None], documents: Sequence[Document]) -> None:
     """
-    Deliver these; what is too large in halves, so that one document that alone is too large keeps back no other.
+    Deliver these; what is refused together in halves, so that one bad document keeps back no other.
 
-    Raises DeliveryError; its `left` has what was not taken of a batch that was halved.
+    Raises DeliveryError, if any was not taken.
     """
     try:
         deliver(documents)
-    except TooLargeError:
+    except RefusedTogetherError as error:
         if len(documents) == 1:
-            raise
+            raise DeliveryError(str(error), refused=[str(error)], left=()) from error
         middle = len(documents) // 2
         _deliver_halves(deliver, documents[:middle], documents[middle:])
 
@@ -56,19 +53,19 @@ def deliver_in_parts(deliver: Callable[[Sequence[Document]], None], documents: S
 def _deliver_halves(
     deliver: Callable[[Sequence[Document]], None], first: Sequence[Document], second: Sequence[Document]
 ) -> None:
-    refused: DeliveryError | None = None
-    left: list[Document] = []
+    refused: list[str] = []
     for part, behind in ((first, second), (second, ())):
         try:
             deliver_in_parts(deliver, part)
         except DeliveryError as error:
-            left += part if error.left is None else error.left
-            if not error.refused:
+            refused += error.refused
+            left = part if error.left is None else error.left
+            if left:
                 # Who takes it is away, or busy: the rest would fare no better.
-                raise DeliveryError(str(error), retry_after=error.retry_after, left=[*left, *behind]) from error
-            refused = error
-    if refused is not None:
-        raise DeliveryError(str(refused), refused=True, left=left) from refused
+                left = [*left, *behind]
+                raise DeliveryError(str(error), refused=refused, retry_after=error.retry_after, left=left) from error
+    if refused:
+        raise DeliveryError(refused[0], refused=refused, left=())
 
 
 class Outlet(Protocol):
@@ -78,7 +75,7 @@ class Outlet(Protocol):
     most: int
 
     def deliver(self, documents: Sequence[Document]) -> None:
-        """Deliver these. Raises DeliveryError; then some may have been delivered, but none of what is TooLargeError."""
+        """Deliver these. Raises DeliveryError; some may be delivered, but none of a RefusedTogetherError."""
 
     def close(self) -> None:
         """End connections, close files."""

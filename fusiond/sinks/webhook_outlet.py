@@ -12,6 +12,8 @@ from fusiond.tasks.webhooks import CALLBACK_HOSTS, WebhookRefused, WebhookUnavai
 
 #: s; for each step of a request
 _TIMEOUT = 15.0
+#: answers that are about the address or the login, and no matter of this event; another time they may be others
+_OTHERS = frozenset({401, 403, 404, 405, 407})
 
 
 class WebhookOutlet:
@@ -33,8 +35,12 @@ class WebhookOutlet:
                 )
             except WebhookUnavailable as error:
                 raise DeliveryError(str(error), retry_after=error.retry_after) from error
-            except (WebhookRefused, OSError, ValueError) as error:
-                raise DeliveryError(str(error), refused=True) from error
+            except WebhookRefused as error:
+                is_final = 400 <= error.status < 500 and error.status not in _OTHERS
+                refused = [f"event {document['id']}: {error}"] if is_final else []
+                raise DeliveryError(str(error), refused=refused, left=() if refused else None) from error
+            except (OSError, ValueError) as error:
+                raise DeliveryError(str(error)) from error
 
     def close(self) -> None:
         """Nothing is kept open."""

@@ -49,6 +49,9 @@ class WebhookUnavailable(ConnectionError):  # noqa: N818 - as one says it
 class WebhookRefused(Exception):  # noqa: N818
     """The URL is not allowed, or the host refused the request: another attempt would not help."""
 
+    #: that the host answered; 0: it was not asked, or the connection was refused here
+    status = 0
+
 
 class _Target(NamedTuple):
     """A URL, taken apart."""
@@ -286,5 +289,7 @@ def _judged(target: _Target, status: int, body: bytes, retry_after: str) -> dict
         unavailable.retry_after = float(retry_after) if retry_after.isdecimal() else None
         raise unavailable
     if 300 <= status < 400:
-        raise WebhookRefused(f"{target.host} answered {status}; redirects are not followed")
-    raise WebhookRefused(sentence)
+        sentence = f"{target.host} answered {status}; redirects are not followed"
+    refused = WebhookRefused(sentence)
+    refused.status = status
+    raise refused

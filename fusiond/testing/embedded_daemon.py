@@ -34,7 +34,7 @@ from fusiond.client.base import BaseClient
 from fusiond.config.accepted import snapshot
 from fusiond.config.endpoints import with_namespace
 from fusiond.config.model import Broker, Config, Control, Logging, WorkerGroup
-from fusiond.errors import ControlError, FusionError
+from fusiond.errors import BrokerUnavailable, ControlError, FusionError
 from fusiond.find_broker import of_url
 from fusiond.supervise.control import ask
 from fusiond.testing.emptying import empty, is_idle
@@ -111,10 +111,15 @@ class EmbeddedDaemon:
     def wait_until_idle(self, timeout: float = 30.0) -> None:
         """Wait until no job is ready, runs, or waits for others. Raises TimeoutError."""
         end = time.monotonic() + timeout
-        while not self._run(is_idle(self._verbs)):
+        while not self._is_idle():
             if time.monotonic() > end:
                 raise TimeoutError(f"jobs are ready or run after {timeout:g} s; the log of the daemon:\n{self.log}")
             time.sleep(0.01)
+
+    def _is_idle(self) -> bool:
+        with contextlib.suppress(BrokerUnavailable):  # its Redis is started anew
+            return bool(self._run(is_idle(self._verbs)))
+        return False
 
     def empty(self) -> None:
         """Cancel what waits and what runs, and delete all jobs, locks and runs of flows."""

@@ -210,18 +210,43 @@ def test_a_job_that_was_given_back_expires(enqueue, claim, settle, redis, run, b
     assert json.loads(run(broker.job("q", job_id)).error)["code"] == "EXPIRED"
 
 
-def test_a_job_that_had_begun_when_it_was_given_back_does_not_expire(enqueue, claim, settle, run, broker):
-    """At a shutdown, or where its child's last words were lost: it runs again, for it may have done its work."""
+def test_a_job_that_a_drain_cut_off_does_not_expire(enqueue, claim, settle, run, broker):
+    """We ended its attempt, so it runs again whenever that is; what had begun and was cut off otherwise expires."""
+    drained, begun = enqueue(expires_ms=HOUR), enqueue(expires_ms=HOUR)
+    token, _ = claim(2)
+    for job_id, by in ((drained, b"drained"), (begun, b"begun")):
+        assert settle(job_id, token, "released", payload=by) == 1
+    record = run(broker.job("q", drained))
+    assert (record.expires_at, record.attempts, record.interrupted) == (None, 0, 1)
+    change_job(run, f"test:{{q}}:job:{begun}", expires_at=1)
+    assert ids(claim(2)[1]) == [drained]
+    assert json.loads(run(broker.job("q", begun)).error)["message"] == "it had not begun when it expired"
+
+
+@pytest.mark.parametrize("kind", ["retry", "snoozed"])
+def test_a_job_that_waits_for_another_attempt_expires_with_its_own_exception(enqueue, claim, settle, run, broker, kind):
+    """Its error keeps type, message and traceback; the code says that it has expired, and the message why."""
     job_id = enqueue(expires_ms=HOUR)
     token, _ = claim()
-    assert settle(job_id, token, "released", payload=b"begun") == 1
+    raised = {
+        "code": "EXCEPTION",
+        "type": "ValueError",
+        "message": 'no "x": a/b',
+        "traceback": '"code": "c", "traceback"',
+    }
+    extra = 0 if kind == "retry" else f"{HOUR} {HOUR}"
+    assert settle(job_id, token, kind, 1, extra, json.dumps(raised).encode()) == 1
+    change_job(run, f"test:{{q}}:job:{job_id}", expires_at=1)
+    time.sleep(0.01)
+    assert ids(claim()[1]) == []
     record = run(broker.job("q", job_id))
-    assert (record.expires_at, record.attempts, record.interrupted) == (None, 0, 1)
-    assert ids(claim()[1]) == [job_id]
+    why = "its next attempt had not begun when it expired" if kind == "retry" else "it had not begun when it expired"
+    assert json.loads(record.error) == raised | {"code": "EXPIRED", "message": f"{raised['message']}; {why}"}
+    assert (record.status, record.last_outcome) == ("failed", "expired")
 
 
-def test_a_rescued_job_that_is_not_known_to_have_begun_expires(enqueue, claim, redis, run, broker):
-    """Claimed, and its dispatcher died: it must not begin for the first time after its expiry, however often."""
+def test_a_rescued_job_expires(enqueue, claim, redis, run, broker):
+    """Claimed, and its dispatcher died: it must not begin after its expiry, however often, and whether it had begun."""
     job_id = enqueue(expires_ms=HOUR)
     for _ in range(2):
         assert ids(claim()[1]) == [job_id]
@@ -231,19 +256,8 @@ def test_a_rescued_job_that_is_not_known_to_have_begun_expires(enqueue, claim, r
     assert json.loads(run(broker.job("q", job_id)).error)["code"] == "EXPIRED"
 
 
-def test_a_rescued_job_that_was_renewed_as_begun_does_not_expire(enqueue, claim, redis, run, broker):
-    """It may have done its work: what has begun is run again, as after a crash."""
-    job_id = enqueue(expires_ms=HOUR)
-    token, _ = claim()
-    assert [run(broker.renew("q", [(job_id, token, "begun")], HOUR)) for _ in range(2)] == [[1], [1]]
-    lease_over(redis, job_id)
-    time.sleep(0.002)
-    assert ids(claim()[1]) == [job_id]
-    assert run(broker.job("q", job_id)).expires_at is None
-
-
 def test_a_claim_says_when_its_jobs_expire(enqueue, claim, settle):
-    """Of those that have not begun before; a repeat of the claim says so again."""
+    """Whatever attempt it is; a repeat of the claim says so again."""
     jobs = [enqueue(), enqueue(expires_ms=HOUR), enqueue(), enqueue(expires_ms=HOUR)]
     token, got = claim(4)
     assert (ids(got), list(got.expiring)) == (jobs, [1, 3])
@@ -253,7 +267,7 @@ def test_a_claim_says_when_its_jobs_expire(enqueue, claim, settle):
     settle(jobs[1], token, "retry", 0)
     settle(jobs[3], token, "released", 0)
     _, got = claim(2)
-    assert {ids(got)[n] for n in got.expiring} == {jobs[3]}
+    assert {ids(got)[n] for n in got.expiring} == {jobs[1], jobs[3]}
 
 
 def test_a_job_with_a_permit_is_not_rescued(enqueue, claim, redis, run, broker):
@@ -356,15 +370,6 @@ def test_the_grace_of_an_unknown_task_begins_with_its_first_claim(enqueue, claim
     assert run(broker.job("q", job_id)).error == b'{"code":"TASK_NOT_FOUND"}'
     assert run(broker.requeue("q", [job_id])) == [1]
     assert attempt("unknown", HOUR) == "scheduled"
-
-
-def test_a_job_that_has_begun_does_not_expire(enqueue, claim, settle, run):
-    """Expiry is about the first beginning: a retry is run however late it is."""
-    job_id = enqueue(expires_ms=HOUR)
-    token, _ = claim()
-    change_job(run, f"test:{{q}}:job:{job_id}", expires_at=1)
-    settle(job_id, token, "retry", 0)
-    assert ids(claim()[1]) == [job_id]
 
 
 def test_started_becomes_finished(enqueue, claim, settle, run, broker):
@@ -572,11 +577,11 @@ def test_a_claim_that_gives_nothing_tells_the_same_when_it_is_repeated(enqueue, 
 def test_a_snoozed_job_comes_back_without_an_attempt_until_it_has_been_so_for_too_long(
     enqueue, claim, settle, status, run, broker, redis
 ):
-    """It has begun, so it expires no more. The time counts from the first snooze after another outcome.
+    """The time counts from the first snooze after another outcome.
 
     In the end it is kept for the failure_ttl that the settle gives.
     """
-    job_id = enqueue(expires_ms=HOUR)
+    job_id = enqueue()
     key = f"test:{{q}}:job:{job_id}"
 
     def attempt(kind, replies=(1, 2), extra=f"{HOUR} {DAY}"):
@@ -589,7 +594,6 @@ def test_a_snoozed_job_comes_back_without_an_attempt_until_it_has_been_so_for_to
     assert attempt("snoozed") == (1, "scheduled")
     record = run(broker.job("q", job_id))
     assert (record.attempts, record.last_outcome, record.error, record.crashes) == (0, "snoozed", b'{"n":1}', 0)
-    assert record.expires_at is None
     shift(run, key, "snoozed_since", -HOUR)
     assert attempt("retry", extra=0) == (1, "scheduled")
     assert attempt("snoozed") == (2, "scheduled")

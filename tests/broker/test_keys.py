@@ -172,7 +172,7 @@ def verbs(b, job):
 HELPERS = {
     "flow_due", "flow_end", "flow_forget", "flow_tick", "flow_write",
     "alive", "daemons", "enqueue_after", "enqueue_unique", "generation", "inspect_key", "inspect_sequence",
-    "outbox", "publish", "undelivered",
+    "outbox", "publish", "rights", "undelivered",
     "move_begin", "move_clock", "move_copy", "move_end", "move_list", "move_remove",
 }  # fmt: skip
 

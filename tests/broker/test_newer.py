@@ -35,7 +35,7 @@ def test_a_word_of_a_job_is_kept(run, broker, redis, kind):
     redis("SET", key, state + b" Vnew:er%20\n" + rest)
     token, given = claim(run, broker)
     assert (given.id.decode(), given.args) == (job, b"[[],{}]")
-    assert run(broker.renew("q", [(job, token, "begun")], HOUR))
+    assert run(broker.renew("q", [(job, token, "permit")], HOUR))
     assert run(broker.settle("q", [Outcome(job, token, kind, ms=HOUR, payload=b"{}")])) == [1]
     assert b" Vnew:er%20" in redis("GET", key).split(b"\n")[0]
     assert run(broker.job("q", job)).task == "echo"

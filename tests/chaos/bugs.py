@@ -437,8 +437,9 @@ BUGS = {
         [Edit("config/model/tasks.py", "jitter_share=0.0, max_crashes=0)", "jitter_share=0.0, max_crashes=2)")],
     ),
     "a rescue that forgets the expiry": Bug(
-        "claim", "takes a job that was claimed for one that has begun", "jobs that expire",
-        [Edit(_HELD, "return count(attempts) <= count(rescues)", "return count(attempts) == 0")],
+        "claim", "has a job that it rescued begin at any time", "jobs that expire",
+        [Edit(_RESCUE, "h.token, h.rescues, h.last_outcome,", "h.expires_at, h.token, h.rescues, h.last_outcome,"),
+         Edit(_RESCUE, "= nil, rescues, 'rescued', now", "= nil, nil, rescues, 'rescued', now")],
     ),
     "a claim that takes no place": Bug(
         "claim", "has a job with a limit begin, and does not count it", "limits under kills",

@@ -272,9 +272,11 @@ def test_a_sink_that_is_behind_is_named_with_the_reason(desk, no_daemon):
     metrics = samples(fusiond_here("status", "--metrics", **status).out)
     assert metrics["fusiond_sink_failing"] == {("audit",): 1}
     assert metrics["fusiond_sink_delay_seconds"]["audit",] > 0
-    desk.run(desk.verbs.hold_sink("audit", "token", 60_000, {"default": 1}))
+    desk.run(desk.verbs.hold_sink("audit", "token", 60_000, {"default": 1}, refused=2))
     file = publish()
-    assert fusiond_here("status", "--json", **status).json["sinks"] == {"audit": {"delay": 0.0, "failing": ""}}
+    assert fusiond_here("status", "--json", **status).json["sinks"] == {
+        "audit": {"delay": 0.0, "failing": "", "refused": 2}
+    }
     assert "sink 'audit'" not in fusiond_here("status", **status).out
     desk.run(desk.verbs.end_daemon("other", file))
     assert "fusiond_sink_failing" not in samples(fusiond_here("status", "--metrics", **status).out)

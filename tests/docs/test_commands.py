@@ -21,6 +21,7 @@ LEFT = {
 }
 #: what does not end with 0, and why
 ENDS = {
+    r"rollback$": (1, "only code was loaded since"),
     r"rollback 12": (1, "there is no generation 12"),
     r"queue purge reports$": (2, "asks on a terminal"),
     r"--strict": (1, "warns of groups that run as root and end within a second"),

@@ -114,7 +114,7 @@ def _of_time(bounds: Bounds, guards: Guards, moment: Moment, at: int, job: Limit
         if moment.faults or not is_known:
             over = _with(moment, at, job._replace(lapsed=True))
             yield Event(f"the lease of {name} is over"), over._replace(faults=moment.faults - is_known)
-    if job.expiry == TO_COME and job.status in (QUEUED, HELD):
+    if job.expiry == TO_COME and job.status in (QUEUED, HELD, STARTED, LATER):
         yield Event(f"{name} has expired"), _with(moment, at, job._replace(expiry=OVER))
     if job.status == LATER:
         script = Script(moment, bounds, guards)

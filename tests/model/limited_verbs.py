@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.model.limited_states import (
     ENDED,
     HELD,
+    LATER,
     OVER,
     QUEUED,
     STARTED,
@@ -55,16 +56,16 @@ class Script:
             self._wake()
 
     def settle(self, at: int, token: int, outcome: str) -> None:
-        """STARTED -> ENDED, LATER, or QUEUED at the old place."""
+        """STARTED -> ENDED, also of a retry that would come too late; LATER, or QUEUED at the old place."""
         job = self.jobs[at]
         if self._guards.fenced and job.token != token:
             return
         if self._guards.given_back:
             self._free(at)
-        if job.cancel or outcome == ENDED:
+        if job.cancel or outcome == ENDED or (outcome == LATER and job.expiry == OVER):
             self._end(at)
         else:
-            self.jobs[at] = LimitedJob(outcome, place=job.place)
+            self.jobs[at] = LimitedJob(outcome, place=job.place, expiry=job.expiry)
             self._moved = self._moved or outcome == QUEUED
         if self._guards.woken:
             self._wake()
@@ -96,7 +97,7 @@ class Script:
                 if job.cancel:
                     self._end(at)
                 else:
-                    self.jobs[at] = LimitedJob(QUEUED, place=job.place)
+                    self.jobs[at] = LimitedJob(QUEUED, place=job.place, expiry=job.expiry)
                     self._moved = True
 
     def _look_again(self) -> None:
@@ -120,7 +121,7 @@ class Script:
             return True
         else:
             token = self._new_token()
-            self.jobs[at] = LimitedJob(STARTED, token, job.place)
+            self.jobs[at] = LimitedJob(STARTED, token, job.place, expiry=job.expiry)
             self.begun.append(at)
             if self._guards.taken:
                 self._places.add((at, token))

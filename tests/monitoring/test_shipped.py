@@ -20,6 +20,7 @@ SERVED = {*NAMES} - {*HISTOGRAMS} | {f"{name}_{part}" for name in HISTOGRAMS for
 LABELS = re.compile(r"[{,]\s*(\w+)\s*(?:=~|!=|=)|by \(([^)]*)\)|without \(([^)]*)\)|label_values\(.*, (\w+)\)")
 KNOWN_LABELS = {
     "queue", "task", "outcome", "status", "le", "entry", "program", "generation", "hash", "reason", "instance", "sink",
+    "job", "file",
 }  # fmt: skip
 
 
@@ -50,6 +51,23 @@ def test_each_metric_is_in_the_docs():
 
 #: alert → the series that make it fire, as promtool reads them, and its labels then
 FIRES = {
+    "FusiondDown": ({'fusiond_daemon_up{instance="a"}': "0x60"}, {"instance": "a"}),
+    "FusiondAbsent": ({"other": "1x60"}, {}),
+    "FusiondMetricsStale": (
+        {'node_textfile_mtime_seconds{instance="a", file="/x/fusiond.prom"}': "0x60"},
+        {"instance": "a", "file": "/x/fusiond.prom"},
+    ),
+    "FusiondNotReady": ({'fusiond_ready{instance="a"}': "0x60"}, {"instance": "a"}),
+    "FusiondBrokerDown": ({'fusiond_broker_up{instance="a"}': "0x60"}, {"instance": "a"}),
+    "FusiondNotTheFile": ({'fusiond_config_file_differs{instance="a"}': "1x400"}, {"instance": "a"}),
+    "FusiondJobsUnserved": ({'fusiond_queue_unserved_jobs{queue="q"}': "1x60"}, {"queue": "q"}),
+    "FusiondDrained": ({'fusiond_drained{instance="a"}': "1x400"}, {"instance": "a"}),
+    "FusiondSuspended": ({'fusiond_queue_suspended{queue="q"}': "1x400"}, {"queue": "q"}),
+    "FusiondBroken": ({'fusiond_queue_broken_total{queue="q"}': "0+1x60"}, {"queue": "q"}),
+    "FusiondLeasesLost": (
+        {'fusiond_job_outcomes_total{queue="q", task="t", outcome="rescued"}': "0+1x60"},
+        {"queue": "q"},
+    ),
     "FusiondProgramCrashLoop": ({'fusiond_program_deaths{program="main"}': "3x60"}, {"program": "main"}),
     "FusiondReloadRefused": ({"fusiond_config_last_reload_successful": "0x60"}, {}),
     "FusiondCronOverdue": (
@@ -78,6 +96,12 @@ FIRES = {
 }
 #: series of a namespace with which nothing is wrong: none of these rules fires
 QUIET = {
+    'up{job="fusiond", instance="a"}': "1x60",
+    'fusiond_daemon_up{job="fusiond", instance="a"}': "1x60",
+    'fusiond_ready{instance="a"}': "1x60",
+    'fusiond_broker_up{instance="a"}': "1x60",
+    'fusiond_drained{instance="a"}': "0x60",
+    'fusiond_queue_unserved_jobs{queue="q"}': "0x60",
     'fusiond_program_deaths{program="worker:main@1"}': "1x60",
     "fusiond_config_last_reload_successful": "1x60",
     'fusiond_cron_overdue{entry="nightly"}': "0x60",
@@ -91,25 +115,58 @@ QUIET = {
 }
 
 
+#: alert → hours after which it fires, of those that take so long
+SLOW = {"FusiondNotTheFile": 2, "FusiondDrained": 5, "FusiondSuspended": 26}
+_HERE = 'job="fusiond", instance="a"'
+UP, DAEMON, READY, REDIS, DRAINED = (
+    f"{name}{{{_HERE}}}"
+    for name in ("up", "fusiond_daemon_up", "fusiond_ready", "fusiond_broker_up", "fusiond_drained")
+)
+UNSERVED = f'fusiond_queue_unserved_jobs{{{_HERE}, queue="q"}}'
+#: what happens to a host → its series, and the alerts that fire half an hour later, and no others
+SITUATIONS = {
+    "the daemon is gone": ({UP: "1x5 0x60", DAEMON: "1x5 stale", READY: "1x5 stale"}, {"FusiondDown"}),
+    "its target is gone, too": ({UP: "1x5 stale", DAEMON: "1x5 stale"}, {"FusiondAbsent"}),
+    "Redis is gone": (
+        {UP: "1x60", DAEMON: "1x60", REDIS: "1x5 0x60", READY: "1x5 0x60", UNSERVED: "0x5 stale"},
+        {"FusiondBrokerDown", "FusiondNotReady"},
+    ),
+    "the host is drained, and jobs wait for it": (
+        {UP: "1x60", DAEMON: "1x60", READY: "1x60", DRAINED: "0x5 1x60", UNSERVED: "0x5 7x60"},
+        set(),
+    ),
+}
+
+
 @pytest.mark.skipif(PROMTOOL is None, reason="promtool is not on PATH (Debian: apt install prometheus)")
 def test_promtool_accepts_the_rules_and_they_fire_when_they_should(tmp_path):
-    """After half an hour of such series; and none of them where nothing is wrong."""
+    """Each after half an hour, or a day, of such series; none where nothing is wrong; and what such a host raises."""
     rules = {rule["alert"]: rule for rule in yaml.safe_load(RULES.read_text())["groups"][0]["rules"]}
+    assert rules.keys() == FIRES.keys()
 
-    def case(series, alert, labels):
+    def expected(alert, labels):
         rule = rules[alert]
-        expected = []
-        if labels is not None:
-            summary = re.sub(r"{{ .labels.(\w+) }}", lambda found: labels[found[1]], rule["annotations"]["summary"])
-            expected = [{"exp_labels": labels | rule["labels"], "exp_annotations": {"summary": summary}}]
+        summary = re.sub(r"{{ .labels.(\w+) }}", lambda found: labels[found[1]], rule["annotations"]["summary"])
+        return {"exp_labels": labels | rule["labels"], "exp_annotations": {"summary": summary}}
+
+    def case(series, firing, quiet=(), hours=0):
+        """`firing`: alert → its labels."""
+        told = {**dict.fromkeys(quiet, ()), **{alert: [expected(alert, labels)] for alert, labels in firing.items()}}
+        minutes = 60 * hours or 30
         return {
-            "interval": "1m",
+            "interval": "4m" if hours else "1m",  # after 5 a series is taken for gone
             "input_series": [{"series": name, "values": values} for name, values in series.items()],
-            "alert_rule_test": [{"eval_time": "30m", "alertname": alert, "exp_alerts": expected}],
+            "alert_rule_test": [
+                {"eval_time": f"{minutes}m", "alertname": alert, "exp_alerts": [*alerts]}
+                for alert, alerts in told.items()
+            ],
         }
 
-    tests = [case(series, alert, labels) for alert, (series, labels) in FIRES.items()]
-    tests += [case(QUIET, alert, None) for alert in FIRES]
+    tests = [case(series, {alert: labels}, hours=SLOW.get(alert, 0)) for alert, (series, labels) in FIRES.items()]
+    tests.append(case(QUIET, {}, FIRES))
+    here = {"job": "fusiond", "instance": "a"}
+    for series, firing in SITUATIONS.values():
+        tests.append(case(series, {alert: {} if alert == "FusiondAbsent" else here for alert in firing}, FIRES))
     file = tmp_path / "tests.yml"
     file.write_text(yaml.safe_dump({"rule_files": [str(RULES)], "tests": tests}))
     for words in (("check", "rules", RULES), ("test", "rules", file)):

@@ -22,7 +22,7 @@ RULES = (
     Rule(
         "late-retries",
         "warning",
-        "retries that begin after `expires`, which covers the first attempt only",
+        "retries that would begin after `expires`, and so are not made",
         "tasks: {a: {run: x.y, expires: «1m», retry: slow}}\nretry_policies: {slow: {backoff: [10m]}}\n",
         "tasks: {a: {run: x.y, expires: 2h, retry: slow}}\nretry_policies: {slow: {backoff: [10m]}}\n",
     ),

@@ -10,14 +10,14 @@ from types import SimpleNamespace
 import pytest
 
 from fusiond.broker.event_records import DAEMONS
-from fusiond.broker.records import NewJob
+from fusiond.broker.records import EventsOf, NewJob, Outcome
 from fusiond.config.model import Broker, Config, Task
 from fusiond.config.model.event_log import Events, Sink
 from fusiond.errors import BrokerUnavailable
 from fusiond.program import Link
 from fusiond.sinks import delivery as module
 from fusiond.sinks.delivery import Delivery
-from fusiond.sinks.outlets import DeliveryError, TooLargeError
+from fusiond.sinks.outlets import DeliveryError, RefusedTogetherError
 from fusiond.tasks.webhooks import CALLBACK_HOSTS
 from tests.support.receiver import Receiver
 from tests.support.running import until
@@ -131,7 +131,7 @@ def test_how_far_it_is_behind_is_known(station):
     looking.join()
     assert (seen[0].failing, seen[0].is_late) == ("it is away", True)
     assert 0 < seen[0].delay < 3600
-    assert state() == (0, "")
+    assert state() == (0, "", 0)
     station.enqueue("b")
     assert state().delay >= 0
     assert station.run(station.broker.sinks([], ["q"])) == {}
@@ -201,26 +201,79 @@ def test_whatever_an_outlet_raises_delays_it_only(station):
     assert station.deliver(2) == ["a", "b"]
 
 
-def test_what_is_refused_again_and_again_is_given_up(station):
-    """So that one event never stops all others."""
-    station.outlet.failures = [DeliveryError("400", refused=True) for _ in range(10)]
-    station.enqueue("a", "b", "c", "d")
-    assert station.deliver(1)[0] == "d"
+def test_what_is_busy_is_never_given_up(station):
+    """However often it is tried, beside what is refused: only that is set aside, and counted."""
+    take, busy = station.outlet.deliver, 30
+
+    def deliver(documents):
+        nonlocal busy
+        refused = ["400"] * any(document["job_id"] == "b" for document in documents)
+        left = [document for document in documents if document["job_id"] != "b"]
+        if busy:
+            busy -= 1
+            raise DeliveryError("429", refused=refused, left=left)
+        take(left)
+
+    station.outlet.deliver = deliver
+    station.enqueue("a", "b", "c")
+    assert station.deliver(2, only=("enqueued",)) == ["a", "c"]
+    state = station.run(station.broker.sinks(["s"], ["q"]))["s"]
+    assert (state.failing, state.refused) == ("", 1)
 
 
-def test_an_event_that_is_too_large_is_given_up_alone(station, caplog):
-    """The others of its batch are taken at once; how many are given up is logged, and why."""
+def test_the_pauses_begin_anew_once_a_batch_has_moved(station, monkeypatch):
+    """An event that is refused now and then slows down no other, whatever was busy before."""
+    monkeypatch.setattr(module, "_LONGEST", 60.0)
+    take, seen = station.outlet.deliver, []
+
+    def deliver(documents):
+        seen.append(documents[0]["job_id"])
+        if len(seen) < 3:
+            raise DeliveryError("429", left=documents, retry_after=0)
+        if len(documents) > 1:
+            raise DeliveryError("429 to all but one", left=documents[1:])
+        take(documents)
+
+    monkeypatch.setattr(module, "_FIRST", 0.001)
+    failures, note = [], Delivery._note_failure
+
+    async def note_failure(self, error):
+        await note(self, error)
+        failures.append(self._failures)
+
+    monkeypatch.setattr(Delivery, "_note_failure", note_failure)
+    station.outlet.deliver = deliver
+    station.enqueue("a", "b", "c")
+    station.deliver(1, only=("enqueued",))
+    assert failures == [1, 2, 1, 1]
+
+
+def test_an_event_that_is_refused_with_others_is_set_aside_alone(station, caplog):
+    """The others of its batch are taken at once; it is said once, with the reason."""
     take = station.outlet.deliver
 
     def deliver(documents):
-        if len(documents) > 1 or documents[0].get("job_id") == "b":
-            raise TooLargeError("it answered 413")
+        if any(document.get("job_id") == "b" for document in documents):
+            raise RefusedTogetherError("it answered 413")
         take(documents)
 
     station.outlet.deliver = deliver
     station.enqueue("a", "b", "c", "d")
     assert station.deliver(3)[:3] == ["a", "c", "d"]
-    assert "events that were refused 10 times are given up: 1, last with: it answered 413" in caplog.messages
+    assert [said for said in caplog.messages if "refused" in said] == [
+        "1 events were refused and are set aside: it answered 413"
+    ]
+
+
+def test_any_text_of_a_job_can_be_sent(station):
+    """Half of a surrogate pair in a name is replaced: no receiver takes it, and it would stop the sink."""
+    station.enqueue("a")
+    station.run(station.broker.claim("q", 1, dispatcher="d", nonce="n", lease_ms=60_000, max_rescues=2))
+    error = b'{"code":"EXCEPTION","type":"E","message":"\\udce9","traceback":""}'
+    outcome = Outcome("a", "n", "failed", 60_000, 0, error)
+    assert station.run(station.broker.settle("q", [outcome], events=EventsOf("1000 1", "box main"))) == [1]
+    station.deliver(1, only=("failed",))
+    assert "\udce9" not in str(station.outlet.taken)
 
 
 def test_it_delivers_what_it_wants(station):
@@ -292,7 +345,7 @@ def test_a_file_that_cannot_be_written_is_said(tmp_path):
 
 
 def test_a_webhook_is_signed_and_names_the_event(tmp_path, monkeypatch):
-    """One request for each; 503 asks for another time, 410 refuses."""
+    """One request for each; 410 refuses it for good, any answer about the server or the address has it tried again."""
     from fusiond.sinks.webhook_outlet import WebhookOutlet
 
     monkeypatch.setenv(CALLBACK_HOSTS, "")  # the outlet sets it
@@ -306,9 +359,15 @@ def test_a_webhook_is_signed_and_names_the_event(tmp_path, monkeypatch):
         receiver.status, receiver.headers = 503, {"Retry-After": "7"}
         with pytest.raises(DeliveryError) as busy:
             outlet.deliver([{"id": "q:1:2"}])
-        assert (busy.value.refused, busy.value.retry_after) == (False, 7)
-        receiver.status = 410
-        with pytest.raises(DeliveryError) as refused:
+        assert (busy.value.left, busy.value.retry_after) == (None, 7)
+        for status, refusals in ((400, 1), (410, 1), (422, 1), (301, 0), (401, 0), (403, 0), (404, 0), (429, 0)):
+            receiver.status = status
+            with pytest.raises(DeliveryError) as refused:
+                outlet.deliver([{"id": "q:1:2"}])
+            assert (status, len(refused.value.refused)) == (status, refusals)
+            assert refused.value.left == (() if refusals else None)
+        (tmp_path / "secret").unlink()
+        with pytest.raises(DeliveryError) as mine:
             outlet.deliver([{"id": "q:1:2"}])
-        assert refused.value.refused
+        assert mine.value.left is None
         receiver.shutdown()

@@ -40,15 +40,15 @@ def test_each_event_is_there_once(outlet, server):
     assert server.requests[0][1]["authorization"] == "ApiKey c2VjcmV0"
 
 
-@pytest.mark.parametrize(("status", "refused"), [(429, False), (503, False), (400, True)])
-def test_what_is_not_stored_of_a_batch_is_left(outlet, server, status, refused):
-    """The others are stored; a busy server is asked again, a document that it does not take counts as refused."""
-    server.refused = {"q:2:7": status}
-    with pytest.raises(DeliveryError, match=f"1 of 3 events not stored, {status}: status {status}") as caught:
-        outlet.deliver(documents(1, 2, 3))
-    assert (caught.value.refused, caught.value.left) == (refused, documents(2))
+def test_each_document_has_an_answer_of_its_own(outlet, server):
+    """Stored; refused for good, whatever the others are; or to be tried again, alone."""
+    server.refused = {"q:2:7": 400, "q:3:7": 429, "q:4:7": 503, "q:5:7": 403, "q:6:7": 500}
+    with pytest.raises(DeliveryError, match=r"4 of 7 events not stored: .* answered 429 to event q:3:7") as caught:
+        outlet.deliver(documents(*range(1, 8)))
+    assert caught.value.refused == [f"{server.url} answered 400 to event q:2:7: status 400"]
+    assert caught.value.left == documents(3, 4, 5, 6)
     outlet.deliver(caught.value.left)
-    assert stored(server) == ["q:1:7", "q:3:7", "q:2:7"]
+    assert stored(server) == [f"q:{number}:7" for number in (1, 7, 3, 4, 5, 6)]
 
 
 def test_a_busy_server_says_when_to_come_again(outlet, server):
@@ -56,23 +56,23 @@ def test_a_busy_server_says_when_to_come_again(outlet, server):
     server.faults = [lambda handler: handler.answer(429, {"error": "busy"}, Retry_After="3")]
     with pytest.raises(DeliveryError) as caught:
         outlet.deliver(documents(1))
-    assert (caught.value.refused, caught.value.retry_after, caught.value.left) == (False, 3, None)
+    assert (caught.value.refused, caught.value.retry_after, caught.value.left) == ((), 3, None)
 
 
 def test_a_batch_that_is_too_large_is_halved(outlet, server):
-    """Until it fits; of documents that do not fit alone, each is left, and no other."""
+    """Until it fits; of documents that do not fit alone, each is refused, and no other."""
     server.largest = 500
     deliver_in_parts(outlet.deliver, documents(*range(9)))
     assert stored(server) == [f"q:{number}:7" for number in range(9)]
     large = [document | {"args": "a" * 500} for document in documents(21, 24)]
     with pytest.raises(DeliveryError, match="413") as caught:
         deliver_in_parts(outlet.deliver, [*documents(20), large[0], *documents(22, 23), large[1], *documents(25)])
-    assert (caught.value.refused, caught.value.left) == (True, large)
+    assert (len(caught.value.refused), caught.value.left) == (2, ())
     assert stored(server)[9:] == ["q:20:7", "q:22:7", "q:23:7", "q:25:7"]
 
 
 def test_a_server_that_goes_away_between_two_halves(outlet, server):
-    """What it has not taken is left, too large or not, and not refused."""
+    """What it has not taken is left; what was too large before is refused."""
     server.largest = 500
     large = [document | {"args": "a" * 500} for document in documents(1)]
     busy = {"error": {"reason": "busy"}}
@@ -80,11 +80,11 @@ def test_a_server_that_goes_away_between_two_halves(outlet, server):
     server.faults = [lambda handler: handler.answer(413, {})] * 2 + [lambda handler: handler.answer(429, busy)]
     with pytest.raises(DeliveryError, match="429") as caught:
         deliver_in_parts(outlet.deliver, [*large, *documents(2)])
-    assert (caught.value.refused, caught.value.left) == (False, [*large, *documents(2)])
+    assert (len(caught.value.refused), caught.value.left) == (1, documents(2))
     server.faults = [lambda handler: handler.answer(413, {}), lambda handler: handler.answer(429, busy)]
     with pytest.raises(DeliveryError, match="429") as caught:
         deliver_in_parts(outlet.deliver, documents(3, 4))
-    assert (caught.value.refused, caught.value.left) == (False, documents(3, 4))
+    assert (caught.value.refused, caught.value.left) == ([], documents(3, 4))
     assert stored(server) == []
 
 

@@ -9,7 +9,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
 from fusiond.config.model.event_log import Sink
 from fusiond.sinks.otlp_outlet import OtlpOutlet
-from fusiond.sinks.outlets import DeliveryError, TooLargeError
+from fusiond.sinks.outlets import DeliveryError, RefusedTogetherError
 from tests.support.receiver import Receiver
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -98,7 +98,7 @@ def test_a_busy_collector_and_one_that_lies(outlet, collector):
     collector.status, collector.headers = 429, {"Retry-After": "4"}
     with pytest.raises(DeliveryError) as busy:
         outlet.deliver([attempt()])
-    assert (busy.value.refused, busy.value.retry_after) == (False, 4)
+    assert (busy.value.left, busy.value.retry_after) == (None, 4)
     collector.status, collector.headers, collector.body = 200, {}, b"<html>"
     with pytest.raises(DeliveryError, match="cannot be read"):
         outlet.deliver([attempt()])
@@ -107,7 +107,8 @@ def test_a_busy_collector_and_one_that_lies(outlet, collector):
     collector.body = answer.SerializeToString()
     with pytest.raises(DeliveryError, match="1 spans were refused: too old") as refused:
         outlet.deliver([attempt()])
-    assert refused.value.refused
-    collector.status = 413
-    with pytest.raises(TooLargeError):
-        outlet.deliver([attempt()])
+    assert (len(refused.value.refused), refused.value.left) == (1, ())
+    for status in (400, 413):
+        collector.status = status
+        with pytest.raises(RefusedTogetherError):
+            outlet.deliver([attempt()])

@@ -43,6 +43,15 @@ def test_jobs_that_failed_alike_are_one_group(dashboard, failures):
     assert "quota &#34;gold&#34; exceeded" in page
 
 
+def test_what_was_not_retried_by_its_expiry_is_in_the_group_of_its_exception(dashboard, desk):
+    """Whether the retry would have been too late, or did not begin in time; not with what never began."""
+    fail(desk, "default", "send", "no user #")
+    for why in ("not retried: that would be after `expires`", "its next attempt had not begun when it expired"):
+        fail(desk, "default", "send", f"no user 7; {why}", code="EXPIRED")
+    fail(desk, "default", "send", "it had not begun when it expired", code="EXPIRED", type="")
+    assert sorted(group["count"] for group in groups(dashboard).values()) == [1, 3]
+
+
 def test_a_whole_group_is_requeued_or_dropped(dashboard, desk, failures):
     """In each queue, and nothing else; a group that is gone is 404."""
     found = groups(dashboard)

@@ -483,6 +483,17 @@ def test_expired(place, run):
     assert place.lines(path) == []
 
 
+def test_no_retry_after_the_expiry(place, run):
+    """The job fails at once with its own exception."""
+    patient = RetryPolicy(max_attempts=5, backoff="fixed", delay=60.0)
+    place.start(tasks={"wrong": {"retry": "patient"}}, policies={"patient": patient})
+    id_ = place.enqueue("wrong", header={"expires_ms": 20_000})
+    error = place.error(id_)
+    assert (error["code"], error["type"]) == ("EXPIRED", "ValueError")
+    assert error["message"] == "wrong; not retried: that would be after `expires`"
+    assert place.job(id_).last_outcome == "expired"
+
+
 # -- order ------------------------------------------------------------------------------------------------------------
 
 

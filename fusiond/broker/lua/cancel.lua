@@ -21,7 +21,7 @@ if h.ended_at then return 'ended' end
 if h.token or type(redis.pcall('ZSCORE', STARTED, id)) == 'string' or redis.call('HEXISTS', ROOT .. ':leaving', id) == 1 then
   h.cancel = failure_ttl(h)
   save(id, h)
-  redis.call('PUBLISH', WAKE, 'cancel')
+  redis.pcall('PUBLISH', WAKE, 'cancel')
   if events then
     events.job('cancel.asked', id, h)
     events.write()

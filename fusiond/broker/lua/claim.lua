@@ -10,7 +10,7 @@
 -- reply {more 0|1|2: the next job is one of these and above that number, ms until something comes due or -1,
 --        {id, task, args, ms from when it became ready to its claim, …},
 --        {n, attempts, crashes, rescues, header, …}: of the n-th job, where it is not its first attempt and no more; this one counted
---        {n, ms, …}: the n-th job must have begun within so many ms, or it expires
+--        {n, ms, …}: this attempt of the n-th job must begin within so many ms, or the job expires
 --        and only where jobs were taken back or ended here: {id, task, RESCUED, NOT_CONFIRMED or the code of its error, the sentence of its error or empty,
 --        attempts, rescues, token of the lost lease or empty, ms that its last attempt or it itself waited, log tag, …}}
 --        and in the same form, without id and task, each body that was put aside as broken: BROKEN and the reason
@@ -75,7 +75,7 @@ local function give_fields(id, h)
   give(id, h.task, h.args, math.max(0, started - (finite(h.queued_at or h.created_at) or started)))
   tell_known(attempts, count(h.crashes), count(h.rescues), h.header or '')
   local expires = finite(h.expires_at)
-  if expires and first_begin(attempts - 1, h.rescues) then add(expiring, #ids, expires - now) end
+  if expires then add(expiring, #ids, expires - now) end
 end
 
 -- reply(more, pause): also when something comes due, or a lease expires, or a pause is over
@@ -159,8 +159,8 @@ local function begin_decoded(id, text, score)
   local code, why
   if #h.args > LARGEST_BODY or #(h.header or '') > LARGEST_BODY then
     code, why = 'BAD_ARGUMENTS', 'its body is larger than ' .. LARGEST_BODY .. ' bytes'
-  elseif h.expires_at and first_begin(h.attempts, h.rescues) and (tonumber(h.expires_at) or math.huge) <= now then
-    code, why = 'EXPIRED', count(h.rescues) == 0 and 'it had not begun when it expired' or 'it is not known to have begun before it expired'
+  elseif h.expires_at and (tonumber(h.expires_at) or math.huge) <= now then
+    code, why = 'EXPIRED', why_expired(h)
   end
   local limit, key = limits and limits[h.task], nil
   if limit and not code then

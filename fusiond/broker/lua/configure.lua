@@ -65,6 +65,6 @@ end
 if changed then
   -- of a queue with a limit, or with tenants, no job is given away
   redis.call('SET', WAKE, '1', 'XX', 'KEEPTTL')
-  redis.call('PUBLISH', WAKE, 'ready')
+  redis.pcall('PUBLISH', WAKE, 'ready')
 end
 return redis.status_reply('OK')

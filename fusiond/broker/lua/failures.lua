@@ -8,7 +8,7 @@
 --       or {number of jobs in the page, id, …}
 --
 -- Jobs are in one group if they are of one task, and their errors have the same code, type and message up to its first quote or escape,
--- whatever numbers are in it.
+-- whatever numbers are in it. One that was not retried since it would have expired is in the group of its exception.
 -- moves nothing
 -- touches failed job claims
 
@@ -22,8 +22,11 @@ local function said(error, name) return error:match('"' .. name .. '": ?"([^"\\]
 -- key_of(h): equal for jobs that failed alike
 local function key_of(h)
   local error = (h.error or ''):sub(1, ERROR)
-  local message = said(error, 'message'):sub(1, MESSAGE):gsub('%d+', '#')
-  return h.task .. '\n' .. said(error, 'code') .. '\n' .. said(error, 'type') .. '\n' .. message
+  local code, kind, message = said(error, 'code'), said(error, 'type'), said(error, 'message')
+  if code == 'EXPIRED' and kind ~= '' then
+    code, message = 'EXCEPTION', message:gsub(';? ?not retried: .*$', ''):gsub('; its? [^;]* when it expired$', '')
+  end
+  return h.task .. '\n' .. code .. '\n' .. kind .. '\n' .. message:sub(1, MESSAGE):gsub('%d+', '#')
 end
 
 local function add(id, h, key)

@@ -1,10 +1,10 @@
 -- include: now
 --
--- hold_sink(sink, token, ms, failing, cursors): a daemon delivers for a sink, and says how far it is; one daemon does so at a time.
+-- hold_sink(sink, token, ms, failing, refused, cursors): a daemon delivers for a sink, and says how far it is; one daemon does so at a time.
 --
 -- KEYS  1 ns:sinks
 -- ARGV  1 sink · 2 token of the daemon's program · 3 ms for which it delivers without saying so again; 0: it ends
---       4 why it cannot deliver now, or empty · then stream and number of each cursor
+--       4 why it cannot deliver now, or empty · 5 events that were refused for good since it last said so · then stream and number of each cursor
 -- reply {stream, number, …}: the sink's cursors as they are now, or nil: another one delivers
 --
 -- moves nothing
@@ -18,7 +18,8 @@ redis.call('HDEL', KEYS[1], '')
 redis.call('HSET', KEYS[1], name, token .. ' ' .. string.format('%.0f', now + ms))
 if ARGV[4] == '' then redis.call('HDEL', KEYS[1], name .. ' failing') else redis.call('HSET', KEYS[1], name .. ' failing', ARGV[4]) end
 -- what another one has noted meanwhile is not taken back
-for i = holder == token and 5 or #ARGV + 1, #ARGV, 2 do redis.call('HSET', KEYS[1], name .. '/' .. ARGV[i], ARGV[i + 1]) end
+if ARGV[5] ~= '0' then redis.call('HINCRBY', KEYS[1], name .. ' refused', ARGV[5]) end
+for i = holder == token and 6 or #ARGV + 1, #ARGV, 2 do redis.call('HSET', KEYS[1], name .. '/' .. ARGV[i], ARGV[i + 1]) end
 local found, all = {}, redis.call('HGETALL', KEYS[1])
 for i = 1, #all, 2 do
   if all[i]:sub(1, #name + 1) == name .. '/' then found[#found + 1], found[#found + 2] = all[i]:sub(#name + 2), all[i + 1] end

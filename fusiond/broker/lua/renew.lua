@@ -1,11 +1,10 @@
 -- include: now queue many score text claims job
 --
--- renew(queue, lease_ms, attempts): keeps the leases of running jobs, and notes how far they are.
+-- renew(queue, lease_ms, attempts): keeps the leases of running jobs, and notes which may begin once only.
 --
 -- KEYS  1 ns:{q}
 -- ARGV  1 lease, ms · then per attempt: id, token, note
 --         note  empty
---               begun: the attempt has begun, so the job expires no more
 --               permit: the attempt may begin and no other one; if its lease is lost, the job fails
 -- reply per attempt: 1 held until now + lease · 0 lost, kill it · 2 held, and a cancel was asked
 --
@@ -15,11 +14,11 @@
 -- at maxmemory ZADD is refused as a script's first write, which would expire every lease at once
 redis.call('ZREM', STARTED, '')
 local deadline, held, replies = whole(now + ARGV[1]), {}, {}
--- note(id, token, what): few attempts have one
-local function note(id, token, what)
+-- permit(id, token): few attempts need one
+local function permit(id, token)
   local h = load(id, token)
   if not h then return end          -- its large arguments are gone
-  if what == 'begun' then h.expires_at = nil else h.permit = h.token end
+  h.permit = h.token
   save(id, h)
 end
 local fewer = {}                  -- token -> how many of its jobs have got a text of their own here
@@ -31,8 +30,8 @@ end
 for i = 2, #ARGV, 3 do
   local state, of_claim = holds(ARGV[i], ARGV[i + 1])
   if state then
-    if ARGV[i + 2] == 'permit' or ARGV[i + 2] == 'begun' and state:find(' x', 1, true) then
-      note(ARGV[i], ARGV[i + 1], ARGV[i + 2])
+    if ARGV[i + 2] == 'permit' then
+      permit(ARGV[i], ARGV[i + 1])
     elseif of_claim then
       write_text(ARGV[i], ARGV[i + 1])
     end

@@ -9,7 +9,7 @@
 --         kind finished | failed | canceled   ms: how long the job is kept    payload: result | error | error
 --              retry                          ms: delay                       payload: error
 --              snoozed                        ms: delay                       payload: error, with which it fails in the end
---              released                       ms: delay, 0: its old place     payload: not empty: it had begun, is interrupted and expires no more
+--              released                       ms: delay, 0: its old place     payload: not empty: it had begun and is interrupted; `drained`: so it expires no more
 --              unknown                        ms: delay                       payload: error, with which it fails in the end
 --              unloaded                       ms: first delay                 payload: the same; the delay doubles, up to 5 minutes
 --         extra  snoozed: `<ms after which it fails, from its first snooze> <ms that it is kept then>`; else 1 if its child crashed
@@ -169,7 +169,7 @@ local function rarer()
       stop(id, h, 'failed', ttl, err, TOO_LONG)
       return 3
     end
-    h.expires_at, h.error = nil, err
+    h.error = err
     release(id, h, math.max(delay, 1), 'snoozed')
   end
 
@@ -211,7 +211,8 @@ local function rarer()
     else
       h.crashes = crashes_before
       if kind == 'released' and payload ~= '' then
-        h.expires_at, h.interrupted, interrupted = nil, count(h.interrupted) + 1, ',"interrupted":true'
+        h.interrupted, interrupted = count(h.interrupted) + 1, ',"interrupted":true'
+        if payload == 'drained' then h.expires_at = nil end
       end
       -- as long again as it has been so: the delay doubles
       if kind == 'unloaded' then ms = math.max(ms, math.min(now - since, LONGEST_UNLOADED)) end

@@ -29,5 +29,5 @@ redis.call('HDEL', CONF, field)
 conf = redis.call('HMGET', CONF, 'suspended_operator', 'suspended_file')
 if conf[1] or conf[2] then return 1 end
 -- dispatchers of a suspended queue are not noted as waiting: tell whoever listens
-redis.call('PUBLISH', WAKE, 'ready')
+redis.pcall('PUBLISH', WAKE, 'ready')
 return 0

@@ -196,6 +196,7 @@ class AsyncConnection:
     async def check(self) -> None:
         """As `Connection.check`."""
         await self._drive(self._own().check(self._keys))
+        await (await self.subscribe([self._keys.rights])).aclose()  # the right to it is asked for in no other way
 
     async def subscribe(self, channels: Sequence[str]) -> AsyncGenerator[tuple[str, bytes]]:
         """

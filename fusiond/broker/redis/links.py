@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from hiredis import pack_command
 
 from fusiond.broker.call import Call, as_is, plain
-from fusiond.broker.redis.redis_errors import LOST, ReplyError, in_its_place, unavailable
+from fusiond.broker.redis.redis_errors import LOST, ReplyError, in_its_place, refused, unavailable
 from fusiond.broker.redis.time_limit import TimeLimit
 from fusiond.errors import BrokerUnavailable
 
@@ -216,7 +216,7 @@ class LoopLink(_Link["LoopSession"]):
         """Hear what is published on them, and nothing else from now on. Raises BrokerUnavailable."""
         for reply in await self.ask([plain(as_is, "SUBSCRIBE", channel) for channel in channels]):
             if isinstance(reply, ReplyError):
-                raise unavailable(self.shown, reply)
+                raise refused(reply, ()) if reply.kind == "NOPERM" else unavailable(self.shown, reply)
 
     async def messages(self) -> AsyncGenerator[tuple[str, bytes]]:
         """The channel and the text of each; ends the connection. Raises BrokerUnavailable once that is lost."""

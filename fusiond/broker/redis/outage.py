@@ -1,8 +1,8 @@
 """
 Notice that Redis is back, for all parts of a program that wait for it.
 
-1. ask    about once a second, over a connection of its own, for as long as anybody waits: for a write that changes
-          nothing, since a replica, a server that is loading, or one that cannot save would answer a PING. To where
+1. ask    about once a second, over a connection of its own, for as long as anybody waits: whether Redis takes a write
+          and lets its user do all that fusiond does. A replica, or one that cannot save, would answer a PING. To where
           nobody listens that costs next to nothing; a server that hangs has one question to answer when it goes on
 2. tell   everybody who waits, at an answer that follows a failure or was long in coming
 
@@ -15,9 +15,9 @@ import asyncio
 import random
 import time
 
-from fusiond.broker.call import Call, nothing, plain
 from fusiond.broker.keys import Keys
 from fusiond.broker.redis.connection import AsyncConnection
+from fusiond.broker.redis.server_requirements import check_rights
 from fusiond.errors import BrokerError
 
 #: s; between two questions, ± a quarter, so that many programs do not come back at once
@@ -49,17 +49,12 @@ async def trouble(connection: AsyncConnection, keys: Keys) -> str:
     """Why Redis cannot be worked with just now, as a sentence; "" where it takes a write."""
     try:
         async with asyncio.timeout(_SOON):
-            await connection.run(_question(keys))
+            await connection.run(check_rights(keys, connection.shown))
     except TimeoutError:
         return f"Redis at {connection.shown} does not answer within {_SOON:g} s"
     except BrokerError as error:
         return str(error)
     return ""
-
-
-def _question(keys: Keys) -> Call[None]:
-    """A write that changes nothing: a replica, or a server that cannot save, would answer a PING."""
-    return plain(nothing, "HDEL", keys.meta, "question")
 
 
 class Outage:
@@ -68,7 +63,7 @@ class Outage:
     def __init__(self, connection: AsyncConnection, keys: Keys) -> None:
         """`connection`: for nothing else."""
         self._connection = connection
-        self._question = _question(keys)
+        self._keys = keys
         self._back = asyncio.Event()
         self._waiting = 0
         self._asking: asyncio.Task[None] | None = None
@@ -98,7 +93,7 @@ class Outage:
             while True:
                 asked = time.monotonic()
                 try:
-                    await self._connection.run(self._question)
+                    await self._connection.run(check_rights(self._keys, self._connection.shown))
                 except BrokerError:
                     away = True
                 else:

@@ -83,29 +83,35 @@ class OneServer:
         plan = _alone(what) if isinstance(what, Call) else what
         flight: Flight | None = None
         reply: Any = None
+        failed: BrokerError | None = None
         try:
             while True:
-                step = plan.send(reply)
-                if isinstance(step, Call):
-                    # Most calls need no more than this. After a pause each function of Python's costs 10 µs, so that
-                    # one job takes a tenth less of the producer's time than by way of `ask`.
-                    answers: list[Answer] | None = (yield [("", (step,))]) if self.asks_at_once else None
-                    if answers is None or isinstance(answers[0], BrokerUnavailable) or is_forgotten(answers[0]):
-                        [raw] = yield from self.ask((step,), answers)
+                # A plan may go on, such as one that waits through an outage; else the error comes back at once.
+                step = plan.send(reply) if failed is None else plan.throw(failed)
+                failed = None
+                try:
+                    if isinstance(step, Call):
+                        # Most calls need no more than this. After a pause each function of Python's costs 10 µs, so
+                        # that one job takes a tenth less of the producer's time than by way of `ask`.
+                        answers: list[Answer] | None = (yield [("", (step,))]) if self.asks_at_once else None
+                        if answers is None or isinstance(answers[0], BrokerUnavailable) or is_forgotten(answers[0]):
+                            [raw] = yield from self.ask((step,), answers)
+                        else:
+                            [raw] = answers[0]
+                        reply = _meaning(step, raw)
+                        if isinstance(reply, BrokerError):
+                            if isinstance(reply, Unreadable):
+                                yield Step.RECONNECT
+                            raise reply
+                    elif isinstance(step, list):
+                        reply = raised((yield from self.run_many(step)))
+                    elif isinstance(step, SendAhead):
+                        flight = flight or Flight(self)
+                        reply = yield from flight.go(step.calls)
                     else:
-                        [raw] = answers[0]
-                    reply = _meaning(step, raw)
-                    if isinstance(reply, BrokerError):
-                        if isinstance(reply, Unreadable):
-                            yield Step.RECONNECT
-                        raise reply
-                elif isinstance(step, list):
-                    reply = raised((yield from self.run_many(step)))
-                elif isinstance(step, SendAhead):
-                    flight = flight or Flight(self)
-                    reply = yield from flight.go(step.calls)
-                else:
-                    reply = yield step
+                        reply = yield step
+                except BrokerError as error:
+                    failed = error
         except StopIteration as end:
             return cast("T", end.value)
 
@@ -120,6 +126,7 @@ class OneServer:
             [reply] = raised([answer])[0]
             [info] = raised([_meaning(_INFO, reply)])
             server_requirements.check_server(info, node or self.shown, cluster=self.cluster)
+        yield from self.run(server_requirements.check_rights(keys, self.shown))
         yield from self.run(server_requirements.check_layout(keys, self.shown))
 
     def ask(self, calls: Sequence[Call[Any]], answers: list[Answer] | None = None) -> Steps[list[Any]]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from fusiond.broker.call import decoded
-from fusiond.errors import BrokerError, BrokerFull, BrokerUnavailable
+from fusiond.errors import BrokerError, BrokerFull, BrokerUnavailable, BrokerUnfit
 
 
 class ReplyError(Exception):
@@ -74,6 +74,8 @@ def refused(error: ReplyError, words: Sequence[Any]) -> BrokerError:
     # 6.2 puts a script's error into a sentence of its own, so the word may be anywhere
     if "OOM command not allowed" in text or "used memory >" in text:
         return BrokerFull("Redis is at its maxmemory and takes no new jobs; raise maxmemory or let the queues drain")
+    if "NOPERM" in text or "ACL failure" in text:
+        return BrokerUnfit(f"Redis denies this user what it was asked for: {text}; grant it with ACL SETUSER")
     if _contains(text, _PASSING):
         return BrokerUnavailable(f"Redis cannot take commands now: {text}")
     return BrokerError(f"Redis refused: {text}")

@@ -1,5 +1,6 @@
 """
-What fusiond requires of a Redis: that it is new enough, evicts nothing, and holds keys in a layout that is known here.
+What fusiond requires of a Redis: that it is new enough, evicts nothing, lets this user do what fusiond does, and holds
+keys in a layout that is known here.
 
 Only INFO is asked, since hosted servers forbid CONFIG.
 """
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fusiond.broker.call import Call, Plan, nothing, plain
+from fusiond.broker.call import Call, Plan, decoded, nothing, plain, scripted, texts
 from fusiond.broker.keys import LAYOUT, Keys
 from fusiond.broker.layout import layout_of, refuse_other
 from fusiond.errors import BrokerUnfit
@@ -30,6 +31,18 @@ def check_layout(keys: Keys, address: str) -> Plan[None]:
         # A daemon of another version may be quicker.
         _, found = yield [plain(nothing, "HSETNX", keys.meta, "layout", LAYOUT), layout_of(keys)]
     refuse_other(found, keys, f"Redis at {address}")
+
+
+def check_rights(keys: Keys, address: str) -> Plan[None]:
+    """
+    Raise BrokerUnfit with what is missing if the user of this connection may not do all that fusiond does.
+
+    Also the question whether Redis takes a write: a replica, or a server that cannot save, would answer a PING.
+    """
+    denied = yield scripted("rights", keys.rights, (keys.rights,), texts)
+    if denied:
+        missing = " ".join(right + f"{keys.namespace}:*" * (right in "~&") for right in map(decoded, denied))
+        raise BrokerUnfit(f"Redis at {address} denies its user {missing}; grant it with ACL SETUSER")
 
 
 def _problem(info: Mapping[str, str], *, cluster: bool) -> str:

@@ -15,7 +15,7 @@ from fusiond.cli.exits import OK, REFUSED, UsageError
 from fusiond.cli.find import broker
 from fusiond.cli.terminal.progress import Progress
 from fusiond.cli.terminal.text import count, json_text, legible, one_line, tell
-from fusiond.errors import BrokerError, JobFailed, ResultTimeout
+from fusiond.errors import BrokerError, BrokerUnavailable, JobFailed, ResultTimeout
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -55,7 +55,7 @@ def register(subparsers: Any) -> None:
     same = parser.add_mutually_exclusive_group()
     same.add_argument("--key", metavar="K", help="a second call with this key for this task returns the first job")
     same.add_argument("--id", metavar="ID", help="the job's id: 1 to 128 letters, digits and _:.-")
-    add("--expires", type=lasting, metavar="TIME", help="if not begun within this time, it fails with EXPIRED")
+    add("--expires", type=lasting, metavar="TIME", help="no attempt begins later than this; it fails with EXPIRED")
     add("--timeout", type=lasting, metavar="TIME", help="the timeout of one attempt, instead of the task's")
     add("--retry", metavar="POLICY", help="a retry policy of the file, instead of the task's")
     add("--result-ttl", type=arguments.duration, metavar="TIME", help="how long it is kept once it has finished")
@@ -135,10 +135,11 @@ def _result(session: broker.Session, producer: Producer, place: JobRef, seconds:
     try:
         try:
             return session.run(producer.result(place, min(seconds, _CHECK)))
-        except ResultTimeout:
+        except (ResultTimeout, BrokerUnavailable):
             if seconds <= _CHECK:
                 raise
-        _say_why_waiting(session, place)
+        with contextlib.suppress(BrokerUnavailable):
+            _say_why_waiting(session, place)
         return session.run(producer.result(place, seconds - _CHECK))
     except JobFailed as failure:
         if failure.traceback:

@@ -138,19 +138,42 @@ def target(kept: Sequence[Entry], running: Snapshot, generation: int) -> Entry:
             return to what the first one left.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: there is none, or only code has changed since: the daemon keeps none.
     """
+    earlier = [entry for entry in kept if entry.generation < running.generation]
+    origin = running.restores or running.generation
+    other = [entry for entry in earlier if entry.generation < origin and entry.hash != running.hash]
     if generation:
         found = [entry for entry in kept if entry.generation == generation]
         numbers = ", ".join(str(entry.generation) for entry in kept) or "none"
         reason = f"generation {generation} is not kept; there are: {numbers}"
+        since = earlier if found and found[0].hash == running.hash else []
+        hashes = [entry.hash for entry in since if entry.generation >= generation]
     else:
-        origin = running.restores or running.generation
-        found = [entry for entry in kept if entry.generation < origin and entry.hash != running.hash]
-        reason = f"generation {origin} runs, and no earlier generation is kept"
+        found, reason = other, f"generation {origin} runs, and no earlier generation is kept"
+        hashes = [entry.hash for entry in earlier[-1:]]
+    if any(before == after for before, after in pairwise([*hashes, running.hash])):
+        raise ConfigError(_only_code(running, other))
     if not found:
         raise ConfigError(reason)
     return found[-1]
+
+
+def loaded_code(kept: Sequence[Entry], since: int) -> list[int]:
+    """The generations after this one that loaded code or environment files anew, whatever else they changed."""
+    causes = {"code", "release", "environment_file"}
+    plans = {entry.generation: entry.plan for entry in kept if entry.plan and entry.generation > since}
+    return [number for number, plan in plans.items() if any(causes & {*group.because} for group in plan.groups)]
+
+
+def _only_code(running: Snapshot, other: Sequence[Entry]) -> str:
+    links = sorted({path for group in running.config.workers.values() for path in group.reload_on})
+    return (
+        f"generation {running.generation} only loaded code or environment files anew, and the daemon keeps no earlier "
+        "ones: put the earlier ones back, then run fusiond reload --code"
+        + (f"; or switch {', '.join(links)} to the release before" if links else "")
+        + (f". To undo the change of the file before that: fusiond rollback {other[-1].generation}" if other else "")
+    )
 
 
 def _file(directory: Path, generation: int) -> Path:

@@ -211,13 +211,13 @@ def _covers(base: str, name: str) -> bool:
 
 
 def _late_retries(root: Node, config: Config) -> Iterator[Problem]:
-    """`expires` covers the first attempt only: a retry may come long after it."""
+    """A retry that would begin after `expires` is not made."""
     lasts = {name: last_retry(policy) for name, policy in config.retry_policies.items()}
     for name, task in config.tasks.items():
         node, last = node_of(root, "tasks", name, "expires"), lasts[task.retry]
         if node is not None and task.expires is not None and task.expires < last:
-            late = f"the last retry of {task.retry!r} may begin {written(last)} after it"
-            message = f"expires: {node.raw} covers the first attempt only; {late}"
+            late = f"the last one of {task.retry!r} would begin {written(last)} after the first failure"
+            message = f"no retry begins after expires: {node.raw}; {late}, so it is not made"
             yield node.place.warning("late-retries", message, "take a policy that ends sooner, or a longer expires")
 
 

@@ -269,12 +269,12 @@ class Task:
     )
     #: The name of a policy of `retry_policies`; `none` and `standard` are built in.
     retry: Annotated[Name, Key("Retry policy", "standard", "none")] = "standard"
-    #: How long a finished job and its result are kept.
+    #: How long a finished job and its result are kept; for 60 s at least.
     result_ttl: Annotated[Duration, Key("Time to keep a result", "500s", "1d")] = 500.0
-    #: How long a job is kept that failed or was canceled, with its error.
+    #: How long a job is kept that failed or was canceled, with its error; for 60 s at least.
     failure_ttl: Annotated[Duration, Key("Time to keep a failure", "30d")] = 30 * 86400.0
-    #: A job that has not begun after this time does not begin any more: it fails with EXPIRED when a worker group next
-    #: claims it. null: it waits for ever.
+    #: No attempt of a job begins later than this after its enqueue, a retry included: the job fails with EXPIRED, at
+    #: once where a retry would be too late, else when a worker group next claims it. null: it waits for ever.
     expires: Annotated[Duration | None, Key("Expiry", "5m")] = None
     #: Which of its jobs are the same, so that a queue has only one of them at a time. null: none are.
     unique: Annotated[

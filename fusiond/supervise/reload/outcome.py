@@ -23,7 +23,7 @@ class Refused(Exception):  # noqa: N818 - the operator reads it
 
 
 class NoSuchGeneration(Refused):
-    """The rollback is to a generation that is not kept. Nothing was tried, so `status` does not keep the outcome."""
+    """The daemon does not have what the rollback is to. Nothing was tried, so `status` does not keep the outcome."""
 
 
 @dataclass(slots=True)

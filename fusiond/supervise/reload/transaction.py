@@ -145,8 +145,9 @@ class Transaction:
 
     def _restore(self, candidate: Path, generation: int) -> str:
         accepted, kept = self._processes.accepted, paths.history(self._state)
+        entries = history.entries(kept, of=accepted.source)
         try:
-            entry = history.target(history.entries(kept, of=accepted.source), accepted, generation)
+            entry = history.target(entries, accepted, generation)
         except ConfigError as error:
             raise NoSuchGeneration(str(error)) from None
         restored = write(
@@ -159,6 +160,8 @@ class Transaction:
         )
         if restored.hash != self.last_read.hash:
             self.warnings += (f"{self._source} differs; it is applied when it changes, or by fusiond reload",)
+        if code := history.loaded_code(entries, since=entry.generation):
+            self.warnings += (f"only the file goes back, not the code that generation {code[-1]} loaded",)
         return restored.hash
 
     def _stands(self, digest: str) -> bool:

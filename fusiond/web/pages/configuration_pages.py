@@ -179,12 +179,18 @@ async def _plan(call: WebCall) -> ReloadPlan:
 
 async def _reload(call: WebCall) -> Done:
     outcome = await call.backend.ask_daemon("reload", call.asker, "", patience=_RELOAD)
-    return Done(str(outcome["summary"]).partition("\n")[0], outcome["result"] != "refused")
+    return _done(outcome)
 
 
 async def _rollback(call: WebCall) -> Done:
     outcome = await call.backend.ask_daemon("rollback", str(call["generation"]), call.asker, patience=_RELOAD)
-    return Done(str(outcome["summary"]).partition("\n")[0], outcome["result"] != "refused")
+    return _done(outcome)
+
+
+def _done(outcome: dict[str, Any]) -> Done:
+    """The headline; of a refusal, also the first line of its reason."""
+    refused = outcome["result"] == "refused"
+    return Done(": ".join(str(outcome["summary"]).splitlines()[: 1 + refused]), not refused)
 
 
 async def _difference(call: WebCall) -> Difference:

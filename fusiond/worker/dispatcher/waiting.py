@@ -72,8 +72,6 @@ class Waiting:
     def put_back(self, attempts: list[Attempt]) -> None:
         """Have jobs that were never begun wait again, before all others."""
         for attempt in reversed(attempts):
-            # A child that has found a job taken back marks it as begun, too.
-            attempt.begun = False
             if (line := self._line(attempt)) is not None:
                 line.appendleft(attempt)
         if self._timer:

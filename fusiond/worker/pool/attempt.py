@@ -61,8 +61,6 @@ class Attempt:
     hard: float = 0.0
     #: boot ns; not begun by then, its job expires
     expires: int = NEVER
-    #: its child had begun it when this process last looked
-    begun: bool = False
     #: its job may begin once only: Redis must store a permit before it is handed to a child
     once: bool = False
     #: Redis has stored that permit

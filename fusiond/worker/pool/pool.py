@@ -140,7 +140,7 @@ class Pool:
         return self._capacity.used()
 
     def attempts(self) -> Iterator[Attempt]:
-        """What the children have, each marked with whether it has begun."""
+        """What the children have."""
         for child in self._children.living.values():
             yield from child.attempts()
 

@@ -224,11 +224,8 @@ class ChildHandle:
         self.socket.send(wire.stop_frame(running.serial))
 
     def attempts(self) -> Iterator[Attempt]:
-        """The attempts that the child has, each marked with whether it has begun."""
-        begun = self.begun() if self.outstanding else 0
-        for serial, attempt in self.outstanding.items():
-            attempt.begun = serial <= begun
-            yield attempt
+        """The attempts that the child has."""
+        yield from self.outstanding.values()
 
     @property
     def running(self) -> Attempt | None:

@@ -83,7 +83,7 @@ def test_reloads_of_code_push_no_other_content_out(kept):
         running = accept(kept, generation, processes)
     entries = history.entries(kept)
     assert [entry.generation for entry in entries] == [1, 2, 3, *range(6, history.LIMIT + 3)]
-    assert history.target(entries, running, 0).generation == 2
+    assert history.target(entries, running, 2).generation == 2
 
 
 def test_a_spoilt_file_is_left_out(kept):
@@ -126,12 +126,45 @@ def test_back_and_back_again(kept):
         history.target(history.entries(kept), running, 0)
 
 
-def test_a_rollback_passes_over_what_is_the_same(kept):
-    """1 and 3 say the same: from 3 it goes to 2, and not to 1 where 2 is the same as well."""
+@pytest.mark.parametrize("generation", [0, 2])
+def test_a_generation_that_only_loaded_code_is_not_rolled_back(kept, generation):
+    """3 says what 2 says: 1 would undo an edit that nobody complained about, and the code would stay."""
     accept(kept, 1, 1)
-    running = accept(kept, 2, 2)
-    same = dataclasses.replace(running, generation=3)
-    assert history.target(history.entries(kept), same, 0).generation == 1
+    accept(kept, 2, 2)
+    running = accept(kept, 3, 2)
+    with pytest.raises(ConfigError, match=r"(?s)only loaded code.* reload --code\. .* fusiond rollback 1$"):
+        history.target(history.entries(kept), running, generation)
+    assert history.target(history.entries(kept), running, 1).generation == 1
+    assert history.target(history.entries(kept), running, 3).generation == 3
+
+
+def test_code_that_was_loaded_after_a_rollback_is_not_rolled_back_either(kept):
+    """The code that 4 loaded stays whichever generation the file goes back to."""
+    accept(kept, 1, 1)
+    accept(kept, 2, 2)
+    accept(kept, 3, 1, restores=1)
+    running = accept(kept, 4, 1, restores=1)
+    for generation in (0, 1, 3):
+        with pytest.raises(ConfigError, match="generation 4 only loaded code"):
+            history.target(history.entries(kept), running, generation)
+
+
+def test_a_rollback_that_runs_already_is_no_matter_of_code(kept):
+    """Asked twice, it is done once."""
+    accept(kept, 1, 1)
+    accept(kept, 2, 2)
+    running = accept(kept, 3, 1, restores=1)
+    assert history.target(history.entries(kept), running, 1).generation == 1
+
+
+def test_the_remedy_names_the_links_of_releases(kept):
+    """With `reload_on`, a release is undone where it was made."""
+    running = accept(kept, 1, 1)
+    group = dataclasses.replace(running.config.workers["main"], reload_on=("/srv/shop/current",))
+    config = dataclasses.replace(running.config, workers={"main": group})
+    running = dataclasses.replace(running, generation=2, config=config)
+    with pytest.raises(ConfigError, match="switch /srv/shop/current to the release before"):
+        history.target(history.entries(kept), running, 0)
 
 
 def test_a_generation_by_its_number(kept):

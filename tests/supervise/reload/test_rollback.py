@@ -105,6 +105,20 @@ def test_a_rollback_that_does_not_start_changes_nothing(daemon):
     assert [entry["generation"] for entry in history(daemon)] == [1, 2]
 
 
+def test_code_that_was_loaded_anew_is_not_rolled_back(daemon):
+    """The reload before was right, and stays; the one who asks learns that the code is theirs to put back."""
+    daemon.start(file())
+    daemon.reload(file("main: {processes: 3}"))
+    assert ask(daemon.control, "reload", "a test", "main", timeout=60)["result"] == "applied"
+    refused = rollback(daemon)
+    assert refused["result"] == "refused"
+    assert "generation 3 only loaded code" in refused["reason"]
+    assert processes(daemon) == 3
+    there = rollback(daemon, 1)
+    assert there["warnings"][-1] == "only the file goes back, not the code that generation 3 loaded"
+    assert processes(daemon) != 3
+
+
 def test_the_watcher_does_not_undo_it(daemon):
     """The file is touched, and saved in other words: the rollback stands. It says something new: that is taken."""
     daemon.start(file())

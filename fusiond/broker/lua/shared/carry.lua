@@ -17,6 +17,6 @@ local function carry(waiting, id, task, args, score, header)
   if not redis.call('SET', JOB .. id, 't' .. word(token) .. ' ' .. new_text(task, header, line, words), 'NX') then return false end
   if is_large then redis.call('SET', JOB .. id .. ARGS, args) end
   redis.call('ZADD', STARTED, now + CARRIED, id)
-  redis.call('PUBLISH', WAKE, string.format('job %s %d %d %d %d\n', token, now - (tonumber(left) or 0), #id, #task, #header) .. id .. task .. header .. args)
+  redis.pcall('PUBLISH', WAKE, string.format('job %s %d %d %d %d\n', token, now - (tonumber(left) or 0), #id, #task, #header) .. id .. task .. header .. args)
   return true
 end

@@ -25,7 +25,7 @@ local function write_posted()
     redis.call('HSET', outbox, target, whole(last + #list))
     many('RPUSH', outbox .. ':' .. target, list)
   end
-  if announces and next(posted) then redis.call('PUBLISH', WAKE, 'outbox') end
+  if announces and next(posted) then redis.pcall('PUBLISH', WAKE, 'outbox') end
   posted = {}
 end
 

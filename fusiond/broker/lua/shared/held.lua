@@ -1,11 +1,6 @@
 -- What a claim does about the limits of tasks: give places, hold jobs, and let those go on that may. (needs now, queue, score, job, many, rate,
 -- line_up, by, places, ends, rescue)
 local limits                      -- task -> {by, max_running, every, burst}; nil: no task of the queue has a limit
--- first_begin(attempts, rescues): whether none of the attempts so far is known to have begun: a release undoes its attempt, a rescue
--- counts one of which nobody knows, and what is renewed once it has begun has no expires_at any more
-local function first_begin(attempts, rescues)
-  return count(attempts) <= count(rescues)
-end
 
 -- limiter(): what follows is made once for a call, and only where a task has a limit: to make functions takes a script as long as to use them
 local function limiter()
@@ -77,7 +72,7 @@ local function limiter()
     local limit = limits[h.task]
     redis.call('ZADD', AGAIN, 'LT', whole(next_look(room_of(key, limit), limit)), 'k' .. key)
     local expires = finite(h.expires_at)
-    if expires and first_begin(h.attempts, h.rescues) then redis.call('ZADD', AGAIN, whole(expires), 'x' .. id) end
+    if expires then redis.call('ZADD', AGAIN, whole(expires), 'x' .. id) end
   end
 
   -- expire_held(id): held -> failed, if its time is over
@@ -86,11 +81,11 @@ local function limiter()
     local score = redis.call('ZSCORE', HELD, id)
     local h = score and load(id)
     local expires = h and finite(h.expires_at)
-    if not expires or not first_begin(h.attempts, h.rescues) then return end
+    if not expires then return end
     if expires > now then
       redis.call('ZADD', AGAIN, whole(expires), 'x' .. id)
     else
-      end_job(id, h, 'failed', 'EXPIRED', 'it had not begun when it expired', failure_ttl(h), score, h.task, h.attempts or false, count(h.rescues), '',
+      end_job(id, h, 'failed', 'EXPIRED', why_expired(h), failure_ttl(h), score, h.task, h.attempts or false, count(h.rescues), '',
         h.queued_at or h.created_at, now, h.header)
     end
   end

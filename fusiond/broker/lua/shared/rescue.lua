@@ -13,10 +13,20 @@ local function tell(id, code, why, task, attempts, rescues, token, since, upto, 
     id, task:sub(1, 255), code, why, count(attempts), rescues, token or '', math.max(0, upto - (finite(since) or upto)), tag,
   }) do told[#told + 1] = each end
 end
+-- why_expired(h): the sentence of a job that may not begin any more
+local function why_expired(h)
+  return count(h.attempts) == 0 and 'it had not begun when it expired' or 'its next attempt had not begun when it expired'
+end
+-- error_of(h, code, message): that of a job that ends here. One that expires behind an attempt that raised keeps that exception
+local function error_of(h, code, message)
+  if code ~= 'EXPIRED' or not h.error then return failure(code, message) end
+  local error = h.error:gsub('"code": ?"[^"]*"', '"code": "EXPIRED"', 1)
+  return (error:gsub('", ?"traceback"', '; ' .. message .. '%0', 1))
+end
 -- end_job(id, h, status, code, message, ttl, score, …): the rest as of `tell`
 local function end_job(id, h, status, code, message, ttl, score, ...)
   local held_by = select(4, ...)
-  h.ended_at, h.token, h.last_outcome, h.error, h.score = now, nil, code:lower(), failure(code, message), score
+  h.ended_at, h.token, h.last_outcome, h.error, h.score = now, nil, code:lower(), error_of(h, code, message), score
   ended(id, status, ttl, h)
   if events then events.ended(status, id, h, held_by ~= '' and since_claim(h) or nil) end
   save(id, h)

@@ -3,5 +3,5 @@
 local WAITS = 15000
 -- wake(): tell the dispatchers that wait for this queue, if any.
 local function wake()
-  if redis.call('DEL', WAKE) == 1 then redis.call('PUBLISH', WAKE, 'ready') end
+  if redis.call('DEL', WAKE) == 1 then redis.pcall('PUBLISH', WAKE, 'ready') end
 end

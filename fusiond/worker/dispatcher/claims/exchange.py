@@ -28,7 +28,7 @@ from fusiond.job import mark_of, new_token
 from fusiond.worker.dispatcher.claims.leases import LEASE_MS, renew, trusted_until
 from fusiond.worker.dispatcher.claims.parkings import Parkings
 from fusiond.worker.dispatcher.claims.queue_order import Share
-from fusiond.worker.dispatcher.ends.outcomes import Ended, Outcomes, Refusals, Settle, marked
+from fusiond.worker.dispatcher.ends.outcomes import Ended, Outcomes, Refusals, Settle, attempts_of
 from fusiond.worker.pool.attempt import Attempt
 from fusiond.worker.runtime.wire import boot_ns
 
@@ -156,7 +156,7 @@ class Exchange:
 
     def unsettled(self) -> Iterator[Attempt]:
         """The attempts that it settles, and of which Redis has not confirmed that they are settled."""
-        return marked(batch for _, batch in self._unanswered.settles) if self._unanswered else iter(())
+        return attempts_of(batch for _, batch in self._unanswered.settles) if self._unanswered else iter(())
 
     def ask_lost(self) -> None:
         """Ask a lost node again with the next round trip. By each of them, all others would wait for that node."""

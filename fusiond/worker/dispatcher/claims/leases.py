@@ -94,7 +94,7 @@ async def renew(
         broker: gives the verb.
         connection: on which nothing else is under way.
         attempts: those that are lost already are left out.
-        note: what Redis is to store of each beside its lease; "": that it has begun, of each that has.
+        note: what Redis is to store of each beside its lease; "": nothing.
 
     Returns:
         whether any turned out lost or canceled, and what one of the queues has refused.
@@ -110,10 +110,7 @@ async def renew(
     if not parts:
         return False, None
     until = trusted_until(boot_ns())
-    calls = [
-        broker.renew(queue, [Renewal(a.id, a.token, note or ("begun" if a.begun else "")) for a in part], LEASE_MS)
-        for queue, part in parts
-    ]
+    calls = [broker.renew(queue, [Renewal(a.id, a.token, note) for a in part], LEASE_MS) for queue, part in parts]
     changed, failed = False, None
     for (_, part), flags in zip(parts, await connection.run_many(calls), strict=True):
         # One queue that is corrupt must not cost the others their leases.

@@ -81,6 +81,7 @@ class Endings:
         # It has ended, whoever runs it again: what it has come to is kept until Redis takes it.
         attempt.unconfirmed = False
         outcome = verdicts.ran(attempt, message, task, policy, self._rand)
+        outcome = verdicts.in_time(attempt, outcome, task, boot_ns())
         if outcome.kind == "finished":
             self._job_log.finished(attempt, message.duration)
             if self._tells:
@@ -99,6 +100,7 @@ class Endings:
         if outcome is None:
             log.warning("its lease was lost, %s", how, extra=self._job_log.fields(attempt))
         else:
+            outcome = verdicts.in_time(attempt, outcome, task, boot_ns())
             self._end(attempt, outcome, _INTERRUPTED_BY.get(reason, ""))
 
     def on_unheard(self, attempt: Attempt) -> None:

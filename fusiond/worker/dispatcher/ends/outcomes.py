@@ -29,8 +29,6 @@ log = logging.getLogger(__name__)
 
 #: outcomes in one call
 _SETTLE = 512
-#: outcomes of attempts that ran
-_RAN = frozenset({"finished", "failed", "retry", "snoozed"})
 #: what becomes of a job that was to go on, as settle.lua answers
 _INSTEAD: dict[int, Kind] = {3: "failed", 4: "canceled"}
 #: s; from when a refusal was logged until it is logged again
@@ -90,7 +88,7 @@ class Outcomes:
 
     def unsettled(self) -> Iterator[Attempt]:
         """The attempts whose outcomes wait here."""
-        return marked(chain(self._ended.values(), self._kept.values()))
+        return attempts_of(chain(self._ended.values(), self._kept.values()))
 
     def take(self) -> list[Settle]:
         """What a round trip is to settle, one call for each item. The lane that takes it is responsible for it."""
@@ -134,11 +132,9 @@ class Outcomes:
                 self._on_ended(attempt, outcome._replace(kind=kind))
 
 
-def marked(batches: Iterable[list[Ended]]) -> Iterator[Attempt]:
-    """Their attempts, each marked with whether it has begun."""
-    for attempt, outcome in chain.from_iterable(batches):
-        attempt.begun |= outcome.kind in _RAN
-        yield attempt
+def attempts_of(batches: Iterable[list[Ended]]) -> Iterator[Attempt]:
+    """The attempts that have ended so."""
+    return (attempt for attempt, _ in chain.from_iterable(batches))
 
 
 class Refusals:

@@ -23,6 +23,8 @@ from fusiond.worker.runtime import wire
 
 #: `last_outcome` of a job that a wake-up has brought, and of which Redis did not say in time that it may go on
 NOT_CONFIRMED = "not confirmed"
+#: likewise of one whose child a drain or a reload killed
+_SHUTDOWN = "shutdown"
 #: characters of an error in a job's history
 _SHORT_ERROR = 500
 
@@ -92,7 +94,7 @@ def killed(
         # another dispatcher has the job by now, Redis refuses this.
         return interrupted(attempt, task, policy, NOT_CONFIRMED, "Redis did not confirm in time that it may run here")
     if reason == KillReason.SHUTDOWN:
-        return interrupted(attempt, task, policy, "shutdown", "the daemon stopped before it had ended")
+        return interrupted(attempt, task, policy, _SHUTDOWN, "the daemon stopped before it had ended")
     if reason == KillReason.SERVER:
         why = "its fork server did not answer and was killed"
         return interrupted(attempt, task, policy, reason.value, why)
@@ -123,12 +125,27 @@ def interrupted(attempt: Attempt, task: Task, policy: RetryPolicy, why: str, mes
     if policy.at_most_once:
         error = failure("INTERRUPTED", f"{message}, and its retry policy lets it begin once only")
         return _failed(attempt, task, error, why)
-    return released(attempt, why, begun=True)
+    # A drain or reload of ours must not have the job expire.
+    return Outcome(attempt.id, attempt.token, "released", 0, 0, b"drained" if why == _SHUTDOWN else b"begun", why)
 
 
 def expired(attempt: Attempt, task: Task) -> Outcome:
     """It was claimed, and not begun in time. STARTED -> FAILED."""
     return _failed(attempt, task, failure("EXPIRED", "it had not begun when it expired"), "expired")
+
+
+def in_time(attempt: Attempt, outcome: Outcome, task: Task, boot: int) -> Outcome:
+    """
+    The outcome, or a failure if the next attempt would begin after the job has expired. SCHEDULED -> FAILED.
+
+    The error stays what the attempt came to, with another code and the reason why nothing follows.
+    """
+    if outcome.kind not in ("retry", "snoozed") or boot + outcome.ms * 1_000_000 < attempt.expires:
+        return outcome
+    error = json.loads(outcome.payload)
+    message = "; ".join(filter(None, (error["message"], "not retried: that would be after `expires`")))
+    payload = json.dumps(error | {"code": "EXPIRED", "message": message}).encode()
+    return _failed(attempt, task, payload, "expired", crash=int(outcome.extra == 1))
 
 
 def canceled(attempt: Attempt, task: Task) -> Outcome:
@@ -137,9 +154,9 @@ def canceled(attempt: Attempt, task: Task) -> Outcome:
     return Outcome(attempt.id, attempt.token, "canceled", ms(task.failure_ttl), 0, error)
 
 
-def released(attempt: Attempt, why: str, *, begun: bool = False) -> Outcome:
-    """STARTED -> QUEUED, attempt undone. What had begun expires no more."""
-    return Outcome(attempt.id, attempt.token, "released", 0, 0, b"begun" if begun else b"", why)
+def released(attempt: Attempt, why: str) -> Outcome:
+    """It has not begun. STARTED -> QUEUED, attempt undone."""
+    return Outcome(attempt.id, attempt.token, "released", 0, 0, b"", why)
 
 
 def told(attempt: Attempt, outcome: Outcome, now_ns: int, host: str) -> Outcome:

@@ -13,7 +13,6 @@ from fusiond.worker.dispatcher.claims.lanes import Lanes
 from fusiond.worker.dispatcher.claims.leases import renew
 from fusiond.worker.dispatcher.claims.queue_order import Share
 from fusiond.worker.dispatcher.ends.outcomes import Outcomes, Refusals
-from tests.support.job_text import read_job
 
 
 class Lossy:
@@ -228,7 +227,6 @@ def test_a_lease_is_kept_until_its_settle_is_answered(broker_settings, tmp_path,
                 await exchange.settle_and_claim([])
             outcomes.add(second, finished(second))
             waiting = [*outcomes.unsettled(), *exchange.unsettled()]
-            assert all(attempt.begun for attempt in waiting), "none of them expires any more"
             assert await renew(broker, connection, waiting) == (False, None)
             lossy.away = False
             await exchange.settle_and_claim([])
@@ -263,21 +261,3 @@ def test_a_job_that_redis_has_canceled_instead_is_told_of_once(broker_settings, 
     run(broker.enqueue("a", [NewJob("a0", "t", b"[]")]))
     attempt = asyncio.run(story())
     assert told == [(attempt, "canceled")]
-
-
-def test_a_permit_is_stored_of_a_job_that_its_child_had_marked_as_begun(broker_settings, tmp_path, broker, run):
-    """A child that finds a job taken back has marked it; noted as begun, it would run again after a lost lease."""
-
-    async def story():
-        async with connect_async(broker_settings, tmp_path) as connection:
-            exchange = Exchange("host.1", broker, connection, Outcomes(pytest.fail, pytest.fail), Refusals())
-            [claimed] = await exchange.settle_and_claim([Share("a", 1)])
-            [attempt] = claimed.attempts
-            attempt.begun = True
-            await exchange.permit([attempt])
-            return attempt
-
-    run(broker.enqueue("a", [NewJob("a1", "t", b"[]")]))
-    attempt = asyncio.run(story())
-    assert attempt.permitted
-    assert read_job(run, broker.keys.of("a", "job", "a1"))["permit"] == attempt.token.encode()

@@ -66,6 +66,36 @@ def test_what_a_job_that_goes_back_has_printed_is_no_news():
     assert (outcome.about, outcome.printed) == (b',"host":"box","ended":5', b"")
 
 
+# -- expiry -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["retry", "snoozed"])
+def test_a_retry_after_the_expiry_is_not_made(kind):
+    """The job fails at once with its own exception; a delay shorter by a millisecond is in time."""
+    again = Outcome(b"id", "token", kind, 3000, "1 2" if kind == "snoozed" else 0, ERROR)
+    late = attempt(1)
+    late.expires = 5_000_000_000
+    assert verdicts.in_time(late, again, TASK, 1_999_999_999) is again
+    outcome = verdicts.in_time(late, again, TASK, 2_000_000_000)
+    assert (outcome.kind, outcome.ms, outcome.extra, outcome.why) == ("failed", 7000, 0, "expired")
+    raised = json.loads(ERROR)
+    said = f"{raised['message']}; not retried: that would be after `expires`"
+    assert json.loads(outcome.payload) == raised | {"code": "EXPIRED", "message": said}
+
+
+def test_a_crash_after_the_expiry_counts_as_one_and_is_not_retried():
+    """What goes back to its queue instead of being retried expires at its next claim, if at all."""
+    late = attempt(1)
+    late.expires = 1
+    died = killed(late, None, -9)
+    assert died.kind == "retry"
+    outcome = verdicts.in_time(late, died, TASK, 2)
+    assert (outcome.kind, outcome.extra) == ("failed", 1)
+    assert json.loads(outcome.payload)["message"].startswith("its process was killed by SIGKILL")
+    gone = killed(late, KillReason.SERVER)
+    assert verdicts.in_time(late, gone, TASK, 2) is gone
+
+
 # -- what a child says ------------------------------------------------------------------------------------------------
 
 
@@ -183,7 +213,7 @@ def test_canceled(reason):
 
 def test_shutdown():
     """Released at once: no attempt, no crash."""
-    assert killed(attempt(), KillReason.SHUTDOWN) == Outcome(b"id", "token", "released", 0, 0, b"begun", "shutdown")
+    assert killed(attempt(), KillReason.SHUTDOWN) == Outcome(b"id", "token", "released", 0, 0, b"drained", "shutdown")
 
 
 @pytest.mark.parametrize(
