@@ -10,8 +10,6 @@ import re
 import signal
 from pathlib import Path
 
-import pytest
-
 from fusiond import paths
 from fusiond.broker.call import as_is, plain
 from fusiond.worker.dispatcher.claims import leases
@@ -19,6 +17,7 @@ from tests.chaos import ledger, report, verdict
 from tests.chaos.faults import kill
 from tests.chaos.load import Load, Mix
 from tests.chaos.plant import CHILD, DISPATCHER, KINDS, PROGRAMS, REDIS, SCHEDULER, SERVER, SUPERVISOR, WRAPPER, Plant
+from tests.support.cases import few
 from tests.support.running import PATIENCE, alive, until
 
 #: how often each is killed
@@ -26,7 +25,7 @@ TIMES = {CHILD: 12, SERVER: 5, DISPATCHER: 4, SCHEDULER: 4, SUPERVISOR: 2, WRAPP
 #: those whose death no job can notice
 ASIDE = (SCHEDULER, WRAPPER, REDIS, PROGRAMS)
 #: those of the first tier; the others' ends are shown one by one in tests/worker, tests/supervise and test_cron.py
-QUICK = (CHILD, SERVER, REDIS)
+QUICK = (CHILD, REDIS)
 #: jobs that come in between two kills
 BETWEEN = 25
 MIX = Mix(short=0.3, long=0.015, long_seconds=2.0)
@@ -48,9 +47,7 @@ def test_children_end_with_their_fork_server_whoever_else_is_away(plant):
     assert children
 
 
-@pytest.mark.parametrize(
-    "kind", [kind if kind in QUICK else pytest.param(kind, marks=pytest.mark.proof) for kind in KINDS]
-)
+@few("kind", sorted(KINDS, key=QUICK.__contains__, reverse=True), len(QUICK))
 def test_kill(plant, kind):
     """Each acknowledged job ends once, finished; whatever ran twice was cut off by a kill; nothing is left behind."""
     load, faults = Load(plant.client(), 100_000, rate=40, mix=MIX), []

@@ -1,8 +1,5 @@
 """Limits hold over two daemons on one Redis, and what they stop goes on as soon as it may."""
 
-import os
-import signal
-
 import pytest
 
 from fusiond.broker.call import as_is, plain
@@ -166,19 +163,6 @@ def test_jobs_of_calls_one_by_one_are_limited_too(start):
         client.enqueue("sync", f"{'ab'[n % 2]}{n}", str(notes), 0.1, account="ab"[n % 2])
     until(lambda: len(noted(notes)) == 24, "all jobs have run")
     assert [most_at_once(of(noted(notes), account)) for account in "ab"] == [1, 1]
-
-
-@pytest.mark.proof
-def test_a_killed_dispatcher_s_place_is_free_once_its_lease_has_expired(start):
-    """The job that it held runs again, and then the next one; never two of the account."""
-    client, notes, [first, _] = start(TASKS_WITH_LIMITS, 2, 2)
-    client.enqueue_many([("sync", [f"a{n}", str(notes), 0.5], {"account": "a"}) for n in range(3)])
-    until(lambda: begins(noted(notes)), "one of them runs")
-    pid = first.pid("worker:main@1")
-    os.kill(pid, signal.SIGKILL)
-    until(lambda: len(ends(noted(notes))) >= 3, "all of them have run")
-    client.enqueue("sync", "a9", str(notes), account="a")
-    until(lambda: of(noted(notes), "a9"), "the place is free")
 
 
 def test_calls_that_a_limit_cannot_count_are_refused(start):

@@ -1,8 +1,6 @@
 """Unique jobs over two daemons on one Redis: calls, schedules, pushes, retries, reloads, kills."""
 
 import json
-import os
-import signal
 import time
 from collections import Counter
 
@@ -171,20 +169,6 @@ def test_a_retry_keeps_its_lock(start):
     let_go(notes)
     job.result(timeout=PATIENCE)
     assert not client.enqueue("failing", 1, str(notes)).existing
-
-
-@pytest.mark.proof
-def test_a_killed_dispatcher_frees_no_lock(start):
-    """Those of both daemons are: the job is rescued, and is one all the time."""
-    client, notes, daemons = start()
-    job = client.enqueue("told", 1, str(notes))
-    until(lambda: begins(notes) == 1, "it runs")
-    for daemon in daemons:
-        os.kill(daemon.pid("worker:main@1"), signal.SIGKILL)
-    assert client.enqueue("told", 1, str(notes)).existing
-    let_go(notes)
-    job.result(timeout=PATIENCE)
-    assert not client.enqueue("told", 1, str(notes)).existing
 
 
 CRON = FILE + "cron: {tick: {task: ended, every: 1s, args: [7, LOG, 3.5], overlap: allow}}\n"

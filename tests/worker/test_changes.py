@@ -9,6 +9,7 @@ import pytest
 
 from fusiond.broker.call import as_is, plain
 from fusiond.config.model.tasks import Timeout
+from tests.support.cases import few
 from tests.support.job_text import change_job, shift
 from tests.support.running import alive, until
 from tests.support.seldom_polls import seldom_polls
@@ -25,7 +26,7 @@ def warm_up(place, queue="default"):
 # -- stops ------------------------------------------------------------------------------------------------------------
 
 
-@BOTH
+@few("isolation", ["fork", "process"])
 def test_warm_stop(place, isolation):
     """What runs may end; what was handed out and not begun goes back untouched; what waits is left where it is."""
     program = place.start(isolation=isolation)
@@ -43,7 +44,7 @@ def test_warm_stop(place, isolation):
         assert (record.status, record.attempts, record.crashes) == ("queued", 0, 0)
 
 
-@BOTH
+@few("isolation", ["fork", "process"])
 def test_warm_stop_has_its_time(place, isolation):
     """What still runs after drain_timeout is killed and goes back, no attempt burnt."""
     program = place.start(isolation=isolation, drain_timeout=0.3)
@@ -175,7 +176,7 @@ def test_slots_that_come_free_are_used_at_once(place, isolation):
 # -- changes in place -------------------------------------------------------------------------------------------------
 
 
-@BOTH
+@few("isolation", ["fork", "process"])
 def test_processes_grow_and_shrink(place, isolation):
     """More run at once after it, and fewer; what runs is not disturbed, and the surplus ends."""
     program = place.start(link=True, isolation=isolation, processes=1)
@@ -236,7 +237,7 @@ def test_share_of_a_child_changes_in_place(place):
     until(lambda: len({place.result(place.enqueue("pid")) for _ in range(4)}) == 1)
 
 
-@BOTH
+@few("isolation", ["fork", "process"])
 def test_change_while_a_fork_server_loads(place, isolation):
     """What is applied while a new fork server imports holds for its children: a new task, other timeouts."""
     code, gate = place.app / "jobs.py", place.path("gate")

@@ -23,6 +23,7 @@ from fusiond.worker.pool.attempt import Attempt, KillReason
 from fusiond.worker.pool.slots import ChildKind, Slot
 from fusiond.worker.pool.watchdog import LINGER, Watchdog
 from tests.chaos.package import SHORT_LEASES
+from tests.support.cases import few
 from tests.support.replicas import SLOTS, Servers
 from tests.support.running import alive, until
 from tests.support.worker_program import STRICT, Place, children_of
@@ -41,7 +42,7 @@ def test_grandchildren_end_with_their_job(place):
     until(lambda: not any(alive(int(pid)) for pid in place.until_lines(path, 3)))
 
 
-@BOTH
+@few("isolation", ["fork", "process"])
 def test_grandchildren_end_with_a_killed_job(place, isolation):
     """The same where the child was killed at the hard timeout."""
     place.start(isolation=isolation, policies=NO_CRASH, tasks={"spawn": {"timeout": Timeout(30, 4)}})
@@ -71,7 +72,7 @@ def test_orphans_of_a_job_that_runs_are_left_alone(place):
     until(lambda: not alive(pid))
 
 
-@BOTH
+@few("isolation", ["fork", "process"])
 def test_killed_dispatcher_leaves_nothing_and_loses_nothing(place, isolation):
     """After kill -9 of the dispatcher no process of its group is left, and its jobs run elsewhere after their lease."""
     first = place.start(isolation=isolation, processes=3, own=place.edited(SHORT_LEASES))
@@ -451,7 +452,7 @@ def test_redis_goes_and_comes_back(place, redis_server):
     assert place.result(id_) == "work"
 
 
-@pytest.mark.parametrize("size", [10, 900_000])
+@few("size", [900_000, 10])
 def test_an_outcome_is_heard_while_redis_stands_still(place, redis_server, size):
     """A large one is read before the job's hard timeout, though a busy group waits for the answer of a round trip."""
     program = place.start(isolation="fork", processes=1, tasks={"stop_other": {"timeout": Timeout(1, 1.5)}})
