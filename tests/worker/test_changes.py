@@ -194,14 +194,6 @@ def test_processes_grow_and_shrink(place, isolation):
     assert place.result(place.enqueue("echo"))
 
 
-def test_growing_keeps_the_children_that_are_there(place):
-    """No child is replaced for it."""
-    program = place.start(link=True, isolation="process", processes=2)
-    before = program.until_children(2)
-    program.apply(isolation="process", processes=4)
-    assert before < program.until_children(4)
-
-
 def test_queues_change(place):
     """It serves the new queue at once, and the old one no more."""
     program = place.start(link=True, queues=("a", "b"), isolation="process")
@@ -361,13 +353,3 @@ def test_unknown_task_fails_after_its_grace(place, run):
     run(plain(as_is, "ZADD", place.broker.keys.of("default", "scheduled"), "XX", 1, id_))
     place.start()
     assert place.error(id_)["code"] == "TASK_NOT_FOUND"
-
-
-def test_two_groups_share_a_queue(place):
-    """Each of many jobs runs exactly once, whoever takes it."""
-    for _ in range(2):
-        place.start(isolation="process", processes=2)
-    path = place.path()
-    ids = place.enqueue_many([("pid", path)] * 400)
-    assert {place.until(id_).attempts for id_ in ids} == {1}
-    assert len(place.lines(path)) == 400

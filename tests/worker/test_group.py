@@ -375,18 +375,6 @@ def test_job_that_uses_the_alarm_costs_no_other_its_timeout(place):
     assert place.lines(path) == []
 
 
-@pytest.mark.proof
-@pytest.mark.parametrize("before", [0, 3])
-def test_job_that_borrows_the_alarm_costs_no_other_its_timeout(place, before):
-    """One that puts the handler back and stops the timer: the very next job is interrupted in time, whatever it did."""
-    timeouts = {"clean_up": {"timeout": Timeout(1, 4)}, "borrow_alarm": {"timeout": Timeout(0.5, 4)}}
-    place.start(tasks=timeouts, policies={"single": STRICT})
-    for _ in range(before):
-        place.result(place.enqueue("borrow_alarm", False))
-    ids = place.enqueue_many([("borrow_alarm", True), ("clean_up", place.path())])
-    assert place.error(ids[1])["type"] == "SoftTimeout"
-
-
 def test_job_that_borrows_the_alarm_amid_quick_ones(place):
     """The same for its neighbour in the batch, of a task that was quick so far."""
     place.start(tasks={"work": {"timeout": Timeout(1, 4)}}, policies={"single": STRICT})

@@ -259,16 +259,6 @@ def test_a_plan_of_a_file_with_a_mistake(daemon):
     assert document.json["problems"][0]["code"] == "unknown-key"
 
 
-def test_a_plan_of_what_cannot_change(daemon):
-    """The broker: the plan says what the reload would, with status 1."""
-    daemon.start(file())
-    other = daemon.directory / "other.yaml"
-    other.write_text(daemon.head() + file().replace("localhost:1", "localhost:2"))
-    done = fusiond_here("plan", other, "-c", daemon.file, cwd=daemon.directory)
-    assert done.status == 1
-    assert "broker.url cannot change while the daemon runs; restart it" in done.out
-
-
 def test_status_names_a_rollback(daemon):
     """Until the file is taken again."""
     daemon.start(file())
