@@ -13,7 +13,6 @@ import pytest
 from fusiond.broker.call import as_is, plain
 from fusiond.config.model import RetryPolicy
 from fusiond.config.model.tasks import Timeout
-from tests import failpoints
 from tests.chaos.package import SHORT_LEASES, Edit
 from tests.support.job_text import read_job
 from tests.support.running import until
@@ -251,24 +250,4 @@ def test_a_job_that_expires_in_a_child_does_not_begin(place):
     os.kill(child, signal.SIGCONT)
     assert place.error(id_)["code"] == "EXPIRED"
     assert place.result(place.enqueue("echo"))
-    assert place.lines(path) == []
-
-
-@pytest.mark.proof
-def test_a_job_whose_dispatcher_was_killed_before_it_began_expires(place):
-    """Rescued after its expiry, it does not begin; what had begun and was renewed runs again."""
-    first = place.start(isolation="process", processes=1)
-    path, begun = place.path(), place.path()
-    runs = place.enqueue("work", begun, 60, header={"expires_ms": 8000})
-    place.until_lines(begun)
-    doomed = place.start(own={**failpoints.HOOK, failpoints.VARIABLE: "hand.before:kill"})
-    waits = place.enqueue("work", path, header={"expires_ms": 8000})
-    doomed.wait()  # it has claimed the job
-    until(lambda: place.job(runs).expires_at is None, first.text)  # renewed as begun
-    os.kill(first.pid, signal.SIGKILL)
-    first.process.wait()
-    second = place.start(tasks={"work": {"run": "jobs.echo"}})
-    assert place.until(waits).status == "failed", second.text()
-    assert place.error(waits)["code"] == "EXPIRED"
-    assert place.until(runs).status == "finished"
     assert place.lines(path) == []
