@@ -121,6 +121,7 @@ def test_dispatcher_that_is_frozen(place):
     failed_after_one_run(place, id_, path, "LEASE_LOST")
 
 
+@pytest.mark.proof
 @SLOW
 def test_many_quick_jobs(place, isolation):
     """Each runs once, among jobs of another policy, and through the deaths of children."""

@@ -215,6 +215,7 @@ def test_the_daemon_plans_its_own_file_with_its_own_environment(daemon):
     assert not list(daemon.state.glob("candidate-*"))
 
 
+@pytest.mark.proof
 def test_many_who_ask_for_a_plan_share_it(daemon):
     """Eight requests need few helper processes; each gets its answer, and a reload among them gets its turn."""
     daemon.start(file(), environment={"PYTHONSAFEPATH": "1"})  # so that they are its children

@@ -142,6 +142,7 @@ def test_a_child_has_its_next_job_while_it_runs_a_short_one(place):
     assert went_on >= 3, tries
 
 
+@pytest.mark.proof
 def test_jobs_behind_one_that_turns_out_to_be_long_do_not_wait_for_it(place):
     """A child has the next job while it runs one of 10 ms. If that one takes a minute, another child gets the next."""
     for _ in range(3):
