@@ -69,15 +69,3 @@ def test_the_file_is_taken_in_with_the_code(daemon):
     done = reload_code(daemon)
     assert done.status == 0, done
     assert daemon.client().enqueue("python").result(timeout=PATIENCE) == f"{daemon.app}/releases/42/bin/python"
-
-
-def test_a_group_that_could_not_start_is_mended(daemon):
-    """Its children died; with other code behind the paths it serves."""
-    (daemon.app / "broken.py").write_text("import os\nos.register_at_fork(after_in_child=lambda: os._exit(3))\n")
-    with (daemon.app / "broken.py").open("a") as file:
-        file.write("def task():\n    return 'mended'\n")
-    daemon.start(daemon.body("main: {}", tasks="  broken: {run: broken.task}\n"))
-    waiting = daemon.client().enqueue("broken")
-    (daemon.app / "broken.py").write_text("def task():\n    return 'mended'\n")
-    assert reload_code(daemon).status == 0
-    assert waiting.result(timeout=PATIENCE) == "mended"

@@ -9,7 +9,6 @@ import pytest
 from fusiond.broker.redis.connection import connect
 from fusiond.broker.verbs import Verbs
 from fusiond.config import model
-from fusiond.errors import BrokerError
 from fusiond.job import JobStatus
 from tests.support.running import Running, until
 
@@ -83,42 +82,6 @@ def test_kill_9_of_the_scheduler_loses_no_tick(cron):
         tick = cron.last_tick()
         until(lambda tick=tick: cron.last_tick() > tick)
     until(lambda: without_gaps(cron.wait_for(3)), cron.daemon.text)
-
-
-@pytest.mark.proof
-def test_kill_9_of_redis_loses_no_tick(cron):
-    """The embedded Redis is killed and comes back from its file; the scheduler is not started anew."""
-    cron.daemon.start(FILE)
-    cron.wait_for(1)
-    scheduler, redis = cron.daemon.pid("scheduler"), cron.daemon.pid("redis")
-    cron.daemon.kill(redis)
-    until(lambda: (cron.daemon.pid("redis") or redis) != redis)
-    tick = until(lambda: _answer(cron.last_tick))
-    until(lambda: (_answer(cron.last_tick) or 0) > tick + SECOND, cron.daemon.text)
-    until(lambda: without_gaps(cron.wait_for(3)), cron.daemon.text)
-    assert cron.daemon.pid("scheduler") == scheduler
-
-
-def _answer(ask):
-    """What Redis says, or nothing while it is away."""
-    try:
-        return ask()
-    except BrokerError:
-        return None
-
-
-@pytest.mark.proof
-def test_kill_9_of_the_daemon_is_made_up_for_by_the_next(cron):
-    """What came due while no daemon ran is enqueued when one runs again, each tick once."""
-    cron.daemon.start(FILE)
-    cron.wait_for(1)
-    cron.daemon.process.kill()
-    cron.daemon.process.wait()
-    until(lambda: not cron.daemon.children())
-    cron.daemon.start()
-    ticks = cron.wait_for(4)
-    until(lambda: without_gaps(cron.wait_for(4)), cron.daemon.text)
-    assert {cron.finished()[tick].attempts for tick in ticks} <= {1, 2}, "killed in mid-job, one may have run again"
 
 
 @pytest.mark.proof

@@ -71,17 +71,6 @@ def test_only_code_counts(daemon):
     assert (status["generation"], status["reloads"]) == (2, {"applied": 1})
 
 
-@pytest.mark.proof
-def test_no_job_is_lost_while_code_is_saved(daemon):
-    """Each job runs once, whatever is saved meanwhile."""
-    daemon.enqueue_notes(100, seconds=0.02)
-    for number in range(3):
-        generation = daemon.status()["generation"]
-        save(daemon, "side/anything.py", f"x = {number}\n")
-        until(lambda generation=generation: daemon.status()["generation"] > generation, daemon.text)
-    daemon.assert_each_ran_once()
-
-
 def test_nothing_of_it_is_gone_on_from(daemon):
     """Neither its history nor its Redis is that of the daemon that serves."""
     assert daemon.status()["snapshot"] == str(daemon.state / "dev" / "current.json")

@@ -1,14 +1,7 @@
 """Groups whose processes run many jobs at once, in whole daemons: reloads, two daemons on one Redis, the status."""
 
-import os
-import signal
-
-import pytest
-
-from fusiond.client import Client
-from fusiond.job import JobStatus
 from tests.support.fusiond_command import fusiond
-from tests.support.running import PATIENCE, Running, alive, until
+from tests.support.running import PATIENCE, until
 
 LOOPED = "main: {processes: 1, isolation: process, executor: asyncio, concurrency: 4"
 TASKS = """
@@ -81,63 +74,3 @@ def test_status_counts_jobs_of_slots(daemon):
 def _by_pid(path):
     pids = [line.split()[1] for line in path.read_text().splitlines()]
     return {pid: pids.count(pid) for pid in pids}
-
-
-class Daemon(Running):
-    """A daemon on a given Redis, with a group of each executor."""
-
-    def __init__(self, url):
-        super().__init__()
-        (self.app / "naps.py").write_text(TASKS)
-        keys = f"isolation: process, concurrency: 5, directory: {self.app}"
-        self.write(
-            f"broker: {{url: '{url}'}}\n"
-            "retry_policies: {hardy: {max_crashes: 100}}\ntasks: {nap: {run: naps.nap, retry: hardy}}\n"
-            f"workers:\n  looped: {{executor: asyncio, {keys}}}\n  threaded: {{executor: thread, {keys}}}\n"
-        )
-        self.start()
-
-
-@pytest.fixture
-def pair(redis_server):
-    """Two daemons on one Redis, and a client."""
-    url = Running.broker_url or redis_server.url
-    daemons = [Daemon(url) for _ in range(2)]
-    yield daemons, Client(url)
-    for daemon in daemons:
-        daemon.close()
-
-
-@pytest.mark.proof
-def test_another_daemon_ends_what_a_killed_one_has_begun(pair, tmp_path):
-    """Nothing is lost with a dispatcher whose children run many jobs; the other daemon takes the jobs back."""
-    daemons, client = pair
-    log = str(tmp_path / "log")
-    jobs = client.enqueue_many([("nap", [str(number), log, 0.5]) for number in range(60)])
-    first = until(lambda: _dispatchers(daemons[0]) & _of_jobs(log), daemons[0].text)
-    for pid in first:
-        os.kill(pid, signal.SIGKILL)
-    until(lambda: not any(map(alive, first)))
-    assert [job.result(timeout=60) for job in jobs] == [str(number) for number in range(60)]
-    assert {job.status() for job in jobs} == {JobStatus.FINISHED}
-
-
-def _dispatchers(daemon):
-    return {program["pid"] for name, program in daemon.programs().items() if name.startswith("worker")}
-
-
-def _of_jobs(log):
-    """The dispatchers of the jobs that have begun."""
-    try:
-        servers = {int(line.split()[2]) for line in open(log)}  # noqa: PTH123, SIM115
-    except FileNotFoundError:
-        return set()
-    return {_parent(pid) for pid in servers}
-
-
-def _parent(pid):
-    try:
-        with open(f"/proc/{pid}/stat") as file:  # noqa: PTH123
-            return int(file.read().rpartition(")")[2].split()[1])
-    except OSError:
-        return 0

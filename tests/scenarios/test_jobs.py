@@ -5,10 +5,8 @@ import time
 import pytest
 
 from fusiond.client import Client
-from fusiond.errors import JobFailed, QueueFull, UnknownTask
-from fusiond.job import JobStatus
 from tests.support.fusiond_command import fusiond
-from tests.support.running import PATIENCE, Running, until
+from tests.support.running import Running, until
 from tests.support.seldom_polls import seldom_polls
 
 TASKS = '''
@@ -74,35 +72,6 @@ def start(redis_server):
     for daemon in running:
         daemon.close()
 
-
-@pytest.mark.parametrize("isolation", ["process", "fork"])
-def test_priorities_then_arrival(start, isolation):
-    """Of what waits, more priority goes first, and inside a priority what came first, by name or by number."""
-    daemon = start(isolation=isolation)
-    client = daemon.client()
-    assert daemon.order("suspend", "orders").status == 0
-    words = {200: [], "high": [], "low": []}
-    for number in range(60):
-        priority = ("low", 200, "high")[number % 3]
-        words[priority].append(f"{priority}-{number}")
-        client.options(priority=priority).enqueue("note", words[priority][-1], str(daemon.notes))
-    assert daemon.order("resume", "orders").status == 0
-    until(lambda: len(daemon.noted()) == 60, daemon.text)
-    assert [word for word, _, _ in daemon.noted()] == words[200] + words["high"] + words["low"]
-
-
-@pytest.mark.proof
-def test_no_wake_up_is_lost(start):
-    """A job that is enqueued while a claim is on its way begins at once: no job waits for the poll."""
-    daemon = start(processes=4, polls=False)
-    client, enqueued = daemon.client(), {}
-    for number in range(1000):
-        enqueued[f"n{number}"] = time.time()
-        client.enqueue("note", f"n{number}", str(daemon.notes))
-        time.sleep((0, 0.0005, 0.001, 0.002, 0.004)[number % 5])  # while the last one is claimed, runs, is settled
-    until(lambda: len(daemon.noted()) == len(enqueued), daemon.text)
-    waited = sorted(at - enqueued[word] for word, at, _ in daemon.noted())
-    print("waited, ms: median {:.1f}, p99 {:.1f}, max {:.1f}".format(*(1000 * waited[i] for i in (500, 990, -1))))
     # what was missed waits for the poll, which is far away here; how busy the machine is says nothing
 
 
@@ -129,63 +98,6 @@ def test_delayed_jobs_begin_when_they_are_due(start):
     late = sorted(at - due[word] for word, at, _ in daemon.noted())
     print("begun after their due time, ms:", [round(seconds * 1000, 1) for seconds in late])
     assert late[0] > -0.002
-
-
-def test_an_expired_job_fails_and_never_runs(start):
-    """What was not begun in time fails with EXPIRED; its neighbours run."""
-    daemon = start()
-    client = daemon.client()
-    assert daemon.order("suspend", "orders").status == 0
-    late = client.options(expires=0.05).enqueue("note", "late", str(daemon.notes))
-    kept = client.options(expires="1h").enqueue("note", "kept", str(daemon.notes))
-    time.sleep(0.06)  # its time is over then
-    assert daemon.order("resume", "orders").status == 0
-    with pytest.raises(JobFailed, match="had not begun when it expired") as caught:
-        late.result(timeout=PATIENCE)
-    assert caught.value.code == "EXPIRED"
-    kept.result(timeout=PATIENCE)
-    assert [word for word, _, _ in daemon.noted()] == ["kept"]
-
-
-def test_a_suspended_queue_takes_jobs_and_runs_none(start):
-    """Others go on; what waits begins at the resume, in its order."""
-    daemon = start()
-    client = daemon.client()
-    assert daemon.order("suspend", "orders").status == 0
-    jobs = [client.enqueue("note", f"n{number}", str(daemon.notes)) for number in range(5)]
-    client.enqueue("little", "other", str(daemon.notes)).result(timeout=PATIENCE)
-    assert {job.status() for job in jobs} == {JobStatus.QUEUED}
-    began = time.time()
-    assert daemon.order("resume", "orders").status == 0
-    for job in jobs:
-        job.result(timeout=PATIENCE)
-    assert [word for word, _, _ in daemon.noted()] == ["other", "n0", "n1", "n2", "n3", "n4"]
-    print(f"resumed after {daemon.noted()[1][1] - began:.3f} s, the command included")
-
-
-def test_a_full_queue_refuses_and_stores_nothing(start):
-    """At max_length the producer's call raises; what is in runs, and there is room again."""
-    daemon = start()
-    client = daemon.client()
-    assert daemon.order("suspend", "small").status == 0
-    for number in range(5):
-        client.enqueue("little", f"n{number}", str(daemon.notes))
-    with pytest.raises(QueueFull, match="'small' is at its max_length"):
-        client.enqueue("little", "one too many", str(daemon.notes))
-    with pytest.raises(QueueFull):
-        client.enqueue_many([("little", ["more", str(daemon.notes)])] * 2)
-    assert daemon.order("resume", "small").status == 0
-    until(lambda: len(daemon.noted()) == 5, daemon.text)
-    client.enqueue("little", "again", str(daemon.notes)).result(timeout=PATIENCE)
-    assert [word for word, _, _ in daemon.noted()] == ["n0", "n1", "n2", "n3", "n4", "again"]
-
-
-def test_an_unknown_task_is_refused_at_the_call(start):
-    """With the nearest name that there is; nothing is stored."""
-    daemon = start()
-    with pytest.raises(UnknownTask, match="note"):
-        daemon.client().enqueue("nota", 1)
-    assert daemon.order("job", "list", "--json").json == []
 
 
 def test_two_daemons_share_the_work(start, tmp_path):

@@ -1,8 +1,5 @@
 """Limits hold over two daemons on one Redis, and what they stop goes on as soon as it may."""
 
-import os
-import signal
-
 import pytest
 
 from fusiond.broker.call import as_is, plain
@@ -114,16 +111,6 @@ def test_a_rate_holds_over_two_daemons(start, run):
     assert max(at) - min(at) >= 1.399
 
 
-def test_a_limited_queue_takes_no_child_from_others(start):
-    """While its jobs wait, those of other queues run."""
-    client, notes, _ = start(QUEUES, 4)
-    client.enqueue_many([("note", [f"few{n}", str(notes), 60.0]) for n in range(6)])
-    until(lambda: len(noted(notes)) >= 2, "two of them run")
-    client.enqueue_many([("free", [f"free{n}", str(notes)]) for n in range(10)])
-    until(lambda: len(ends(of(noted(notes), "free"))) == 10, "they run")
-    assert len(begins(of(noted(notes), "few"))) == 2
-
-
 def test_a_reload_lifts_a_limit_in_place(start):
     """Jobs that it held back begin at once, in the same children."""
     client, notes, [daemon] = start(QUEUES.replace("max_running: 2", "max_running: 1"), 4)
@@ -157,28 +144,6 @@ def test_one_job_of_each_account_runs_over_two_daemons(start):
     firsts, lasts = ([each(of(found, account))[at] for account in "abc"] for each, at in ((begins, 0), (ends, -1)))
     assert max(firsts) < min(lasts), "no account waited for the end of another"
     assert begins(of(found, "x"))[-1] < ends(of(found, "a"))[-1], "the others waited for no place"
-
-
-def test_jobs_of_calls_one_by_one_are_limited_too(start):
-    """A dispatcher that waits is woken by each call, and holds what is over the limit all the same."""
-    client, notes, _ = start(TASKS_WITH_LIMITS, 4, 4)
-    for n in range(12):
-        client.enqueue("sync", f"{'ab'[n % 2]}{n}", str(notes), 0.1, account="ab"[n % 2])
-    until(lambda: len(noted(notes)) == 24, "all jobs have run")
-    assert [most_at_once(of(noted(notes), account)) for account in "ab"] == [1, 1]
-
-
-@pytest.mark.proof
-def test_a_killed_dispatcher_s_place_is_free_once_its_lease_has_expired(start):
-    """The job that it held runs again, and then the next one; never two of the account."""
-    client, notes, [first, _] = start(TASKS_WITH_LIMITS, 2, 2)
-    client.enqueue_many([("sync", [f"a{n}", str(notes), 0.5], {"account": "a"}) for n in range(3)])
-    until(lambda: begins(noted(notes)), "one of them runs")
-    pid = first.pid("worker:main@1")
-    os.kill(pid, signal.SIGKILL)
-    until(lambda: len(ends(noted(notes))) >= 3, "all of them have run")
-    client.enqueue("sync", "a9", str(notes), account="a")
-    until(lambda: of(noted(notes), "a9"), "the place is free")
 
 
 def test_calls_that_a_limit_cannot_count_are_refused(start):

@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from tests.support.cases import few
 from tests.support.fusiond_command import fusiond, samples
 from tests.support.running import PATIENCE, until
 
@@ -50,7 +51,7 @@ class Producer(threading.Thread):
         assert self.failure is None, self.failure
 
 
-@pytest.mark.parametrize("case", CASES)
+@few("case", CASES, 2)
 def test_refused_before_the_commit(daemon, case):
     """No gap for a producer, status 1 with the reason, the same pids; and a start from what was accepted works."""
     workers, source, named = CASES[case]

@@ -3,6 +3,7 @@
 import pytest
 
 from fusiond import hook
+from tests.support.cases import few
 from tests.support.fusiond_command import fusiond
 from tests.support.running import PATIENCE, descendants, until
 
@@ -47,7 +48,7 @@ def children(daemon, program):
     return max(0, len(descendants(pid)) - 1) if pid else 0
 
 
-@pytest.mark.parametrize("isolation", ["process", "fork"])
+@few("isolation", ["process", "fork"])
 def test_it_follows_the_load_up_and_down(start, isolation):
     """As many as there may be while jobs wait, one when it is quiet; log, status and metrics say why."""
     daemon = start(4, isolation)

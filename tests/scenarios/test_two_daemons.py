@@ -206,33 +206,3 @@ def test_a_job_is_steered_and_keeps_its_history_over_a_kill(pair, tmp_path):
     shown = fusiond("job", "show", job.name, "-c", living.file, cwd=living.directory).out
     assert "snoozed" in shown
     assert "rescued" in shown
-
-
-SCALED = """
-tasks: {hold: {run: pair.hold}}
-retry_policies: {standard: {max_crashes: 100}}
-"""
-RANGE = "main: {processes: {min: 1, max: 3, target_latency: 100ms}}"
-
-
-@pytest.mark.proof
-def test_the_daemon_that_is_left_does_the_work_within_its_range(pair, tmp_path):
-    """Both grow to their most; the one that is left keeps to it, ends all jobs, and comes down again."""
-    killed, living = pair.start(SCALED, RANGE, RANGE)
-    gate = tmp_path / "gate"
-    jobs = pair.client.enqueue_many([("hold", [str(tmp_path), str(gate)]) for _ in range(20)])
-    until(lambda: [_processes(daemon) for daemon in (killed, living)] == [3, 3], living.text)
-    until(lambda: len(list(tmp_path.iterdir())) == 6, "six jobs run")
-    killed.kill_whole()
-    gate.touch()
-    # all have ended but those that the dead one had begun
-    until(lambda: _processes(living) == 1, living.text)
-    pair.expire_leases()
-    for job in jobs:
-        job.result(timeout=60)
-    assert living.programs()["worker:main@1"]["scaled"]["changes"]["quiet"] >= 1
-
-
-def _processes(daemon):
-    """How many children its group has."""
-    return daemon.programs()["worker:main@1"]["scaled"].get("processes")

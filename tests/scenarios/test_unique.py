@@ -1,21 +1,14 @@
 """Unique jobs over two daemons on one Redis: calls, schedules, pushes, retries, reloads, kills."""
 
-import json
-import os
-import signal
 import time
-from collections import Counter
 
 import pytest
 
-from fusiond import JobConflict, JobStatus
-from fusiond.broker.call import as_is, plain
 from fusiond.broker.redis.connection import connect
-from fusiond.broker.verbs import Verbs
 from fusiond.client import Client
 from fusiond.config import model
 from tests.chaos import hunt
-from tests.support.running import PATIENCE, Running, until
+from tests.support.running import Running, until
 
 TASKS = """
 import os, pathlib, time
@@ -97,18 +90,8 @@ def most_at_once(notes):
     return most
 
 
-def values_begun(notes):
-    """How many jobs of each value have begun."""
-    return Counter(line.split()[0] for line in notes.read_text().splitlines() if line.endswith("begin"))
-
-
 def begins(notes):
     return sum(line.endswith("begin") for line in notes.read_text().splitlines())
-
-
-def let_go(notes):
-    """What waits for it may end."""
-    notes.with_name(f"{notes.name}.go").touch()
 
 
 def test_until_ended_no_second_one_runs_beside_it(start):
@@ -121,95 +104,6 @@ def test_until_ended_no_second_one_runs_beside_it(start):
     until(lambda: all(job.status().ended for job in new), "all have ended")
     assert most_at_once(notes) == 1
     assert begins(notes) == len(new)
-
-
-def test_until_started_the_next_one_may_wait(start):
-    """While one runs, of many calls one waits, the last one; a debounce of an hour runs at max_wait."""
-    client, notes, _ = start()
-    later = client.options(delay="1h")
-    first = client.enqueue("waiting", 1, str(notes))
-    until(lambda: first.status() == JobStatus.STARTED, "it runs")
-    others = [later.enqueue("waiting", 1, str(notes)) for _ in range(5)]
-    assert not any(job.existing for job in others)
-    assert [job.status() for job in others] == [JobStatus.CANCELED] * 4 + [JobStatus.SCHEDULED]
-    assert first.status() == JobStatus.STARTED
-    let_go(notes)
-    began = time.monotonic()
-    until(lambda: later.enqueue("started", 2, str(notes)) and values_begun(notes)["2"], "it runs", step=0.05)
-    assert time.monotonic() - began > 1.9
-
-
-def test_for_a_time_a_second_one_is_refused(start):
-    """Though the first one ended at once."""
-    client, notes, _ = start()
-    at = time.monotonic()
-    for task in ("refusing", "briefly"):
-        client.enqueue(task, "a", str(notes)).result(timeout=PATIENCE)
-    with pytest.raises(JobConflict):
-        client.enqueue("refusing", "a", str(notes))
-    until(lambda: _accepted(client, notes), "the time is over")
-    assert time.monotonic() - at > 1.9
-
-
-def _accepted(client, notes):
-    try:
-        return client.enqueue("briefly", "a", str(notes))
-    except JobConflict:
-        return None
-
-
-def test_a_retry_keeps_its_lock(start):
-    """The job that waits for its second attempt, or is in it, is there."""
-    client, notes, _ = start()
-    job = client.enqueue("failing", 1, str(notes))
-
-    def is_in_its_second_attempt():
-        assert client.enqueue("failing", 1, str(notes)) == job
-        return begins(notes) >= 2
-
-    until(is_in_its_second_attempt, "it is tried again", step=0.05)
-    let_go(notes)
-    job.result(timeout=PATIENCE)
-    assert not client.enqueue("failing", 1, str(notes)).existing
-
-
-@pytest.mark.proof
-def test_a_killed_dispatcher_frees_no_lock(start):
-    """Those of both daemons are: the job is rescued, and is one all the time."""
-    client, notes, daemons = start()
-    job = client.enqueue("told", 1, str(notes))
-    until(lambda: begins(notes) == 1, "it runs")
-    for daemon in daemons:
-        os.kill(daemon.pid("worker:main@1"), signal.SIGKILL)
-    assert client.enqueue("told", 1, str(notes)).existing
-    let_go(notes)
-    job.result(timeout=PATIENCE)
-    assert not client.enqueue("told", 1, str(notes)).existing
-
-
-CRON = FILE + "cron: {tick: {task: ended, every: 1s, args: [7, LOG, 3.5], overlap: allow}}\n"
-
-
-@pytest.mark.proof
-def test_a_ticks_conflict_is_a_decision(start, run, tmp_path):
-    """While the job of a tick runs, the next ticks have none, whichever daemon ticks; then one has a job again."""
-    _, notes, _ = start(CRON.replace("LOG", str(tmp_path / "notes")))
-    until(lambda: run(Verbs().cron_state("tick")).decision == "conflict", "a tick is passed over")
-    until(lambda: begins(notes) >= 2, "the next job runs")
-    assert most_at_once(notes) == 1
-
-
-@pytest.mark.proof
-def test_of_ten_pushes_one_runs(start, run):
-    """The daemon tells Redis what is unique; the others leave a count."""
-    client, notes, _ = start()
-    body = json.dumps({"task": "told", "args": ["p", str(notes)]})
-    client.enqueue("ended", "first", str(notes)).result(timeout=PATIENCE)
-    for _ in range(10):
-        run(plain(as_is, "LPUSH", Verbs().keys.of("default", "inbox"), body))
-    until(lambda: run(Verbs().counts("default")).skipped == 9, "nine were left out")
-    let_go(notes)
-    until(lambda: begins(notes) == 2, "one has run")
 
 
 def test_a_reload_makes_a_task_unique_in_place(start):

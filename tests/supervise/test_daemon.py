@@ -17,16 +17,6 @@ from tests.support.fusiond_command import fusiond
 from tests.support.running import PATIENCE, alive, descriptors, until
 
 
-def test_a_killed_program_is_back_at_once(daemon):
-    """The first death costs no delay; how it died is kept."""
-    daemon.start(file("main: {}"))
-    before = daemon.pid("worker:main@1")
-    daemon.kill(before)
-    until(lambda: daemon.programs()["worker:main@1"]["pid"] not in (None, before))
-    until(lambda: daemon.programs()["worker:main@1"]["ready"])
-    assert daemon.programs()["worker:main@1"]["last_exit"] == -signal.SIGKILL
-
-
 def test_a_crash_loop_is_slowed_down(daemon):
     """A program that always crashes is started at once, after 0.5 s and after 1 s ± 20 %, not hundreds of times."""
     began = time.monotonic()

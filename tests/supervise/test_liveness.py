@@ -10,12 +10,11 @@ import time
 import pytest
 from supervisor.options import ProcessGroupConfig
 
-from fusiond.supervise import liveness, tree
+from fusiond.supervise import tree
 from fusiond.supervise.supervisord.daemon_options import DaemonOptions
 from fusiond.supervise.supervisord.process import Process
 from fusiond.supervise.supervisord.program_config import ProgramConfig
 from fusiond.supervise.wanted_programs import Program
-from fusiond.worker.dispatcher.claims.leases import LEASE
 from tests.supervise.file import file
 from tests.support.fusiond_command import fusiond, samples
 from tests.support.running import alive, until
@@ -30,11 +29,6 @@ def start(daemon, workers):
 
 def program(daemon, name):
     return daemon.programs()[name]
-
-
-def test_silence_lasts_a_lease():
-    """A program that is silent for longer has lost its jobs; the supervisor imports nothing that knows the lease."""
-    assert liveness.SILENT == LEASE
 
 
 def test_a_frozen_program_is_killed_with_its_tree_and_started_again(daemon):

@@ -237,21 +237,6 @@ def test_a_link_that_is_swapped_is_followed(tmp_path, watcher):
 
 
 @pytest.mark.proof
-@pytest.mark.usefixtures("polling")
-def test_a_directory_above_that_is_replaced_is_noticed(tmp_path, watcher):
-    """The new file is another one, though nothing happened in the directory of the old one."""
-    file = tmp_path / "a" / "b" / "file"
-    file.parent.mkdir(parents=True)
-    file.touch()
-    (tmp_path / "new" / "b").mkdir(parents=True)
-    (tmp_path / "new" / "b" / "file").write_text("22")
-    watcher.watch((str(file),))
-    at_rest(watcher)
-    old, new, directory = tmp_path / "old", tmp_path / "new", tmp_path / "a"
-    change(watcher, file, lambda: (directory.rename(old), new.rename(directory)))
-
-
-@pytest.mark.proof
 def test_the_files_are_compared_again_even_if_no_change_is_reported(tmp_path, watcher, monkeypatch):
     """A network file system reports no change that another host makes."""
     monkeypatch.setattr(watch, "RECHECK", 1.0)
@@ -561,12 +546,6 @@ def test_the_file_is_found_in_order(monkeypatch, tmp_path):
     monkeypatch.setenv("FUSION_CONFIG", "/x.yaml")
     assert str(paths.find_config()) == "/x.yaml"
     assert str(paths.find_config("/y.yaml")) == "/y.yaml"
-
-
-def test_the_tests_own_patience_ends():
-    """`until` fails, with its reason, rather than wait for ever."""
-    with pytest.raises(AssertionError, match="never came"):
-        until(lambda: False, "it never came", timeout=0.05)
 
 
 @pytest.mark.parametrize(("verb", "asked"), [("status", 2), ("reload", 1)])

@@ -10,6 +10,7 @@ import pytest
 from fusiond.broker.call import as_is, plain
 from fusiond.job import mark_of
 from tests.chaos.package import SELDOM_POLLS, Edit
+from tests.support.cases import few
 from tests.support.job_text import read_job
 from tests.support.running import alive, until
 from tests.support.seldom_polls import seldom_polls
@@ -61,7 +62,7 @@ def began_by_the_wake_up(record):
     return record.started_at - record.created_at < SOON
 
 
-@pytest.mark.parametrize("isolation", ["fork", "process"])
+@few("isolation", ["fork", "process"])
 def test_a_job_that_a_wake_up_brings_runs_once(place, isolation):
     """Quick ones, which are settled in the round trip that would confirm them, and a long one that is confirmed."""
     program = place.start(isolation=isolation)
@@ -80,8 +81,8 @@ def test_a_job_that_a_wake_up_brings_runs_once(place, isolation):
     assert place.job(long).attempts == 1
 
 
-@pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL])
-@pytest.mark.parametrize("retry", ["standard", "none"])
+@few("number", [signal.SIGSTOP, signal.SIGKILL])
+@few("retry", ["standard", "none"])
 def test_a_dispatcher_that_is_gone_loses_the_job_at_once(place, number, retry):
     """Another one runs it, long before a lease is over, as its first attempt; the first one goes on without it."""
     is_lost_at_once(place, number, retry, seldom_polls(place.directory))

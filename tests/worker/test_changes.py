@@ -9,6 +9,7 @@ import pytest
 
 from fusiond.broker.call import as_is, plain
 from fusiond.config.model.tasks import Timeout
+from tests.support.cases import few
 from tests.support.job_text import change_job, shift
 from tests.support.running import alive, until
 from tests.support.seldom_polls import seldom_polls
@@ -25,7 +26,7 @@ def warm_up(place, queue="default"):
 # -- stops ------------------------------------------------------------------------------------------------------------
 
 
-@BOTH
+@few("isolation", ["fork", "process"])
 def test_warm_stop(place, isolation):
     """What runs may end; what was handed out and not begun goes back untouched; what waits is left where it is."""
     program = place.start(isolation=isolation)
@@ -43,7 +44,7 @@ def test_warm_stop(place, isolation):
         assert (record.status, record.attempts, record.crashes) == ("queued", 0, 0)
 
 
-@BOTH
+@few("isolation", ["fork", "process"])
 def test_warm_stop_has_its_time(place, isolation):
     """What still runs after drain_timeout is killed and goes back, no attempt burnt."""
     program = place.start(isolation=isolation, drain_timeout=0.3)
@@ -175,7 +176,7 @@ def test_slots_that_come_free_are_used_at_once(place, isolation):
 # -- changes in place -------------------------------------------------------------------------------------------------
 
 
-@BOTH
+@few("isolation", ["fork", "process"])
 def test_processes_grow_and_shrink(place, isolation):
     """More run at once after it, and fewer; what runs is not disturbed, and the surplus ends."""
     program = place.start(link=True, isolation=isolation, processes=1)
@@ -191,14 +192,6 @@ def test_processes_grow_and_shrink(place, isolation):
     assert {place.until(id_).attempts for id_ in ids} == {1}
     program.until_children(1 + ahead)
     assert place.result(place.enqueue("echo"))
-
-
-def test_growing_keeps_the_children_that_are_there(place):
-    """No child is replaced for it."""
-    program = place.start(link=True, isolation="process", processes=2)
-    before = program.until_children(2)
-    program.apply(isolation="process", processes=4)
-    assert before < program.until_children(4)
 
 
 def test_queues_change(place):
@@ -236,7 +229,7 @@ def test_share_of_a_child_changes_in_place(place):
     until(lambda: len({place.result(place.enqueue("pid")) for _ in range(4)}) == 1)
 
 
-@BOTH
+@few("isolation", ["fork", "process"])
 def test_change_while_a_fork_server_loads(place, isolation):
     """What is applied while a new fork server imports holds for its children: a new task, other timeouts."""
     code, gate = place.app / "jobs.py", place.path("gate")
@@ -360,13 +353,3 @@ def test_unknown_task_fails_after_its_grace(place, run):
     run(plain(as_is, "ZADD", place.broker.keys.of("default", "scheduled"), "XX", 1, id_))
     place.start()
     assert place.error(id_)["code"] == "TASK_NOT_FOUND"
-
-
-def test_two_groups_share_a_queue(place):
-    """Each of many jobs runs exactly once, whoever takes it."""
-    for _ in range(2):
-        place.start(isolation="process", processes=2)
-    path = place.path()
-    ids = place.enqueue_many([("pid", path)] * 400)
-    assert {place.until(id_).attempts for id_ in ids} == {1}
-    assert len(place.lines(path)) == 400

@@ -9,6 +9,7 @@ import pytest
 
 from fusiond.config.model import RetryPolicy
 from fusiond.config.model.tasks import Timeout
+from tests.support.cases import few
 from tests.support.running import alive, until
 from tests.support.worker_program import UNRUN, pythons
 
@@ -355,7 +356,7 @@ def test_max_memory_replaces_the_child_beside_what_runs(place):
     until(lambda: first not in program.children(), program.text)
 
 
-@pytest.mark.parametrize("executor", ["sync", "asyncio"])
+@few("executor", ["sync", "asyncio"])
 def test_max_age_replaces_children_one_by_one(place, executor):
     """Idle ones too; a job that runs in an old one goes on."""
     program = place.start(executor=executor, processes=2, max_age=0.5)

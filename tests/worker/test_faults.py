@@ -11,11 +11,8 @@ from pathlib import Path
 from unittest.mock import Mock, call
 
 import pytest
-from redis.crc import key_slot
 
 from fusiond.broker.call import as_is, plain
-from fusiond.broker.redis.connection import connect
-from fusiond.broker.verbs import Verbs
 from fusiond.config import model
 from fusiond.config.model import RetryPolicy
 from fusiond.config.model.tasks import Timeout
@@ -23,9 +20,9 @@ from fusiond.worker.pool.attempt import Attempt, KillReason
 from fusiond.worker.pool.slots import ChildKind, Slot
 from fusiond.worker.pool.watchdog import LINGER, Watchdog
 from tests.chaos.package import SHORT_LEASES
-from tests.support.replicas import SLOTS, Servers
+from tests.support.cases import few
 from tests.support.running import alive, until
-from tests.support.worker_program import STRICT, Place, children_of
+from tests.support.worker_program import STRICT, children_of
 
 BOTH = pytest.mark.parametrize("isolation", ["fork", "process"])
 NO_CRASH = {"single": STRICT}
@@ -41,7 +38,7 @@ def test_grandchildren_end_with_their_job(place):
     until(lambda: not any(alive(int(pid)) for pid in place.until_lines(path, 3)))
 
 
-@BOTH
+@few("isolation", ["fork", "process"])
 def test_grandchildren_end_with_a_killed_job(place, isolation):
     """The same where the child was killed at the hard timeout."""
     place.start(isolation=isolation, policies=NO_CRASH, tasks={"spawn": {"timeout": Timeout(30, 4)}})
@@ -71,7 +68,7 @@ def test_orphans_of_a_job_that_runs_are_left_alone(place):
     until(lambda: not alive(pid))
 
 
-@BOTH
+@few("isolation", ["fork", "process"])
 def test_killed_dispatcher_leaves_nothing_and_loses_nothing(place, isolation):
     """After kill -9 of the dispatcher no process of its group is left, and its jobs run elsewhere after their lease."""
     first = place.start(isolation=isolation, processes=3, own=place.edited(SHORT_LEASES))
@@ -451,7 +448,7 @@ def test_redis_goes_and_comes_back(place, redis_server):
     assert place.result(id_) == "work"
 
 
-@pytest.mark.parametrize("size", [10, 900_000])
+@few("size", [900_000, 10])
 def test_an_outcome_is_heard_while_redis_stands_still(place, redis_server, size):
     """A large one is read before the job's hard timeout, though a busy group waits for the answer of a round trip."""
     program = place.start(isolation="fork", processes=1, tasks={"stop_other": {"timeout": Timeout(1, 1.5)}})
@@ -554,45 +551,6 @@ def test_redis_comes_later(place, redis_server):
     redis_server.start()
     program.ready()
     assert place.result(place.enqueue("echo"))
-
-
-@pytest.fixture
-def halves(tmp_path):
-    """A Cluster of two nodes without replicas, a Place on it, and for each node, that of `ns:meta` first, its queue."""
-    with Servers() as servers:
-        # Once it takes the other for dead, which is no matter here, one alone is no majority and refuses everything.
-        nodes = [servers.add("--cluster-enabled", "yes", "--cluster-node-timeout", 120_000) for _ in range(2)]
-        nodes[0].do("CLUSTER", "ADDSLOTSRANGE", 0, SLOTS // 2 - 1)
-        nodes[1].do("CLUSTER", "ADDSLOTSRANGE", SLOTS // 2, SLOTS - 1)
-        nodes[0].do("CLUSTER", "MEET", "127.0.0.1", nodes[1].port)
-        until(lambda: all(b"cluster_slots_assigned:16384" in node.do("CLUSTER", "INFO") for node in nodes))
-        until(lambda: all(b"cluster_state:ok" in node.do("CLUSTER", "INFO") for node in nodes))
-        broker = Verbs("test")
-        by_node = {key_slot(broker.keys.of(f"q{n}", "queue").encode()) * 2 // SLOTS: f"q{n}" for n in range(50)}
-        first = key_slot(broker.keys.meta.encode()) * 2 // SLOTS
-        settings = model.Broker(url=f"redis+cluster://{nodes[0].name},{nodes[1].name}", namespace="test")
-        with connect(settings, tmp_path, repeats=1) as connection:
-            place = Place(settings, broker, connection.run)
-            yield place, [(nodes[half], by_node[half]) for half in (first, 1 - first)]
-            place.close()
-
-
-@pytest.mark.proof
-def test_dead_node_of_a_cluster_holds_up_no_queue_of_another(halves):
-    """What runs is settled, what comes is claimed, and the dead one's queue is looked at again and again."""
-    place, [(_, good), (dead, bad)] = halves
-    program = place.start(isolation="process", processes=2, queues=(good, bad))
-    path = place.path()
-    long = place.enqueue("work", path, 6, queue=good)
-    place.until_lines(path)
-    dead.kill()
-    program.until_said(f"queue '{bad}': no jobs can be claimed")
-    place.until(place.enqueue("echo", queue=good), "finished", queue=good)
-    assert place.until(long, "finished", queue=good).attempts == 1
-    assert not program.said("Redis takes commands again")
-    dead.start()
-    place.until(place.enqueue("echo", queue=bad), "finished", queue=bad)
-    program.until_said("Redis takes commands again")
 
 
 # -- users ------------------------------------------------------------------------------------------------------------

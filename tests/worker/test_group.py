@@ -16,6 +16,7 @@ from fusiond.config.model import RetryPolicy
 from fusiond.config.model.tasks import Timeout
 from fusiond.worker.runtime import wire
 from tests.chaos.package import SELDOM_RENEWALS
+from tests.support.cases import few
 from tests.support.job_text import change_job
 from tests.support.running import until
 from tests.support.seldom_polls import seldom_polls
@@ -266,7 +267,7 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
+@few("form", FORMS)
 def test_retries_follow_the_form(place, form):
     """
     Each form of backoff waits as long as it says, and the job fails after max_attempts with the last error.
@@ -298,7 +299,7 @@ POLICIES = {
 }
 
 
-@pytest.mark.parametrize("case", POLICIES)
+@few("case", POLICIES, 3)
 def test_retries_match_exceptions(place, case):
     """Names match along the exception's bases; giving up wins."""
     fields, attempts = POLICIES[case]
@@ -321,7 +322,7 @@ def test_bad_arguments_are_not_retried(place):
 # -- time -------------------------------------------------------------------------------------------------------------
 
 
-@BOTH
+@few("isolation", ["fork", "process"])
 def test_soft_timeout(place, isolation):
     """It interrupts the job, `except Exception` does not swallow it, `finally` runs, and the code says TIMEOUT."""
     place.start(isolation=isolation, tasks={"clean_up": {"timeout": Timeout(1, 30)}})
@@ -372,18 +373,6 @@ def test_job_that_uses_the_alarm_costs_no_other_its_timeout(place):
     assert place.lines(path) == []
 
 
-@pytest.mark.proof
-@pytest.mark.parametrize("before", [0, 3])
-def test_job_that_borrows_the_alarm_costs_no_other_its_timeout(place, before):
-    """One that puts the handler back and stops the timer: the very next job is interrupted in time, whatever it did."""
-    timeouts = {"clean_up": {"timeout": Timeout(1, 4)}, "borrow_alarm": {"timeout": Timeout(0.5, 4)}}
-    place.start(tasks=timeouts, policies={"single": STRICT})
-    for _ in range(before):
-        place.result(place.enqueue("borrow_alarm", False))
-    ids = place.enqueue_many([("borrow_alarm", True), ("clean_up", place.path())])
-    assert place.error(ids[1])["type"] == "SoftTimeout"
-
-
 def test_job_that_borrows_the_alarm_amid_quick_ones(place):
     """The same for its neighbour in the batch, of a task that was quick so far."""
     place.start(tasks={"work": {"timeout": Timeout(1, 4)}}, policies={"single": STRICT})
@@ -393,8 +382,8 @@ def test_job_that_borrows_the_alarm_amid_quick_ones(place):
     assert place.error(ids[-1])["type"] == "SoftTimeout"
 
 
-@BOTH
-@pytest.mark.parametrize("task", ["defy", "change_group"])
+@few("isolation", ["fork", "process"])
+@few("task", ["defy", "change_group"])
 def test_hard_timeout(place, isolation, task):
     """A job that swallows everything and ignores every signal, or has left its group, is killed; then the next runs."""
     place.start(
@@ -426,7 +415,7 @@ def test_job_that_left_its_group_can_be_killed(place, isolation):
     assert place.result(place.enqueue("echo"))
 
 
-@BOTH
+@few("isolation", ["fork", "process"])
 def test_cancel(place, isolation):
     """A running job is killed as soon as that is heard of, and ends canceled; a waiting one never runs."""
     place.start(isolation=isolation, own=place.edited(SELDOM_RENEWALS))
@@ -497,7 +486,7 @@ def test_no_retry_after_the_expiry(place, run):
 # -- order ------------------------------------------------------------------------------------------------------------
 
 
-@BOTH
+@few("isolation", ["fork", "process"])
 def test_priority_then_arrival(place, run, isolation):
     """
     One child runs what waits by priority, and first in first out inside a priority.
@@ -668,8 +657,8 @@ def test_same_interpreter_knows_no_fusiond_from_here(place):
     assert place.result(place.enqueue("interpreter"))["path0"] == str(place.app)
 
 
-@BOTH
-@pytest.mark.parametrize("version", ["3.9", "3.10", "3.12", "3.13"])
+@few("isolation", ["fork", "process"])
+@few("version", ["3.9", "3.13", "3.10", "3.12"], 2)
 def test_other_interpreter(place, version, isolation):
     """A group runs under the application's own Python, where fusiond is not installed."""
     python = pythons().get(version)

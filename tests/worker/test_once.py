@@ -13,12 +13,13 @@ import pytest
 from fusiond.broker.call import as_is, plain
 from fusiond.config.model import RetryPolicy
 from fusiond.config.model.tasks import Timeout
-from tests import failpoints
 from tests.chaos.package import SHORT_LEASES, Edit
 from tests.support.job_text import read_job
 from tests.support.running import until
 
 BOTH = pytest.mark.parametrize("isolation", ["fork", "process"])
+#: what takes seconds, in the first tier once
+SLOW = pytest.mark.parametrize("isolation", ["fork", pytest.param("process", marks=pytest.mark.proof)])
 NONE = {"retry": "none"}
 WORK = {"work": NONE}
 
@@ -43,7 +44,7 @@ def test_child_that_dies(place, isolation):
     assert (place.job(id_).attempts, place.job(id_).crashes) == (1, 1)
 
 
-@BOTH
+@SLOW
 def test_hard_timeout(place, isolation):
     """TIMEOUT."""
     place.start(isolation=isolation, tasks={"defy": {**NONE, "timeout": Timeout(1, 1.4)}})
@@ -51,7 +52,7 @@ def test_hard_timeout(place, isolation):
     failed_after_one_run(place, place.enqueue("defy", path), path, "TIMEOUT")
 
 
-@BOTH
+@SLOW
 def test_fork_server_that_dies(place, isolation):
     """WORKER_CRASHED: its child was killed."""
     program = place.start(isolation=isolation, tasks=WORK)
@@ -62,7 +63,7 @@ def test_fork_server_that_dies(place, isolation):
     failed_after_one_run(place, id_, path, "WORKER_CRASHED")
 
 
-@BOTH
+@SLOW
 def test_shutdown(place, isolation):
     """At `drain_timeout` it is killed: INTERRUPTED, and no later program runs it."""
     program = place.start(isolation=isolation, tasks=WORK, drain_timeout=0.5)
@@ -87,7 +88,7 @@ def test_supervisor_that_dies(place):
     failed_after_one_run(place, id_, path, "INTERRUPTED")
 
 
-@BOTH
+@SLOW
 def test_dispatcher_that_dies_as_the_job_begins(place, isolation):
     """LEASE_LOST, though no lease was renewed since; what was claimed and had not begun runs elsewhere."""
     tasks, own = {"kill_dispatcher": NONE, "work": NONE}, place.edited(SHORT_LEASES)
@@ -120,7 +121,8 @@ def test_dispatcher_that_is_frozen(place):
     failed_after_one_run(place, id_, path, "LEASE_LOST")
 
 
-@BOTH
+@pytest.mark.proof
+@SLOW
 def test_many_quick_jobs(place, isolation):
     """Each runs once, among jobs of another policy, and through the deaths of children."""
     place.start(isolation=isolation, processes=3, tasks={**WORK, "exit_at_once": NONE})

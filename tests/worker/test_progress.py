@@ -10,24 +10,21 @@ import pytest
 from fusiond.broker.records import NewJob, Outcome, ProgressReport
 from fusiond.config.model import RetryPolicy
 from fusiond.job import JobProgress, new_id, new_token
+from tests.support.cases import few
 from tests.support.job_text import change_job
 from tests.support.queue_state import findings
 from tests.support.running import until
 
-EACH = pytest.mark.parametrize(
-    "group",
-    [
-        {"isolation": "fork"},
-        {"isolation": "process"},
-        {"executor": "thread", "concurrency": 2},
-        {"executor": "asyncio"},
-    ],
-    ids=lambda group: group.get("isolation") or group["executor"],
-)
+GROUPS = [
+    {"isolation": "fork"},
+    {"isolation": "process"},
+    {"executor": "thread", "concurrency": 2},
+    {"executor": "asyncio"},
+]
 AGAIN = RetryPolicy(max_attempts=2, delay=0.0, jitter_share=0.0)
 
 
-@EACH
+@few("group", GROUPS, 2)
 def test_how_far_a_job_is(place, group):
     """The newest is stored, of the attempt that runs; a new attempt begins without any."""
     task = {"pass_job": "job", "retry": "again"}

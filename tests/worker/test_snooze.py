@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from fusiond.config.model import RetryPolicy
+from tests.support.cases import few
 
 BOTH = pytest.mark.parametrize("isolation", ["fork", "process"])
 SNOOZING = RetryPolicy(max_attempts=1, delay=0.05, jitter_share=0, snooze_on=("jobs.NotReady",))
@@ -23,7 +24,7 @@ def test_a_job_comes_back_until_it_is_ready(place, isolation):
     assert (record.status, record.attempts, record.crashes) == ("finished", 1, 0)
 
 
-@BOTH
+@few("isolation", ["fork", "process"])
 @pytest.mark.parametrize("policy", [SNOOZING, RETRYING])
 def test_the_exception_says_when(place, isolation, policy):
     """`retry_after` stands for the policy's delay, for a snooze and for a retry."""

@@ -12,6 +12,7 @@ import pytest
 
 from fusiond.broker.call import as_is, plain
 from tests.chaos.package import Edit, copy
+from tests.support.cases import few
 from tests.support.running import until
 
 CLOCK = "_clock, _BOOT = time.clock_gettime_ns, time.CLOCK_BOOTTIME\n"
@@ -63,7 +64,7 @@ def expire(place, id_):
     place.run(plain(as_is, "ZADD", place.broker.keys.of("default", "started"), "XX", 1, id_))
 
 
-@pytest.mark.parametrize("isolation", ["fork", "process"])
+@few("isolation", ["fork", "process"])
 def test_what_was_handed_to_a_child_does_not_begin_after_it(place, isolation):
     """Another host has run it meanwhile; the one that wakes up serves on."""
     host = Host(place, isolation=isolation)

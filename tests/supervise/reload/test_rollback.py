@@ -229,6 +229,7 @@ def test_the_daemon_plans_its_own_file_with_its_own_environment(daemon):
     assert not list(daemon.state.glob("candidate-*"))
 
 
+@pytest.mark.proof
 def test_many_who_ask_for_a_plan_share_it(daemon):
     """Eight requests need few helper processes; each gets its answer, and a reload among them gets its turn."""
     daemon.start(file(), environment={"PYTHONSAFEPATH": "1"})  # so that they are its children
@@ -271,16 +272,6 @@ def test_a_plan_of_a_file_with_a_mistake(daemon):
     assert "did you mean 'processes'?" in done.out
     document = fusiond_here("plan", "-c", daemon.file, "--json", cwd=daemon.directory)
     assert document.json["problems"][0]["code"] == "unknown-key"
-
-
-def test_a_plan_of_what_cannot_change(daemon):
-    """The broker: the plan says what the reload would, with status 1."""
-    daemon.start(file())
-    other = daemon.directory / "other.yaml"
-    other.write_text(daemon.head() + file().replace("localhost:1", "localhost:2"))
-    done = fusiond_here("plan", other, "-c", daemon.file, cwd=daemon.directory)
-    assert done.status == 1
-    assert "broker.url cannot change while the daemon runs; restart it" in done.out
 
 
 def test_status_names_a_rollback(daemon):

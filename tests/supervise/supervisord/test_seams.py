@@ -9,6 +9,8 @@ import pytest
 from supervisor import http, loggers, options, poller, process, rpcinterface, states, supervisord, xmlrpc
 from supervisor.medusa import asyncore_25, xmlrpc_handler
 
+pytestmark = pytest.mark.proof
+
 LOGGER = "logger_object"
 
 

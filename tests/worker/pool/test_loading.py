@@ -155,6 +155,7 @@ def test_import_error_inside_a_function_is_a_failure(place, isolation):
     assert "lazy.py" in error["traceback"]
 
 
+@pytest.mark.proof
 @BOTH
 def test_task_of_another_queue_that_does_not_load(place, flag, isolation):
     """One that the fork server was not told to load: the child's word counts, and it comes back like the others."""

@@ -21,6 +21,9 @@ def test_memory_file_keeps_its_size(size):
         os.close(fd)
 
 
+pytestmark = pytest.mark.proof
+
+
 def test_memory_file_is_read_from_its_beginning():
     """And is inherited by nobody who was not meant to."""
     fd = memory_file("x", b"content")

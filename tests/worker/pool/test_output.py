@@ -37,29 +37,6 @@ def output():
     output.close()
 
 
-def test_lines_and_marks(output):
-    """In the order in which they were printed; a line that was not ended ends at the next mark."""
-    output.write(b"before\n\0a\none\ntwo\nthree\0b\nfour\n")
-    output.drain()
-    assert output.told == ["before", 10, "one", "two", "three", 11, "four"]
-
-
-def test_a_drain_takes_the_last_line_too(output):
-    """What comes after it is a line of its own."""
-    output.write(b"\0a\nhalf")
-    output.drain()
-    output.write(b" and half\n")
-    output.drain()
-    assert output.told == [10, "half", " and half"]
-
-
-def test_nothing_printed(output):
-    """Neither a read nor a drain waits."""
-    output.drain()
-    output.read()
-    assert output.told == []
-
-
 def test_a_read_passes_on_so_many_lines(output):
     """However short they are; the next reads pass on the others, though nothing new was printed."""
     output.write(b"y\n" * 10 * LINES)

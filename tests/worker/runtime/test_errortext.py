@@ -9,6 +9,7 @@ import pytest
 
 from fusiond.config.model import RetryPolicy
 from fusiond.worker.runtime import errortext
+from tests.support.cases import few
 from tests.support.standins import hostile_exceptions
 
 #: kind of `hostile_exceptions.fail` -> how the type that the job fails with ends
@@ -37,11 +38,7 @@ def place(place):
     return place
 
 
-def test_every_kind_is_tried():
-    assert NAMES.keys() == hostile_exceptions.HOSTILE.keys()
-
-
-@pytest.mark.parametrize("isolation", ["fork", "process"])
+@few("isolation", ["fork", "process"])
 def test_hostile_exception_fails_its_job(place, isolation):
     """
     At the first attempt of a policy of one, with no crash counted, and the child serves on.
@@ -86,7 +83,7 @@ def test_result_that_raises_leaves_no_circle(place):
         assert place.result(place.enqueue("echo", [1], {"a": []}))
 
 
-@pytest.mark.parametrize("kind", sorted(NAMES.keys() - {"slow", "chain"}))
+@few("kind", sorted(NAMES.keys() - {"slow", "chain"}), 2)
 def test_call_names_the_type(kind, tmp_path):
     """`fusiond call` ends with status 1, the name of the exception and the line that raised it."""
     shutil.copy(hostile_exceptions.__file__, tmp_path / "hostile.py")

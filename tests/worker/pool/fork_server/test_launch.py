@@ -1,6 +1,5 @@
 """What a fork server is started with: environment, its files, descriptors."""
 
-import json
 import os
 import pwd
 import resource
@@ -11,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from fusiond.config.environment_files import parse
-from fusiond.config.model import Config, Task, WorkerGroup, serves
-from fusiond.worker.pool.fork_server.launch import environment, launch, table
+from fusiond.config.model import Config, WorkerGroup
+from fusiond.worker.pool.fork_server.launch import environment, launch
 
 
 def test_environment_files():
@@ -75,19 +74,6 @@ def test_environment_file_that_is_missing(tmp_path):
     """Says which."""
     with pytest.raises(OSError, match="nowhere"):
         environment(WorkerGroup("g", environment_file=(str(tmp_path / "nowhere"),)), {})
-
-
-@pytest.mark.parametrize(("queues", "served"), [(("*",), True), (("a", "q"), True), (("a",), False), ((), False)])
-def test_serves(queues, served):
-    """By its name, or all of them."""
-    assert serves(queues, "q") == served
-
-
-def test_table_is_json():
-    """And has a row for each task."""
-    made = json.loads(json.dumps(table(Config(tasks={"t": Task("t", "m.f")}), WorkerGroup("g", max_jobs=3))))
-    assert made["tasks"]["t"][:2] == ["m.f", 180.0]
-    assert (made["max_jobs"], made["max_memory"]) == (3, None)
 
 
 @pytest.mark.parametrize(
