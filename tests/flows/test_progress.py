@@ -179,28 +179,3 @@ def test_a_step_of_many_jobs_ends_with_the_last_of_them():
     progress.settle(empty.flow, empty.state, {})
     progress.begin(empty.state, "many", 0)
     assert progress.settle(empty.flow, empty.state, {}) == ["last"]
-
-
-def test_a_step_that_cannot_go_on_fails_when_its_jobs_have_ended():
-    """An argument that cannot be stored is found when a page is made, and what runs is waited for."""
-    walk = run_of(many=StepShape(task="t", for_each="input.list"))
-    progress.settle(walk.flow, walk.state, {})
-    progress.begin(walk.state, "many", 5)
-    walk.state.steps["many"].begun = 2
-    progress.refuse(walk.state, "many", "too large")
-    progress.settle(walk.flow, walk.state, {})
-    assert walk.running() == ["many"]
-    walk.ends["many"] = [2, 0, 0]
-    progress.settle(walk.flow, walk.state, walk.counted())
-    assert walk.state.steps["many"].status == "failed"
-
-
-def test_a_step_that_is_canceled_before_all_of_its_jobs_have_begun_has_not_finished():
-    """Its result would lack those that never ran; a retry runs them."""
-    walk = Walk(FlowShape({"many": StepShape(task="t", for_each="input.list")}, "q"))
-    walk.settle()
-    walk.state.steps["many"].total = 3
-    walk.state.canceling = True
-    walk.end("many", 0)
-    assert walk.state.steps["many"].status == "canceled"
-    assert walk.state.status == "canceled"

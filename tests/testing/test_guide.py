@@ -41,6 +41,7 @@ def test_the_flask_example(tmp_path):
     assert "5 passed" in said
 
 
+@pytest.mark.proof
 def test_the_flask_example_can_fail(tmp_path):
     """An application that enqueues something else does not pass."""
     project("Record what is enqueued", tmp_path)
