@@ -49,15 +49,6 @@ def test_an_entry_says_when_who_and_what(kept):
     assert rebuild(history.Entry, json.loads(json.dumps(dataclasses.asdict(second)))) == second
 
 
-def test_its_config_can_be_had_again(kept):
-    """Whole, so that it can be run."""
-    accept(kept, 1, 2)
-    accept(kept, 2, 5)
-    assert history.config_of(kept, 1) == config_of(2)
-    with pytest.raises(ConfigError, match="generation 3 cannot be restored"):
-        history.config_of(kept, 3)
-
-
 def test_only_the_owner_can_read_it_whatever_the_umask(kept):
     """It holds what the environment held."""
     before = os.umask(0)
@@ -77,40 +68,6 @@ def test_it_is_bounded_and_the_newest_stay(kept):
     assert history.newest(kept) == history.LIMIT + 11
 
 
-def test_reloads_of_code_push_no_other_content_out(kept):
-    """Of many generations with the same content the older ones go first: a rollback finds the content before."""
-    for generation, processes in enumerate([1, 2, *[3] * history.LIMIT], 1):
-        running = accept(kept, generation, processes)
-    entries = history.entries(kept)
-    assert [entry.generation for entry in entries] == [1, 2, 3, *range(6, history.LIMIT + 3)]
-    assert history.target(entries, running, 0).generation == 2
-
-
-def test_a_spoilt_file_is_left_out(kept):
-    """A power cut, another version, another's file: the others are listed."""
-    accept(kept, 1, 1)
-    for name, text in (
-        ("2.jsonl", ""),
-        ("3.jsonl", "{}\n{}\n"),
-        ("4.jsonl", "[1"),
-        ("5.jsonl", '{"new": 1}\n{}\n'),
-        ("x.jsonl", "?"),
-        ("5.txt", ""),
-    ):
-        (kept / name).write_text(text)
-    assert [entry.generation for entry in history.entries(kept)] == [1]
-    assert history.newest(kept) == 5
-    for generation in (2, 3, 4, 5):
-        with pytest.raises(ConfigError, match="choose another"):
-            history.config_of(kept, generation)
-
-
-def test_no_history_is_an_empty_one(kept):
-    """Before the first, and after somebody cleaned up."""
-    assert history.entries(kept) == []
-    assert history.newest(kept) == 0
-
-
 def test_back_and_back_again(kept):
     """Each rollback goes one further; the second does not return to what the first one left."""
     for generation in (1, 2, 3):
@@ -124,14 +81,6 @@ def test_back_and_back_again(kept):
     assert went == [2, 1]
     with pytest.raises(ConfigError, match="no earlier generation is kept"):
         history.target(history.entries(kept), running, 0)
-
-
-def test_a_rollback_passes_over_what_is_the_same(kept):
-    """1 and 3 say the same: from 3 it goes to 2, and not to 1 where 2 is the same as well."""
-    accept(kept, 1, 1)
-    running = accept(kept, 2, 2)
-    same = dataclasses.replace(running, generation=3)
-    assert history.target(history.entries(kept), same, 0).generation == 1
 
 
 def test_a_generation_by_its_number(kept):
