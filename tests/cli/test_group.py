@@ -21,12 +21,6 @@ def left(*said):
     return str(group._left_soon(Daemon(*said)))
 
 
-def test_what_clears_within_a_moment_is_not_told():
-    """A group that has just been told to drain has yet to say what it runs, and Redis to take its tokens back."""
-    assert left((None, False), (0, True), (0, False)) == "no job runs"
-    assert left((None, False), (2, False)) == "2 jobs still run"
-
-
 def test_what_lasts_is_told():
     """Redis does not answer, or the group does not."""
     assert left((0, True)).startswith("no job runs, but Redis has not answered worker:main@1 yet")
