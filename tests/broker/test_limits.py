@@ -490,7 +490,7 @@ def test_whatever_happens_the_limit_holds_and_nothing_is_stuck(place, redis):
     run_state_machine_as_test(
         lambda: Limited(place, redis),
         settings=settings(
-            max_examples=60, stateful_step_count=30, deadline=None,
+            max_examples=20, stateful_step_count=30, deadline=None,
             suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
         ),
     )  # fmt: skip

@@ -185,7 +185,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
 def test_no_tenant_waits_for_more_than_one_job_of_another(run, broker, redis, steps):
     """
@@ -347,7 +347,7 @@ def test_whatever_happens_the_row_stays_in_order(run, broker, redis):
     run_state_machine_as_test(
         lambda: Turns(run, broker, redis),
         settings=settings(
-            max_examples=30, stateful_step_count=25, deadline=None,
+            max_examples=15, stateful_step_count=25, deadline=None,
             suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
         ),
     )  # fmt: skip

@@ -106,6 +106,7 @@ def test_of_an_unknown_layout_nothing_is_mended(desk):
     assert redis(desk, "ZCARD", "fusion:{default}:queue") == 0
 
 
+@pytest.mark.proof
 def test_a_repair_that_is_killed_loses_nothing(desk):
     """However often it dies in the middle: the jobs are all there, the next repair goes on, and each runs once."""
     ids = lose(desk, 4000)

@@ -21,7 +21,8 @@ def left(*said):
     return str(group._left_soon(Daemon(*said)))
 
 
-def test_what_lasts_is_told():
+def test_what_lasts_is_told(monkeypatch):
     """Redis does not answer, or the group does not."""
+    monkeypatch.setattr(group, "_PATIENCE", 0.1)
     assert left((0, True)).startswith("no job runs, but Redis has not answered worker:main@1 yet")
     assert left((None, False)) == "a group has not said yet how many jobs it runs"

@@ -47,7 +47,7 @@ def any_of(schema):
 FILES = any_of(SCHEMA).filter(lambda content: isinstance(content, dict))
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(FILES, st.booleans())
 def test_whatever_the_keys_hold_there_are_problems_or_a_config(content, to_run):
     """Every value under every key: never an exception, and a Config exactly where no problem is an error."""
@@ -73,7 +73,7 @@ def entries(section, **fixed):
     return st.fixed_dictionaries({key: st.just(value) for key, value in fixed.items()}, optional=keys)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     entries(
         "tasks", run="x.y", queue="default", priority="high", retry="p", pass_job=None, on_success=None, on_failure=None

@@ -66,7 +66,7 @@ def may_begin(step: StepShape, stood: dict[str, str]) -> bool:
     return len(ended) >= step.need
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(graphs(), st.data())
 def test_each_run_ends_with_each_step_run_as_the_graph_says(flow, data):
     """Whatever ends in whatever order: the run ends, no step begins twice, none begins before it may."""
@@ -84,7 +84,7 @@ def test_each_run_ends_with_each_step_run_as_the_graph_says(flow, data):
     assert walk.state.status == ("failed" if failed else "finished")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(graphs(), st.data())
 def test_a_retry_runs_what_did_not_finish_and_nothing_else(flow, data):
     """What finished stays; with steps that all finish now, a second round finishes the run."""
@@ -103,7 +103,7 @@ def test_a_retry_runs_what_did_not_finish_and_nothing_else(flow, data):
     assert len(again) == len(set(again))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(graphs(), st.integers(0, 6), st.data())
 def test_a_cancel_ends_the_run_and_nothing_begins_after_it(flow, after, data):
     """What has begun ends in its way; what waits is canceled."""
@@ -121,7 +121,7 @@ def test_a_cancel_ends_the_run_and_nothing_begins_after_it(flow, after, data):
     assert walk.state.status == "canceled"
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(graphs(), st.data())
 def test_nothing_begins_while_a_run_is_paused(flow, data):
     """What runs ends, and the rest follows when it goes on."""

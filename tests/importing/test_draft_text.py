@@ -1,4 +1,4 @@
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fusiond.config.load import load
@@ -14,6 +14,7 @@ VALUES = st.recursive(
 )
 
 
+@settings(max_examples=40)
 @given(VALUES)
 def test_any_value_is_read_back_as_it_was(value):
     """Whatever is in an argument: quotes, dollars, line ends, words that YAML takes for other types."""
