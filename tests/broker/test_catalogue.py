@@ -153,23 +153,6 @@ def test_alive_is_judged_by_the_clock_of_redis(fleet):
     until(lambda: fleet.queue() == "default")
 
 
-def test_a_dead_group_is_dropped_and_a_dead_daemon_after_a_week(fleet):
-    """By the next word of any; what it declared goes when its own time is over."""
-    fleet.start("a", "A", "a", serves=["a"])
-    fleet.start("b", "B", "b", serves=["b"])
-    fleet.kill("a")
-    fleet.start("c", "C", "c")
-    assert set(fleet.records()) == {"a", "b", "b/host.1", "c"}
-    fleet.kill("a", ago_ms=7 * 86_400_000 + 1)
-    digest = fleet.said["a"].content
-    body = fleet.run(plain(as_is, "HGET", "test:catalog", digest)).partition(b"\n")[2]
-    fleet.run(plain(as_is, "HSET", "test:catalog", digest, b"1\n" + body))
-    assert "a" in fleet.catalogue().queues
-    fleet.start("c", "D", "d")
-    assert set(fleet.records()) == {"b", "b/host.1", "c"}
-    assert not fleet.run(plain(as_is, "HEXISTS", "test:catalog", digest))
-
-
 def test_two_daemons_that_alternate_under_one_id_count_no_generations(fleet, run, broker):
     """Each start may be a new generation, since it may be a return to older content; what is repeated is none."""
     fleet.start("a", "A", "a")

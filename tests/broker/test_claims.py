@@ -11,7 +11,6 @@ from fusiond.job import new_id, new_token
 from tests.proofs.test_queue_model import QueueMachine, many
 from tests.support.job_text import decode, encode
 from tests.support.queue_state import broken, findings
-from tests.support.running import until
 
 HOUR = 3_600_000
 #: as in claim.lua
@@ -148,21 +147,6 @@ def test_it_is_forgotten_with_its_last_job(place):
 # Repeats and fences
 
 
-def test_a_job_of_the_same_id_is_another_one(place):
-    """An attempt of a job that was deleted does not settle the one that has its id now."""
-    ids = place.enqueue()
-    token, _ = place.claim()
-    place.redis("DEL", f"test:{{q}}:job:{ids[0]}")
-    place.redis("ZREM", "test:{q}:started", ids[0])
-    until(lambda: place.claimed_at(token) < place.now())
-    place.run(place.broker.enqueue("q", [NewJob(ids[0], "echo", b"[[],{}]")]))
-    place.enqueue(NOTED - 1)
-    other, _ = place.claim()
-    assert place.settle(token, *ids[:2]) == [0, 1]
-    assert place.run(place.broker.renew("q", [(ids[0], token), (ids[0], other)], HOUR)) == [0, 1]
-    assert place.settle(other, ids[0]) == [1]
-
-
 def test_a_clock_that_was_put_back(place):
     """The texts of jobs are written that were made later than now, as their age tells whose they are."""
     ids = place.enqueue()
@@ -186,18 +170,6 @@ def test_a_key_of_another_type(place, wrong):
     assert got == ids
     assert decode(place.text(ids[0]))["token"] == token.encode()
     assert place.settle(token, *ids) == [1] * NOTED
-
-
-def test_jobs_that_can_no_longer_be_read(place):
-    """They are put aside as broken, and their claim is forgotten."""
-    ids = place.enqueue(args=b'[["%b"],{}]' % (b"x" * 2000))
-    place.claim()
-    for job in ids:
-        place.redis("DEL", f"test:{{q}}:job:{job}/args")
-        place.redis("ZADD", "test:{q}:started", "XX", 1, job)
-    assert place.claim()[1] == []
-    assert len(place.run(broken(place.broker, "q"))) == NOTED
-    assert place.noted() == {}
 
 
 # Damage

@@ -77,16 +77,6 @@ def test_outcomes_are_counted_by_task_with_their_times(counted):
     assert counted.read().totals["other"] == Tally(canceled=1)
 
 
-def test_what_a_cancel_made_of_an_outcome_is_counted(counted):
-    """The attempt was to be tried again, but a cancel had been asked."""
-    counted.add()
-    (job,) = counted.claim().jobs
-    counted.run(counted.broker.cancel("q", job.id.decode()))
-    outcome = Outcome(job.id, "n", "retry", payload=ERROR, extra=1)
-    assert [counted.settle(outcome), counted.settle(outcome)] == [[4], [4]]
-    assert (counted.tally.canceled, counted.tally.retry, counted.tally.crashes) == (1, 0, 1)
-
-
 def test_claims_count_what_they_rescue_end_and_hold(counted):
     limit = {"t": TaskLimit(max_running=1)}
     counted.run(counted.broker.configure("q", tasks={"t": (1, None), "u": (1, None)}, limits=limit, metrics=True))

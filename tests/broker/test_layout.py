@@ -154,28 +154,3 @@ def test_a_job_whose_large_arguments_are_spoilt_is_set_aside(place, damage):
 
 
 # Spoilt
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        b"", b"\n", b"c1 l4,0", b"c1 l4,0\n", b"c1 l4,0\necho", b"c1 l4,0\necho\n", b"c1 l9,0\necho\n\n[]",
-        b"c1 l3,0\necho\n\n[]", b"c1 l4,1\necho\n\n[]", b"l4,0\necho\n\n[]", b"c1\necho\n\n[]", b"c1 lx,0\necho\n\n[]",
-        b"c1 l-4,0\necho\n\n[]",
-        b"c1 l0,0\n\n\n[]", b"c1 l4,0 ?1\necho\n\n[]",
-        b"c1 l4,0 R9\necho\n\n[]\nnull", b"c1 l4,0 R3\necho\n\n[]\nnull",
-        b"c1 l4,0 R\necho\n\n[]", b"c1 l4,0 E99999999999999999999\necho\n\n[]", b"c1 l4,0 R4 E4\necho\n\n[]\nnull",
-        b"c1 l4,0,9\necho\n\n", b"c1 l99999999999999999999,0\necho\n\n[]", b"\xff\x00 l4,0\necho\n\n[]",
-    ],
-)  # fmt: skip
-def test_a_text_of_no_job_is_set_aside(place, text):
-    """Kept as it is; the others run, and fsck has found it before."""
-    bad = place.enqueue()
-    place.redis("SET", f"test:{{q}}:job:{bad}", text)
-    good = place.enqueue()
-    (found,) = place.run(findings(place.broker, "q"))
-    assert (found.kind, found.job) == ("no-job", bad)
-    assert place.run(place.broker.settle("q", [Outcome(bad, new_token(), "finished", HOUR, payload=b"1")])) == [0]
-    assert [job.id.decode() for job in place.claim(5)[1]] == [good]
-    assert place.run(broken(place.broker, "q"))[0].raw == text
-    assert place.is_sound()

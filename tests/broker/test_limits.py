@@ -327,18 +327,6 @@ def test_a_job_that_lacks_what_its_limit_counts_by_fails(place, by, args, proble
     assert problem in found.chores[0].message
 
 
-def test_values_of_different_kinds_are_different(place):
-    """A text is not the number that it says; long values have keys of bounded length."""
-    place.limit("args.0", max_running=1)
-    values = ["1", 1, True, "true", 0, False, "", "ä" * 500, "ä" * 499 + "b", "a/b", -1, 2**53 - 1]
-    for value in values:
-        for _ in range(2):
-            place.enqueue(1, "sync", json.dumps([[value], {}]).encode())
-    assert len(place.claim()[1].jobs) == len(values)
-    for id_ in place.ids("held"):
-        assert len(place.job(id_).limit) < 300
-
-
 def test_a_raw_push_is_counted_or_broken(place, redis):
     """By the object's own kwargs; one that lacks the argument is kept with the reason."""
     place.limit("kwargs.account", max_running=1)

@@ -9,7 +9,6 @@ from fusiond.broker.call import Call, as_is, plain
 from fusiond.broker.maintenance.moving import COPY_MS
 from fusiond.broker.records import NewJob, Outcome
 from fusiond.job import new_token
-from tests.support.queue_state import findings
 from tests.support.running import until
 
 A, B = "fast", "default"
@@ -220,13 +219,3 @@ def test_a_cancel_on_the_way_counts(yard, asked, queue):
         held = yard.job("a") or yard.job("a", A)
         assert held.status == "canceled"
     assert yard.notes() == [0, 0, 0, 0]
-
-
-def test_a_move_is_seen_by_fsck_as_in_order(yard):
-    """A job that is on its way is in exactly one set of each queue."""
-    for step in range(1, STEPS + 1):
-        yard.enqueue(f"a{step}", f"b{step}")
-        yard.enqueue(f"later{step}", delay_ms=60_000)
-        yard.steps(yard.broker.move(A, B), step)
-        for queue in (A, B):
-            assert yard.run(findings(yard.broker, queue)) == []

@@ -10,7 +10,6 @@ from fusiond.broker.call import as_is, plain
 from fusiond.broker.records import NewJob, Outcome
 from fusiond.job import JobStatus, new_id, new_token
 from tests.support.job_text import change_job, shift
-from tests.support.queue_state import broken, findings
 
 HOUR = 3_600_000
 ARGS = b"[[],{}]"
@@ -179,28 +178,6 @@ def test_a_registry_has_an_end(run, broker, fail, redis, tmp_path, monkeypatch):
         script.script.cache_clear()
 
 
-def test_sweep_finds_jobs_that_are_in_no_set(run, broker, enqueue, claim, fail, redis):
-    """One with a token is rescued by the next claim; others wait again, or are dropped; garbage is kept raw."""
-    started = enqueue(priority=3)
-    claim()
-    ended, queued = fail(), enqueue(priority=2)
-    redis("ZREM", "test:{q}:started", started)
-    redis("ZREM", "test:{q}:failed", ended)
-    redis("ZREM", "test:{q}:queue", queued)
-    redis("SET", "test:{q}:job:junk", "x")
-    redis("SET", "test:{other}:job:theirs", "x")
-    assert len(run(findings(broker, "q"))) == 4
-    cursor, mended = None, 0
-    while cursor != 0:
-        swept = run(broker.sweep("q", cursor=cursor or 0))
-        cursor, mended = swept.cursor, mended + swept.mended
-    assert mended == 4
-    assert run(findings(broker, "q")) == []
-    _, jobs = claim(9)
-    assert [(job.id.decode(), job.rescues) for job in jobs] == [(started, 1), (queued, 0)]
-    assert run(broken(broker, "q"))[0].raw == b"x"
-
-
 # Look-ups
 
 
@@ -256,16 +233,3 @@ def test_failed_and_canceled_jobs_are_discarded_and_no_others(run, broker, enque
     assert [run(broker.job("q", job)) for job in (failed, canceled)] == [None, None]
     counts = run(broker.counts("q"))
     assert (counts.failed, counts.canceled, counts.queued) == (0, 0, 1)
-
-
-def test_discard_all_goes_on_behind_what_it_must_keep(run, broker, fail, redis):
-    """In parts, each job once, however many of them ended a moment ago."""
-    jobs = [fail() for _ in range(7)]
-    old(run, broker, redis, *jobs[::2])
-    assert run(broker.discard_all("q", limit=2)) == (4, 3, 0)
-    assert sorted(job.id for job in run(broker.jobs("q", JobStatus.FAILED))) == sorted(jobs[1::2])
-    jobs.append(fail())
-    assert run(broker.discard_all("q", limit=2)) == (0, 1, 3)
-    old(run, broker, redis, *jobs[1::2])
-    assert run(broker.discard_all("q", limit=2)) == (4, 0, 0)
-    assert run(broker.discard_all("q")) == (0, 0, 0)

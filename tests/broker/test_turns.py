@@ -97,15 +97,6 @@ def test_who_has_no_tenant_shares_one(row):
     assert row.next() == "0 a1 1 2 3 4"
 
 
-@pytest.mark.parametrize("value", [7, 0, -1, True, "7", "a b\n", "x" * 5000])
-def test_values_that_name_a_tenant(row, value):
-    """As those of `limit` and `unique`."""
-    body = json.dumps([[], {"tenant": value}]).encode()
-    row.run(row.broker.enqueue("q", [NewJob(f"v{n}", "t", body) for n in range(2)]))
-    row.add("a")
-    assert row.next() in ("v0 a1 v1", "a1 v0 v1")
-
-
 def test_raw_pushes_take_turns(row):
     """Whatever language has written them."""
     for n in range(3):
@@ -158,17 +149,6 @@ def test_switching_it_on_gives_turns_to_the_jobs_that_wait(row):
         numbers = [int(id_[1:]) for id_ in got if id_[0] == tenant]
         assert numbers == sorted(numbers)
     assert max(got.index(f"b{n}") for n in range(1, 5)) < 30
-
-
-def test_a_tenant_that_cancels_its_jobs_is_not_put_back_for_them(row):
-    """Its later ones move up."""
-    row.add("a" * 200, "b" * 200)
-    for n in range(1, 200):
-        row.run(row.broker.cancel("q", f"a{n}"))
-    row.add("a")
-    first = row.next(6).split()
-    assert {"a200", "a201"} < set(first)
-    assert row.run(findings(row.broker, "q")) == []
 
 
 # -- the order --------------------------------------------------------------------------------------------------------

@@ -241,21 +241,6 @@ def test_a_ticks_conflict_is_a_decision(enqueue, run, broker, holder):
     assert holder() == "cron:e:4000"
 
 
-def test_a_tick_that_replaces_the_last_job_gets_its_lock(enqueue, run, broker, holder, claim):
-    """With `overlap: replace` the scheduler cancels the last job, and asks for the tick once that has ended."""
-    tick = DecidedTicks("e", "q", "t", b'[[],{"user":"u"}]', 1, None, None, (1000,), (0,), 'ended,skip,0,"u"')
-    assert run(broker.tick(tick)) == ("0", 1000)
-    assert run(broker.cancel("q", "cron:e:1000")) == "canceled"
-    assert run(broker.tick(tick._replace(ticks=(2000,)))) == ("0", 2000)
-    token, ids = claim()
-    assert (holder(), ids) == ("cron:e:2000", ["cron:e:2000"])
-    assert run(broker.cancel("q", "cron:e:2000")) == "asked"
-    assert run(broker.settle("q", [Outcome("cron:e:2000", token, "canceled", HOUR, 0, b"{}")])) == [1]
-    assert run(broker.tick(tick._replace(ticks=(3000,)))) == ("0", 3000)
-    assert holder() == "cron:e:3000"
-    assert run(findings(broker, "q")) == []
-
-
 @pytest.mark.parametrize("rule", ["ended", "started", str(HOUR)])
 def test_a_move_takes_the_lock_along(enqueue, run, broker, holder, redis, rule):
     """It is freed where the job was, and taken where it is now."""

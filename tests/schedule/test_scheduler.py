@@ -221,18 +221,6 @@ def test_a_publisher_publishes_and_does_not_tick(bench):
     assert program.enqueued() == []
 
 
-def test_a_daemon_that_is_shut_down_has_no_word_from_then_on(bench, broker):
-    """Another's word outranks its own at once, though its generation be older."""
-    bench.run(
-        broker.publish_catalogue("other", "h", {"t": {"queue": "other", "priority": 1}}, priorities={}, queues=[])
-    )
-    program = bench.start()
-    assert bench.run(broker.catalogue()).tasks["t"]["queue"] == "default"
-    program.process.terminate()
-    assert program.process.wait(running.PATIENCE) == 0
-    assert bench.run(broker.catalogue()).tasks["t"]["queue"] == "other"
-
-
 def test_apply_is_answered_when_producers_can_see_it(bench):
     """A reload's new task is there at once; a queue that it suspends is suspended."""
     program = bench.start()
@@ -504,21 +492,6 @@ def test_a_tick_belongs_to_the_entry_wherever_its_jobs_go(bench):
     ticks = bench.ticks("e", "slow", "fast")
     assert ticks == list(range(ticks[0], ticks[-1] + 1, TICK))
     assert len(ticks) >= 300
-
-
-def test_a_suspension_goes_along_with_the_entry(bench):
-    """An operator suspended it: it stays so when its task is moved, by whatever daemon."""
-    entry = each(TICK / 1000, missed="all")
-    program = bench.serve("one", in_queue(bench, "slow", entry))
-    until(lambda: bench.ticks("e", "slow"))
-    bench.run(bench.broker.suspend_cron("e", on=True))
-    until(lambda: bench.carried_out("e"))
-    suspended = bench.ticks("e", "slow")
-    bench.apply(program, in_queue(bench, "fast", entry))
-    bench.serve("two", in_queue(bench, "default", entry, each(3600.0, "more")))
-    moved = bench.now()
-    until(lambda: (bench.state("e").last or 0) > moved + TICK)
-    assert bench.ticks("e", "slow", "fast", "default") == suspended
 
 
 def test_two_files_that_differ_tick_by_the_newest_generation(bench):

@@ -47,18 +47,6 @@ def test_a_range_of_processes(written, found):
 
 
 @pytest.mark.parametrize(
-    ("schedule", "alert", "found"),
-    [
-        ("0 2 * * *", "26h", []), ("0 2 * * *", "24h", ["alert-below-interval"]), ("0 2 * * *", "0s", ["out-of-range"]),
-        ("0 2 * * 1-5", "26h", ["alert-below-interval"]), ("0 2 * * 1-5", "3d2h", []), ("@monthly", "32d", []),
-    ],
-)  # fmt: skip
-def test_an_alert_comes_after_the_next_tick(schedule, alert, found):
-    """The longest time between two ticks counts, such as that of a weekend."""
-    assert codes(f'{TASK}cron: {{c: {{task: a, schedule: "{schedule}", alert_if_no_success: {alert}}}}}\n') == found
-
-
-@pytest.mark.parametrize(
     "schedule",
     [
         "* * * * *", "*/5 * * * *", "* 9-17 * * 1-5", "*/15 */6 * * *", "0 2 13 * *", "0 2 * * 5", "0 0 1,15 * *",
@@ -69,57 +57,6 @@ def test_an_alert_comes_after_the_next_tick(schedule, alert, found):
 def test_a_schedule_that_is_meant_is_left_alone(schedule):
     """No warning where a person who knows cron would see none."""
     assert codes(f'{TASK}cron: {{c: {{task: a, schedule: "{schedule}"}}}}\n') == []
-
-
-@pytest.mark.parametrize(
-    ("schedule", "code"),
-    [
-        ("* * * *", "cron-fields"), ("* * * * * *", "cron-fields"), ("61 * * * *", "bad-schedule"),
-        ("@reboot", "bad-schedule"), ("@every 5m", "bad-schedule"), ("R * * * *", "bad-schedule"),
-        ("H * * * *", "bad-schedule"), ("H(0-5) * * * *", "bad-schedule"), ("0 0 * * X", "bad-schedule"),
-    ],
-)  # fmt: skip
-def test_what_is_no_cron_text_is_refused(schedule, code):
-    """And so is a random field, which would tick at another moment in each daemon."""
-    assert codes(f'{TASK}cron: {{c: {{task: a, schedule: "{schedule}"}}}}\n') == [code]
-
-
-@pytest.mark.parametrize(
-    ("timing", "message"),
-    [
-        ("every: 0s", "cron.c.every: 0s is below 1s; write 1s or more"),
-        (
-            'schedule: "0 0 30 2 *"',
-            "cron.c.schedule: '0 0 30 2 *' never fires: there is no such date; check day and month",
-        ),
-        (
-            'schedule: "0 25 * * *"',
-            "cron.c.schedule: '0 25 * * *' is not a cron text: the hour 25 is above 23; write 0 to 23",
-        ),
-        (
-            'schedule: "0 2 * *"',
-            "cron.c.schedule: '0 2 * *' has 4 fields, not five; write minute, hour, day of month, month, weekday",
-        ),
-    ],
-)
-def test_an_entry_that_cannot_tick_is_named_with_its_key(timing, message):
-    """As each value that a schema refuses is."""
-    (problem,) = problems(f"{TASK}cron: {{c: {{task: a, {timing}}}}}\n")
-    assert f"{problem.message}; {problem.remedy}" == message
-
-
-@pytest.mark.parametrize(
-    ("schedule", "code"),
-    [
-        ("* 0 * * *", "every-minute"), ("*/45 * * * *", "uneven-step"), ("0 */5 * * *", "uneven-step"),
-        ("0 0 1 * mon", "day-or-weekday"), ("0 0 */2 * mon", "day-or-weekday"),
-        ("0 0 29 2 *", "skipped-months"), ("0 0 29 feb *", "skipped-months"),
-        ("0 0 30 * *", "skipped-months"), ("0 0 31 4 *", "never-fires"),
-    ],
-)  # fmt: skip
-def test_a_trap_of_cron_is_told(schedule, code):
-    """Ticks that are others than they look."""
-    assert codes(f'{TASK}cron: {{c: {{task: a, schedule: "{schedule}"}}}}\n') == [code]
 
 
 # -- retry policies
@@ -275,29 +212,3 @@ def test_what_a_start_cannot_take_is_told_before(tmp_path, text, code):
 
 
 # -- one mistake does not hide the next
-
-
-@pytest.mark.parametrize(
-    "mistake",
-    [
-        "queus: {}", "control: {grop: x}", "queues: {q: {max_length: 0}}", "logging: 5",
-        "retry_policies: {p: {delay: 5}}", "priorities: {urgent: 5, moderate: 3}",
-    ],
-)  # fmt: skip
-def test_a_mistake_elsewhere_does_not_hide_what_values_say(mistake):
-    """Contradictions are told in the same go as typing mistakes, of the entries that have none."""
-    text = f"""\
-version: 1
-tasks:
-  a: {{run: x.y, timeout: {{soft: 10s, hard: 5s}}}}
-  b: {{run: x.y, timeuot: 5s}}
-  c: {{run: x.y, queue: nowhere}}
-cron:
-  d: {{task: a, schedule: "* 2 * * *"}}
-  e: {{task: b, schedule: "* 3 * * *"}}
-workers: {{m: {{}}, n: {{queues: [q]}}}}
-{mistake}
-"""
-    found = set(codes(text))
-    assert {"timeout-order", "unknown-key", "unknown-queue", "every-minute"} <= found
-    assert not found & {"unused-queue", "unserved-queue", "idle-group", "unused-policy"}

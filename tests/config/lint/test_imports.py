@@ -113,21 +113,6 @@ def test_whatever_can_be_called_is_taken(app, function):
     assert found == [] or ("dict.fromkeys" in function and found[0]["code"] == "bad-arguments")
 
 
-def test_exceptions_of_policies_resolve(app):
-    """A module that is not there is a warning, a name that is no exception an error; re-exported names are right."""
-    found = app(
-        HEAD
-        + "retry_policies:\n  p: {retry_on: [shop.Late, shop.Lat, no_such.Error], give_up_on: [json.JSONDecodeError]}\n"
-        "tasks: {a: {run: shop.f, retry: p}}\n",
-        shop="from other import Late\ndef f(): ...\n",
-        other="class Late(Exception): ...\n",
-    )
-    assert [(*underlined(problem), problem["severity"]) for problem in found] == [
-        ("not-an-exception", "shop.Lat", "error"),
-        ("unknown-exception", "no_such.Error", "warning"),
-    ]
-
-
 def test_what_hangs_dies_or_prints_costs_the_others_nothing(app):
     """A hang ends after the deadline and says where; a crash says how; the tasks behind them are still checked."""
     began = time.monotonic()
