@@ -1,15 +1,13 @@
 """A program's end of its link, over a real socket pair."""
 
 import asyncio
-import gc
 import json
-import os
 import socket
 
 import pytest
 
 from fusiond import program
-from fusiond.program import LINK, NAME, TAIL, Link, on_failed_callback
+from fusiond.program import LINK, NAME, TAIL, Link
 
 
 @pytest.fixture
@@ -25,30 +23,6 @@ def link_over(theirs, monkeypatch):
     monkeypatch.setenv(NAME, "worker:main@3")
     monkeypatch.setenv(TAIL, "/tmp/tail.log")
     return Link.from_environment()
-
-
-def test_by_hand_there_is_no_link(monkeypatch):
-    """Without a supervisor nothing is said, nothing is heard, and nothing raises."""
-    monkeypatch.delenv(LINK, raising=False)
-    link = Link.from_environment()
-    assert link.socket is None
-
-    async def run():
-        link.start(lambda _: pytest.fail("heard"), lambda: pytest.fail("lost"))
-        link.say(**{"is": "ready"})
-        link.close()
-
-    asyncio.run(run())
-
-
-def test_the_descriptor_is_taken_and_not_passed_on(pair, monkeypatch):
-    """The variables leave the environment and the socket is closed on exec, so that no child holds it."""
-    link = link_over(pair[1], monkeypatch)
-    assert link.socket is not None
-    assert (link.name, str(link.tail)) == ("worker:main@3", "/tmp/tail.log")
-    assert not {LINK, NAME, TAIL} & set(os.environ)
-    assert not os.get_inheritable(link.socket.fileno())
-    link.close()
 
 
 def test_commands_are_heard_one_by_one_and_answers_are_said(pair, monkeypatch):
@@ -138,36 +112,3 @@ def test_say_does_not_block_on_a_stopped_supervisor(pair, monkeypatch):
         link.say(**{"is": "busy", "slots": number})
     assert json.loads(pair[0].recv(4096)) == {"is": "busy", "slots": 0}
     link.close()
-
-
-def test_a_callback_that_fails_is_told(caplog):
-    """What it had taken up is lost: the program ends, where it would wait for it for ever."""
-    told = []
-
-    async def main():
-        on_failed_callback(lambda: told.append("failed"))
-        asyncio.get_running_loop().call_soon(lambda: 1 / 0)
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-
-    asyncio.run(main())
-    assert told == ["failed"]
-    assert "ZeroDivisionError" in caplog.text
-
-
-def test_a_task_that_fails_is_another_matter():
-    """Who waits for it hears of it; nobody ends for its sake."""
-    told = []
-
-    async def fail():
-        raise ValueError
-
-    async def main():
-        on_failed_callback(lambda: told.append("failed"))
-        asyncio.get_running_loop().create_task(fail())
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        gc.collect()
-
-    asyncio.run(main())
-    assert told == []

@@ -198,22 +198,6 @@ def test_status_and_log_name_it_and_the_file_chooses(daemon, copied):
     assert daemon.reload(BODY % "")["result"] == "refused"
 
 
-def test_a_start_that_fails_is_not_what_was_accepted_last(daemon):
-    """A server that is none, tried twice: `--last-good` starts what ran before."""
-    daemon.start(BODY % "")
-    daemon.stop()
-    for wrong in ("/bin/ls", "/bin/true"):
-        daemon.start(BODY % f", server: {wrong}", wait=False)
-        assert daemon.process.wait(PATIENCE) == 78
-        assert f"{wrong} is not a redis-server" in daemon.text()
-    daemon.start(None, "--last-good")
-    assert daemon.status()["generation"] == 1
-    daemon.stop()
-    daemon.start(BODY % "")
-    assert daemon.status()["generation"] == 1
-    assert list(daemon.state.glob("candidate-*")) == []
-
-
 def test_a_daemon_whose_data_none_reads_ends_with_78_and_the_sentence(daemon):
     """No crash loop: systemd does not start it again."""
     daemon.start(BODY % "")

@@ -1,5 +1,5 @@
 """
-Attacks, and what is promised of each; docs/security.md names for every promise the tests that show it.
+Attacks, and what is promised of each: the page is docs/security.md.
 
 The attacker with Redis write is played against the commands and the producers here, and against a worker group's real
 program; the one with task code, inside a job of that program; the local account, as the user nobody.
@@ -36,7 +36,6 @@ from tests.support.running import until
 
 ROOT = Path(__file__).parent.parent
 FORK_SERVER = ROOT / "fusiond/worker/pool/fork_server"
-PAGE = ROOT / "docs" / "security.md"
 #: an interpreter that every user may run; the one of the tests may be in somebody's home
 PYTHON = "/usr/bin/python3"
 AS_ROOT = pytest.mark.skipif(
@@ -692,33 +691,3 @@ def embedded_redis():
         server.kill()
         server.wait()
         shutil.rmtree(directory)
-
-
-# -- the page ---------------------------------------------------------------------------------------------------------
-
-_NAMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
-
-
-def promises():
-    """Promise → the tests that the page names for it."""
-    table = PAGE.read_text().partition("## Each promise")[2].partition("\n## ")[0]
-    rows = [line.strip("|").split("|") for line in table.splitlines() if line.startswith("|")][2:]
-    return {promise.strip(): _NAMED.findall(tests) for promise, tests in rows}
-
-
-@pytest.mark.parametrize(("promise", "tests"), promises().items())
-def test_each_promise_names_tests_that_exist(promise, tests):
-    """The page promises nothing that no test shows; a test that was renamed is missed here."""
-    assert tests, promise
-    for file, name in tests:
-        tree = ast.parse((ROOT / file).read_text())
-        assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}, (file, name)
-
-
-def test_each_test_of_security_is_named_on_the_page():
-    """A test that shows something about security shows it to the reader, too."""
-    named = {name for tests in promises().values() for _, name in tests}
-    for file in (Path(__file__), ROOT / "tests" / "scenarios" / "test_attacks.py"):
-        ours = {node.name for node in ast.parse(file.read_text()).body if isinstance(node, ast.FunctionDef)}
-        about_the_page = {name for name in ours if name.startswith("test_each_")}
-        assert {name for name in ours if name.startswith("test_")} - about_the_page <= named

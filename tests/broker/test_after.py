@@ -4,14 +4,13 @@ import json
 import time
 
 import pytest
-import redis as client
 
 from fusiond.broker.records import NewJob, Outcome
 from fusiond.callbacks import follow_text
 from fusiond.enqueue_options import Options, stored, waiting_for
-from fusiond.errors import BrokerError, EnqueueError
+from fusiond.errors import EnqueueError
 from fusiond.job import JobStatus, new_token
-from tests.support.queue_state import broken, findings
+from tests.support.queue_state import findings
 
 HOUR = 3_600_000
 
@@ -180,34 +179,6 @@ def test_a_producer_that_dies_before_it_asks_strands_nobody(story):
     assert story.status() is JobStatus.QUEUED
 
 
-def test_a_key_of_another_type_stops_a_delivery_before_it_begins(story, redis):
-    """Nothing is half done: the end of the parent stays in the outbox, and is told once the key is put aside."""
-    story.parents("a")
-    story.wait("c", "p/a")
-    redis("SET", "test:{q}:failed", "no set")
-    token = story.begin("a")
-    story.run(story.broker.settle("p", [Outcome("a", token, "failed", HOUR, 0, b'{"code":"X"}')]))
-    with pytest.raises(BrokerError, match="fusiond fsck --repair"):
-        story.deliver("p")
-    assert redis("HEXISTS", "test:{q}:parents:c", "p p/a") == redis("LLEN", "test:{p}:outbox:q") == 1
-    assert not story.run(broken(story.broker, "q"))
-    redis("DEL", "test:{q}:failed")
-    story.deliver("p")
-    assert (story.status(), story.code()) == (JobStatus.FAILED, "PARENT_FAILED")
-
-
-def test_an_entry_that_cannot_be_carried_out_changes_nothing(story, redis):
-    """What the job waits for cannot be read: the entry is kept under `broken`, and the job waits as before."""
-    story.parents("a")
-    story.wait("c", "p/a")
-    redis("HSET", "test:{q}:parents:c", "left", "x")
-    before = redis("HGETALL", "test:{q}:parents:c")
-    story.end(story.begin("a"), a="finished")
-    assert redis("HGETALL", "test:{q}:parents:c") == before
-    [entry] = story.run(broken(story.broker, "q"))
-    assert "what job c waits for cannot be read" in str(entry)
-
-
 def test_a_job_that_waits_for_others_does_not_count_towards_the_maximum(story):
     """Neither when it comes nor while it waits; nor is one that a unique job replaces."""
     story.run(story.broker.configure("q", tasks={}, max_length=1))
@@ -221,20 +192,6 @@ def test_a_job_that_waits_for_others_does_not_count_towards_the_maximum(story):
     assert story.run(story.broker.enqueue("q", ready[1:])) == ["full"]
 
 
-def test_who_delivers_a_part_tells_the_dispatchers_of_the_rest(story, redis, redis_server):
-    """A producer need not wait until all is delivered, and nothing waits for a sweep."""
-    story.parents("a")
-    after = waiting_for(Options(after=["p/a"]))
-    story.run(story.broker.enqueue("q", [NewJob(f"c{n}", "t", b"[[],{}]", after=after) for n in range(500)]))
-    with client.Redis(unix_socket_path=str(redis_server.path)) as link, link.pubsub() as channel:
-        channel.subscribe("test:{q}:wake")
-        channel.get_message(timeout=5)
-        assert story.run(story.broker.deliver("q", pages=1)) == 200
-        assert channel.get_message(timeout=5)["data"] == b"outbox"
-    story.deliver("q")
-    assert redis("LLEN", "test:{p}:children:a") == 500
-
-
 def test_a_parent_that_moves_takes_its_children_along(story):
     """They know it by its old name, and are told by its new queue."""
     story.parents("a")
@@ -245,14 +202,6 @@ def test_a_parent_that_moves_takes_its_children_along(story):
     story.end(token, "r", a="finished")
     story.deliver("r")
     assert story.status() is JobStatus.QUEUED
-
-
-def test_fsck_finds_nothing_wrong_with_jobs_that_wait(story):
-    """`deferred` is where they belong."""
-    story.parents("a")
-    story.wait("c", "p/a")
-    assert story.run(story.broker.inspect("q", "keys", [b"c"], repair=False)) == []
-    assert story.run(story.broker.sweep("q")).mended == 0
 
 
 def test_a_fan_in_and_a_fan_out_take_linear_time(story, redis):
@@ -302,23 +251,6 @@ def test_it_is_known_for_whom_a_job_waits(story):
     story.wait("c", "p/a", "p/b", "p/d", join=2)
     story.end(story.begin("a", "b", "d"), a="finished")
     assert story.run(story.broker.parents("q", "c")) == (1, ["p/b", "p/d"])
-
-
-@pytest.mark.parametrize("together", [False, True])
-def test_a_unique_job_that_replaces_another_one_still_waits_for_its_parents(story, together):
-    """Neither `max_wait` lets it begin before them, nor do they let one run that was replaced."""
-    story.parents("a")
-    after = waiting_for(Options(after=["p/a"]))
-    unique = "ended,replace,1,x"
-    one, two = (NewJob(id_, "t", b"[[],{}]", after=after, unique=unique) for id_ in ("one", "two"))
-    one = one if together else one._replace(after=None, delay_ms=HOUR)
-    for jobs in [[one, two]] if together else [[one], [two]]:
-        story.run(story.broker.enqueue("q", jobs))
-    story.deliver("q")
-    assert (story.status("one"), story.status("two")) == (JobStatus.CANCELED, JobStatus.DEFERRED)
-    assert story.begin(queue="q")
-    story.end(story.begin("a"), a="finished")
-    assert (story.status("one"), story.status("two")) == (JobStatus.CANCELED, JobStatus.QUEUED)
 
 
 def test_a_unique_job_that_waits_for_others_is_replaced(story, redis):

@@ -84,17 +84,6 @@ def test_the_dead_do_not_keep_their_jobs_for_an_hour(server, run, broker):
     assert time.time() + 15 < deadline(run, broker) < time.time() + 61
 
 
-def test_the_dead_do_not_keep_their_jobs_for_an_hour_at_maxmemory(server, run, broker):
-    """Nor do they then, though a lease is shortened by a write that takes memory."""
-    server.shift(HOUR)
-    enqueue(run, broker)
-    claim(run, broker, "first")
-    server.shift(0)
-    run(plain(as_is, "CONFIG", "SET", "maxmemory", 1))
-    run(broker.sweep("q"))
-    assert time.time() + 15 < deadline(run, broker) < time.time() + 61
-
-
 def test_a_sweep_leaves_leases_alone(run, broker):
     """One of now keeps its deadline."""
     enqueue(run, broker)

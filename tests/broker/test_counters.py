@@ -7,12 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusiond.broker.call import as_is, plain
 from fusiond.broker.counters import HOUR, LIMITS, MINUTE, Histogram, Measured, Tally, series
-from fusiond.broker.records import EventsOf, NewJob, Outcome, TaskLimit
-from fusiond.errors import BrokerError
+from fusiond.broker.records import NewJob, Outcome, TaskLimit
 from fusiond.job import JobStatus
-from tests.support.queue_state import findings
 
 ERROR = b'{"code":"EXCEPTION","type":"E","message":"m","traceback":""}'
 KEY = "test:{q}:metrics"
@@ -78,50 +75,6 @@ def test_outcomes_are_counted_by_task_with_their_times(counted):
     assert tally.run == Histogram((1, 0, 1) + (0,) * 14, 0.024)
     assert (tally.wait.count, tally.wait.seconds) == (2, 4.0)
     assert counted.read().totals["other"] == Tally(canceled=1)
-
-
-@pytest.mark.parametrize("kind", ["finished", "failed", "canceled", "retry", "snoozed", "released", "unknown"])
-def test_a_repeated_settle_counts_nothing(counted, kind):
-    """Its reply was lost, so it is sent again; or it comes too late, from another attempt."""
-    extra = f"{10**6} 1" if kind == "snoozed" else 0
-    outcome = counted.run_one(kind, extra=extra)
-    before = counted.tally
-    assert counted.settle(outcome) == [2]
-    assert counted.settle(outcome._replace(token="other")) == [0]
-    assert counted.tally == before
-    assert getattr(before, "released" if kind == "unknown" else kind) == 1
-
-
-def test_what_a_cancel_made_of_an_outcome_is_counted(counted):
-    """The attempt was to be tried again, but a cancel had been asked."""
-    counted.add()
-    (job,) = counted.claim().jobs
-    counted.run(counted.broker.cancel("q", job.id.decode()))
-    outcome = Outcome(job.id, "n", "retry", payload=ERROR, extra=1)
-    assert [counted.settle(outcome), counted.settle(outcome)] == [[4], [4]]
-    assert (counted.tally.canceled, counted.tally.retry, counted.tally.crashes) == (1, 0, 1)
-
-
-def test_a_batch_of_which_a_part_was_settled_before(counted):
-    """Only the rest is counted."""
-    counted.add(3)
-    jobs = counted.claim(3).jobs
-    outcomes = [Outcome(job.id, "n", "finished", payload=b"1") for job in jobs]
-    assert counted.settle(outcomes[1]) == [1]
-    assert counted.settle(*outcomes) == [1, 2, 1]
-    assert counted.tally.finished == counted.tally.run.count == 3
-
-
-def test_outcomes_that_leave_events_are_counted_too(counted):
-    counted.add()
-    (job,) = counted.claim().jobs
-    told = EventsOf("1000 0", "box main")
-    outcome = Outcome(job.id, "n", "finished", payload=b"1")
-    for reply in (1, 2):
-        call = counted.broker.settle("q", [outcome], [Measured("t", 0.02, 2.0)], told)
-        assert counted.run(call) == [reply]
-    assert (counted.tally.finished, counted.tally.run.count) == (1, 1)
-    assert counted.redis("XLEN", "test:{q}:events") == 1
 
 
 def test_claims_count_what_they_rescue_end_and_hold(counted):
@@ -192,21 +145,6 @@ def test_minutes_and_hours(counted):
     assert [start for start, _ in drawn] == list(range(drawn[0][0], drawn[-1][0] + 1, MINUTE))
 
 
-def test_an_hour_holds_its_minutes(counted):
-    """In the stream once it is over, and before."""
-    # One minute of the hour before, and two of this hour, if so many have passed.
-    past = int(time.time()) // MINUTE % 60
-    agos = [past + 1, *(ago for ago in (2, 1) if ago <= past)]
-    for ago in agos:
-        counted.run_one(nonce=f"n{ago}")
-        counted.turn_back(ago)
-    counted.run_one()
-    found = counted.read(minutes=9, hours=9)
-    assert found.totals["t"].ended == len(agos) + 1
-    for periods in (found.minutes, found.hours):
-        assert sum(period.total().ended for period in periods) == len(agos) + 1
-
-
 def test_old_entries_go_and_an_idle_queue_is_forgotten(counted):
     """All three keys have a TTL, and streams hold no entry that is too old."""
     counted.run_one(nonce="a")
@@ -231,68 +169,6 @@ def test_tasks_without_end_are_counted_together(counted):
     assert "new" not in totals
     assert totals["(other)"].finished == 2
     assert counted.redis("HLEN", KEY) < 1510
-
-
-@pytest.mark.parametrize("suffix", ["", ":minutes", ":hours"])
-def test_a_key_of_another_type_stops_nothing(counted, suffix):
-    """Whatever another program has written: the job is settled, and fsck finds the key."""
-    counted.run_one(nonce="a")
-    counted.turn_back(minutes=61)
-    counted.redis("DEL", KEY + suffix)
-    counted.redis("SET", KEY + suffix, "x")
-    reading = counted.broker.counters(["q"], minutes=1, hours=1)
-    assert reading.read(counted.connection.run_many(reading.calls)) == {}
-    found = [(finding.key, finding.remedy) for finding in counted.run(findings(counted.broker, "q"))]
-    remedy = f"set aside as metrics{suffix}:broken:<ms>; what it had counted is lost, and counting begins anew"
-    assert found == [("metrics" + suffix, remedy)]
-    counted.run_one(nonce="b")
-
-
-def test_a_clock_that_was_set_back_stops_no_counting(counted):
-    """A stream's last entry is then later than the next one, which takes its counters; the entries before stay."""
-    counted.run_one(nonce="a")
-    counted.turn_back(minutes=-300)
-    counted.run_one(nonce="b")
-    before = counted.turn_back(minutes=1)
-    assert before < time.time()
-    counted.redis("XADD", f"{KEY}:minutes", f"{(before - MINUTE) * 1000}-0", "t", "f=5")
-    counted.redis("XADD", f"{KEY}:minutes", "99999999999999-0", "", "f=2", "t", "f=1 R3=1", "other", "f=1")
-    counted.run_one(nonce="c")
-    found = counted.read(minutes=9)
-    assert found.totals["t"].finished == 3
-    minutes = [(period.start, period.task("t").finished, period.total().finished) for period in found.minutes]
-    assert minutes[:2] == [(before - MINUTE, 5, 5), (before, 3, 4)]
-    assert [counts for _, *counts in minutes[2:]] == [[1, 1]]
-
-
-def test_a_clock_that_was_set_back_over_the_turn_of_an_hour_keeps_the_hours(counted):
-    """The hour that is over was over before: both its parts are one entry, once the clock has passed it again."""
-    counted.run_one(nonce="a")
-    over = counted.turn_back(minutes=61) // HOUR * HOUR
-    for hours, number in ((700, 4), (1, 3), (0, 2)):
-        counted.redis(
-            "XADD", f"{KEY}:hours", f"{(over - hours * HOUR) * 1000}-0", "", f"f={number}", "t", f"f={number}"
-        )
-    for nonce in "bc":
-        counted.run_one(nonce=nonce)
-    hours = [
-        (period.start, period.task("t").finished, period.total().finished) for period in counted.read(hours=720).hours
-    ]
-    assert hours[:3] == [(over - 700 * HOUR, 4, 4), (over - HOUR, 3, 3), (over, 3, 3)]
-    # The next turn finds the stream in order.
-    counted.turn_back(minutes=60)
-    counted.run_one(nonce="d")
-    assert [period.start for period in counted.read(hours=720).hours[:3]] == [over - 700 * HOUR, over - HOUR, over]
-
-
-def test_garbage_counts_as_nothing(counted):
-    """Of a hash and of streams that another program has written."""
-    counted.redis("HSET", KEY, "at", "soon", "m t", "f=x k=3 \xff =", "t \xff", "f=2", "what", "f=9", "h t", "f=-1")
-    counted.redis("XADD", f"{KEY}:minutes", "7-7", "t", "f=99999999999999999999999")
-    found = counted.read(minutes=9)
-    assert found.totals["t"] == Tally(crashes=3)
-    counted.run_one()
-    assert counted.tally == Tally(finished=1, crashes=3, run=counted.tally.run, wait=counted.tally.wait)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -337,23 +213,3 @@ def test_a_quantile_is_in_the_bucket_of_the_true_one(times, share):
     number = sum(limit < true for limit in LIMITS)
     low = LIMITS[number - 1] if number > 0 else 0
     assert low <= found <= (LIMITS[number] if number < len(LIMITS) else LIMITS[-1]) or not share
-
-
-def test_no_times_have_no_quantile():
-    assert Histogram().quantile(0.5) is None
-
-
-def test_a_queue_that_cannot_be_read_leaves_the_others(connection, broker, redis):
-    redis("SET", "test:{q}:metrics", "x")
-    reading = broker.counters(["q", "r"])
-    replies = connection.run_many(reading.calls)
-    assert isinstance(replies[0], BrokerError)
-    assert list(reading.read(replies)) == ["r"]
-
-
-def test_a_plain_read_per_queue_and_stream(connection, broker, redis):
-    """A page with graphs of many queues stays cheap."""
-    reading = broker.counters(["q", "r"], minutes=999, hours=5)
-    assert [call.words[0] for call in reading.calls] == ["HGETALL", "XREVRANGE", "XREVRANGE"] * 2
-    assert {call.words[-1] for call in reading.calls if call.words[0] == "XREVRANGE"} == {120, 5}
-    connection.run(plain(as_is, "PING"))

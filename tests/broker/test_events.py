@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from fusiond.broker.call import as_is, scripted
-from fusiond.broker.event_reading import LOST, Cursors, Wanted, newest
+from fusiond.broker.event_reading import LOST, Cursors
 from fusiond.broker.event_records import DAEMONS
 from fusiond.broker.records import EventsOf, NewJob, Outcome, TaskLimit
 from fusiond.job import JobStatus, new_token
@@ -115,28 +115,6 @@ def test_arguments_and_results_only_where_the_file_says_so(run, broker, redis):
     enqueued, _, finished = desk.documents
     assert enqueued["args"] == "[[],{}]"
     assert finished["result"] == '"' + "x" * 4095
-
-
-def test_a_repeat_tells_nothing(desk):
-    """Neither a claim with the same nonce, nor a settle with the same token, nor an enqueue of the same job."""
-    desk.enqueue("a")
-    desk.enqueue("a")
-    asked = desk.broker.claim("q", 1, dispatcher="d", nonce="n", lease_ms=HOUR, max_rescues=2)
-    assert len(desk.run(asked).jobs) == len(desk.run(asked).jobs) == 1
-    assert desk.settle(("a", "n"), "finished", b"1") == [1]
-    assert desk.settle(("a", "n"), "finished", b"1") == [2]
-    assert desk.names == ["enqueued", "claimed", "finished"]
-
-
-def test_a_job_that_a_wake_up_carries_was_claimed(desk):
-    """Enqueue gives it away; where nobody confirms, it goes back."""
-    asked = desk.broker.claim("q", 1, dispatcher="d", nonce="n", lease_ms=HOUR, max_rescues=2, parking="token")
-    assert desk.run(asked).jobs == []
-    desk.enqueue("a")
-    assert desk.names == ["enqueued", "claimed"]
-    desk.redis("ZADD", "test:{q}:started", "XX", "1.5", "a")
-    desk.run(desk.broker.rescue("q"))
-    assert desk.names == ["enqueued", "claimed", "released"]
 
 
 def test_ticks_and_what_was_skipped(desk):
@@ -256,30 +234,6 @@ def pages(desk, cursors):
     return {stream: desk.run(call) for stream, call in cursors.ask(desk.broker, ["q"]).items()}
 
 
-def test_the_newest_that_match_are_found_behind_many_others(desk):
-    """Page by page, from the end."""
-    desk.enqueue("wanted")
-    for number in range(200):
-        desk.enqueue(f"j{number}")
-    found, last = desk.run(newest(desk.broker, "q", Wanted(job="wanted").accepts, 5))
-    assert ([event.job for event in found], last) == (["wanted"], 201)
-    found, _ = desk.run(newest(desk.broker, "q", Wanted(("enq*",)).accepts, 3))
-    assert [event.number for event in found] == [199, 200, 201]
-
-
-@pytest.mark.parametrize("harm", ["counter", "stream"])
-def test_what_was_lost_in_redis_stops_no_job(desk, harm):
-    """Without its counter the stream goes on behind its end; a key of another type is put aside."""
-    desk.enqueue("a")
-    if harm == "counter":
-        desk.redis("HDEL", "test:{q}:conf", "told")
-    else:
-        desk.redis("SET", "test:{q}:events", "no stream")
-    (attempt,) = desk.claim()
-    assert desk.settle(attempt, "finished", b"1") == [1]
-    assert desk.names[-2:] == ["claimed", "finished"]
-
-
 def test_daemons_have_a_stream_of_their_own(run, broker):
     """In the same form, if somebody wants it; what several daemons tell is there once."""
     said = ("reload.refused", "kim", [("m", "line 3: no")], ("name", "7"))
@@ -291,16 +245,6 @@ def test_daemons_have_a_stream_of_their_own(run, broker):
     said = event.document()
     assert (said["event"], said["asked_by"], said["message"]) == ("reload.refused", "kim", "line 3: no")
     assert not {"queue", "status", "job_id"} & said.keys()
-
-
-def test_what_others_wrote_is_passed_over(desk):
-    """An entry without `at`, a line without a task."""
-    desk.enqueue("a")
-    desk.redis("XADD", "test:{q}:events", "7-1", "x", "y")
-    desk.redis("XADD", "test:{q}:events", "8-1", "at", "12", "odd", "")
-    desk.redis("HSET", "test:{q}:conf", "told", 8)
-    desk.enqueue("b")
-    assert [event.name for event in desk.events if event.job] == ["enqueued", "enqueued"]
 
 
 class Walk:

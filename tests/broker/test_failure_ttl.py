@@ -3,9 +3,8 @@
 import pytest
 
 from fusiond.broker.call import as_is, plain
-from fusiond.broker.records import NewJob, Outcome
+from fusiond.broker.records import NewJob
 from fusiond.job import JobStatus
-from tests.support.job_text import shift
 
 HOUR = 3_600_000
 DAY = 24 * HOUR
@@ -59,24 +58,6 @@ def test_it_holds_for_each_way_in_which_redis_ends_a_job(run, broker, kept):
     run(broker.enqueue("q", [job._replace(id=id_, unique="ended,replace,0,") for id_ in ("old", "new")]))
     assert [kept(id_) for id_ in ("lost", "child")] == [HOUR, HOUR]
     assert [kept(id_, JobStatus.CANCELED) for id_ in ("running", "waiting", "old")] == [HOUR, HOUR, HOUR]
-
-
-def test_a_job_that_snoozed_too_long_is_kept_as_its_dispatcher_says(run, broker, kept):
-    """That one knows the task; what Redis knows of it does not matter."""
-    run(broker.enqueue("q", [NewJob("a", "t", b"[[],{}]")]))
-    run(broker.claim("q", 1, dispatcher="d", nonce="n", lease_ms=HOUR, max_rescues=0))
-    run(broker.settle("q", [Outcome("a", "n", "snoozed", 0, f"0 {HOUR}", b"{}")]))
-    assert kept("a") == HOUR
-
-
-def test_a_job_that_no_host_could_run_is_kept_as_long_as_others(run, broker, kept):
-    """It failed since no file had its task for an hour."""
-    run(broker.enqueue("q", [NewJob("a", "t", b"[[],{}]", failure_ttl=b"86400")]))
-    for nonce in "nm":
-        run(broker.claim("q", 1, dispatcher="d", nonce=nonce, lease_ms=HOUR, max_rescues=0))
-        run(broker.settle("q", [Outcome("a", nonce, "unknown", 0, 0, b"{}", about=b"")]))
-        shift(run, broker.keys.of("q", "job", "a"), "unknown_since", -HOUR)
-    assert kept("a") == DAY
 
 
 def test_a_replaced_job_is_kept_for_a_day_at_most(run, broker, kept):

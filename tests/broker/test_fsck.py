@@ -8,7 +8,7 @@ from fusiond.broker.call import as_is, plain
 from fusiond.broker.maintenance.fsck import Fsck
 from fusiond.broker.records import NewJob, Outcome
 from fusiond.job import JobStatus, new_id, new_token
-from tests.support.job_text import change_job, read_job
+from tests.support.job_text import change_job
 from tests.support.queue_state import broken, findings
 
 HOUR = 3_600_000
@@ -145,25 +145,6 @@ def test_a_job_in_no_set_comes_back(place, was, becomes):
     assert place.drain() == ([] if was in ("finished", "failed", "canceled") else [job])
 
 
-def test_a_lost_run_counts_as_a_rescue(place):
-    """The next claim takes the job back, as one whose lease has expired."""
-    job = place.job("started")
-    place.redis("ZREM", place.set("started"), job)
-    mended(place, "wrong-set")
-    _, (again,) = place.claims(1)
-    assert (again.id.decode(), again.attempts, again.rescues) == (job, 2, 1)
-
-
-def test_a_failed_job_that_comes_back_can_be_requeued(place):
-    """It is kept for 30 days, not for the minute after which its id may be forgotten."""
-    job = place.job("failed")
-    place.redis("ZREM", place.set("failed"), job)
-    mended(place, "wrong-set")
-    until = int(place.redis("ZSCORE", place.set("failed"), job))
-    assert until > place.run(place.verbs.cron_state("e")).now + 29 * 24 * HOUR
-    assert place.run(place.verbs.requeue("q", [job])) == [1]
-
-
 def test_jobs_come_back_with_their_priority_and_in_their_order(place):
     """As far as Redis still knows: from the hash, else from the task's entry; by id, thus by time, inside of it."""
     place.run(place.verbs.configure("q", max_length=None, tasks={"task": (9, None)}))
@@ -209,16 +190,6 @@ def test_a_job_in_two_sets_stays_in_one(place, was, also, becomes):
     assert place.drain() == ([job] if becomes in ("queued", "scheduled") else [])
 
 
-@pytest.mark.parametrize(("was", "becomes"), [("queued", "scheduled"), ("started", "started"), ("failed", "failed")])
-def test_a_job_in_all_sets_is_mended(place, was, becomes):
-    """Whatever its hash says, it is in one set then."""
-    job = place.job(was)
-    for status in STATUSES:
-        place.redis("ZADD", place.set(status), 1, job)
-    mended(place, "wrong-set")
-    assert place.status(job) == becomes
-
-
 # A member without a hash, a hash that is no job
 
 
@@ -247,13 +218,6 @@ def test_a_key_that_is_no_job_is_kept_raw(place, status, lacks):
     (body,) = place.run(broken(place.verbs, "q"))
     assert (body.reason, body.raw) == (f"job {job} is no job", raw)
     assert place.drain() == [other]
-
-
-def test_an_id_that_is_no_text_is_mended_too(place):
-    """Redis takes any bytes."""
-    place.redis("ZADD", place.key("queue"), 0, b"\xff\x00{}")
-    mended(place, "no-job")
-    assert place.redis("ZCARD", place.key("queue")) == 0
 
 
 # A state that does not agree
@@ -293,18 +257,6 @@ def test_a_state_that_does_not_agree(place, status, changes, names, runs):
     assert sorted(place.drain()) == sorted([job, other] if runs else [other])
 
 
-def test_an_attempt_in_the_wrong_set_is_fenced(place):
-    """Who runs a job that is queued again hears that its lease is lost, and cannot settle it."""
-    job = place.job("started")
-    token = read_job(place.run, place.key("job", job))["token"].decode()
-    place.redis("ZREM", place.key("started"), job)
-    place.redis("ZADD", place.key("queue"), 1, job)
-    mended(place, "fields")
-    assert place.run(place.verbs.renew("q", [(job, token)], HOUR)) == [0]
-    assert place.run(place.verbs.settle("q", [Outcome(job, token, "finished", HOUR)])) == [0]
-    assert place.drain() == [job]
-
-
 # Keys
 
 
@@ -329,17 +281,6 @@ def test_a_key_of_another_type_is_set_aside(place, name):
     assert len(ran) == 2 + (name in ("scheduled", "started"))
 
 
-@pytest.mark.parametrize("seq", [None, "1", "-1", "many", str(2**43)])
-def test_arrivals_are_counted_on(place, seq):
-    """Who comes after the damage does not go ahead of who came before."""
-    first = [place.job(priority=priority) for priority in (200, 200, 9, 9)]
-    place.redis("DEL", place.key("seq")) if seq is None else place.redis("SET", place.key("seq"), seq)
-    mended(place, "sequence")
-    assert place.redis("GET", place.key("seq")) == b"4"
-    last = place.job(priority=9)
-    assert place.drain() == [*first, last]
-
-
 def test_a_queue_in_no_list_is_listed(place, broker):
     """Also one into which another language has pushed by a wrong name."""
     place.run(broker.declare(["other"]))
@@ -361,16 +302,7 @@ def test_a_queue_in_no_list_is_listed(place, broker):
 # Beside others
 
 
-def test_at_maxmemory_a_repair_still_works(place):
-    """The hour in which it may be needed."""
-    jobs = [place.job() for _ in range(3)]
-    place.redis("ZREM", place.key("queue"), *jobs[1:])
-    place.redis("SET", place.key("seq"), 0)
-    place.redis("CONFIG", "SET", "maxmemory", 1)
-    assert {outcome for _, outcome in place.repair()} == {"repaired"}
-    assert place.found() == []
-
-
+@pytest.mark.proof
 def test_two_repairs_at_once_do_everything_once(place, redis_server, broker):
     """Each job is queued again by one of them."""
     jobs = [place.job() for _ in range(2000)]

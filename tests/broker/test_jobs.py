@@ -6,8 +6,8 @@ import time
 import pytest
 
 from fusiond.broker.jobs import carried_job
-from fusiond.broker.records import NewJob, Outcome, TaskLimit
-from fusiond.errors import BrokerError, BrokerFull
+from fusiond.broker.records import NewJob, Outcome
+from fusiond.errors import BrokerFull
 from fusiond.job import JobStatus, new_id, new_token
 from tests.support.job_text import change_job, read_job, shift
 from tests.support.queue_state import broken, findings
@@ -87,28 +87,6 @@ def test_enqueue_stores_and_claim_gives_what_was_stored(enqueue, claim):
         "log_tag": "tag",
         "timeout": {"soft": 1, "hard": 2},
     }
-
-
-def test_enqueue_of_many_answers_for_each(run, broker, enqueue):
-    """Each job of a call has its own answer; a job that is there twice is stored once."""
-    there = enqueue()
-    jobs = [NewJob("a", "t", ARGS), NewJob(there, "task", ARGS), NewJob(there, "task", b"[]"), NewJob("a", "t", ARGS)]
-    jobs.append(NewJob("a", "other", ARGS))
-    assert run(broker.enqueue("q", jobs)) == ["stored", "same", "conflict", "same", "conflict"]
-    assert run(broker.counts("q")).queued == 2
-
-
-def test_enqueue_that_is_to_be_confirmed_changes_nothing_else(run, broker, redis):
-    """A repeat writes, so that there is something to confirm; the job is as it was, at maxmemory too."""
-    jobs = [NewJob("a", "t", ARGS, 3), NewJob("b", "t", ARGS, delay_ms=HOUR)]
-    assert run(broker.enqueue("q", jobs, confirmed=True)) == ["stored", "stored"]
-    before = [redis("DUMP", key) for key in sorted(redis("KEYS", "*"))]
-    redis("CONFIG", "SET", "maxmemory", 1)
-    try:
-        assert run(broker.enqueue("q", jobs, confirmed=True)) == ["same", "same"]
-    finally:
-        redis("CONFIG", "SET", "maxmemory", 0)
-    assert [redis("DUMP", key) for key in sorted(redis("KEYS", "*"))] == before
 
 
 def test_a_full_queue_takes_all_of_a_call_or_nothing(run, broker, enqueue):
@@ -283,25 +261,6 @@ def test_a_job_with_a_permit_is_not_rescued(enqueue, claim, redis, run, broker):
     assert run(findings(broker, "q")) == []
 
 
-def test_a_claim_brings_few_of_some_tasks(enqueue, run, broker, redis):
-    """The first job above the number stays where it was, and so does what is behind it; the claim says why."""
-
-    def claim(want, few):
-        call = broker.claim("q", want, dispatcher="d", nonce=new_token(), lease_ms=HOUR, max_rescues=2, few=few)
-        got = run(call)
-        return ids(got), got.more, got.few
-
-    jobs = [enqueue(task=task) for task in ("a", "b", "a", "b", "c", "a")]
-    before = redis("ZRANGE", "test:{q}:queue", 0, -1, "WITHSCORES")
-    assert claim(6, (0, [b"a", b"x"])) == ([], True, True)
-    assert redis("ZRANGE", "test:{q}:queue", 0, -1, "WITHSCORES") == before
-    assert claim(6, (1, [b"a", b"x"])) == (jobs[:2], True, True)
-    assert claim(6, (1, [b"b", b"a"])) == (jobs[2:3], True, True)
-    assert claim(2, (1, [b"b"])) == (jobs[3:5], True, False)
-    assert claim(6, (1, [b"a"])) == (jobs[5:], False, False)
-    assert run(findings(broker, "q")) == []
-
-
 def test_a_permit_is_that_of_one_attempt(enqueue, claim, settle, redis, run, broker):
     """Given back, or requeued, the job is free of it: a later attempt that has none is rescued."""
     job_id = enqueue()
@@ -318,30 +277,6 @@ def test_a_permit_is_that_of_one_attempt(enqueue, claim, settle, redis, run, bro
     assert run(broker.requeue("q", [job_id])) == [1]
     assert "permit" not in read_job(run, f"test:{{q}}:job:{job_id}")
     assert ids(claim()[1]) == [job_id]
-
-
-def test_only_who_holds_the_job_gets_a_permit(enqueue, claim, redis, run, broker):
-    """The late request of an attempt that has lost it changes nothing; a cancel is told with the permit."""
-    job_id = enqueue()
-    old, _ = claim()
-    lease_over(redis, job_id)
-    new, _ = claim()
-    assert run(broker.renew("q", [(job_id, old, "permit")], HOUR)) == [0]
-    assert "permit" not in read_job(run, f"test:{{q}}:job:{job_id}")
-    run(broker.cancel("q", job_id))
-    assert run(broker.renew("q", [(job_id, new, "permit")], HOUR)) == [2]
-
-
-def test_fsck_does_not_undo_a_permit(enqueue, claim, redis, run, broker):
-    """A started job whose token somebody has damaged may have begun: it fails, and does not run again."""
-    job_id = enqueue()
-    token, _ = claim()
-    run(broker.renew("q", [(job_id, token, "permit")], HOUR))
-    change_job(run, f"test:{{q}}:job:{job_id}", token=None)
-    run(broker.inspect("q", "keys", [job_id.encode()], repair=True))
-    time.sleep(0.002)
-    assert ids(claim()[1]) == []
-    assert json.loads(run(broker.job("q", job_id)).error)["code"] == "LEASE_LOST"
 
 
 def test_the_grace_of_an_unknown_task_begins_with_its_first_claim(enqueue, claim, settle, redis, status, run, broker):
@@ -444,18 +379,6 @@ def test_rescues_have_an_end(enqueue, claim, redis, run, broker):
     assert (record.status, record.rescues, json.loads(record.error)["code"]) == ("failed", 3, "LEASE_LOST")
 
 
-def test_a_lease_expires_by_itself(enqueue, claim, redis):
-    """Nobody renews: after its time, by the clock of Redis, another dispatcher has the job."""
-    job_id = enqueue()
-    claim(lease_ms=20_000)
-    _, got = claim(dispatcher="other")
-    assert got.jobs == []
-    assert 0 < got.next_due_ms <= 20_000
-    redis("ZINCRBY", "test:{q}:started", -got.next_due_ms, job_id)
-    time.sleep(0.002)
-    assert ids(claim(dispatcher="other")[1]) == [job_id]
-
-
 # Repeats and fences
 
 
@@ -469,14 +392,6 @@ def test_a_repeated_claim_gives_the_same_jobs(enqueue, claim, run, broker, redis
     assert ids(again) == jobs[1:3]
     assert [job.attempts for job in again.jobs] == [1, 1]
     assert float(redis("ZSCORE", "test:{q}:started", jobs[1])) > 1
-
-
-def test_another_dispatchers_claim_is_not_repeated(enqueue, claim):
-    """What one dispatcher was given does not depend on what another asked."""
-    first, second = enqueue(), enqueue()
-    token, _ = claim(dispatcher="a")
-    assert ids(claim(dispatcher="b")[1]) == [second]
-    assert ids(claim(dispatcher="a", token=token)[1]) == [first]
 
 
 def test_a_settle_is_repeated_and_fenced(enqueue, claim, settle, redis):
@@ -565,15 +480,6 @@ def test_a_claim_tells_of_each_job_that_it_rescued_or_ended(enqueue, claim, run,
     assert claim(2)[1].chores == ()
 
 
-def test_a_claim_that_gives_nothing_tells_the_same_when_it_is_repeated(enqueue, claim, redis):
-    """Its reply may be lost like any other."""
-    enqueue(expires_ms=0)
-    time.sleep(0.002)
-    nonce, got = claim()
-    assert (got.jobs, [chore.code for chore in got.chores]) == ([], ["EXPIRED"])
-    assert claim(token=nonce)[1].chores == got.chores
-
-
 def test_a_snoozed_job_comes_back_without_an_attempt_until_it_has_been_so_for_too_long(
     enqueue, claim, settle, status, run, broker, redis
 ):
@@ -606,38 +512,6 @@ def test_a_snoozed_job_comes_back_without_an_attempt_until_it_has_been_so_for_to
     assert attempt("snoozed") == (1, "scheduled")
 
 
-def test_a_snooze_of_no_time_lets_others_go_first(enqueue, claim, settle, status):
-    """The job does not return to its old place: it would be begun again and again."""
-    first, second = enqueue(), enqueue()
-    token, got = claim(want=1)
-    assert ids(got) == [first]
-    assert settle(first, token, "snoozed", 0, f"{HOUR} {DAY}", b"{}") == 1
-    assert status(first) == "scheduled"
-    assert ids(claim(want=1)[1]) == [second]
-
-
-def test_a_settle_tells_of_a_job_that_does_not_go_on(enqueue, claim, settle, run, broker):
-    """It was to be tried again, and a cancel had been asked; a repeat tells the same."""
-    for kind in ("retry", "snoozed", "released", "unknown", "unloaded"):
-        job_id = enqueue()
-        token, _ = claim()
-        run(broker.cancel("q", job_id))
-        assert [settle(job_id, token, kind, HOUR, payload=b"{}") for _ in range(2)] == [4, 4]
-
-
-def test_a_claim_says_what_comes_next(enqueue, claim):
-    """`more` while there is something to take; else the ms until something is due, or None."""
-    empty = claim()[1]
-    assert empty == ([], None, False, {}, False, ())
-    enqueue(), enqueue()
-    assert claim()[1].more
-    _, got = claim()
-    assert not got.more
-    assert HOUR - 60_000 < got.next_due_ms <= HOUR
-    enqueue(delay_ms=HOUR // 2)
-    assert HOUR // 2 - 60_000 < claim()[1].next_due_ms <= HOUR // 2
-
-
 def test_a_claim_of_large_jobs_is_given_in_parts(run, broker, claim, redis):
     """What a slow link brings in seconds; the rest keeps its place, `more` says that it is there, and none is lost."""
     large = b'["' + b"x" * 125_000 + b'"]'
@@ -654,27 +528,6 @@ def test_a_claim_of_large_jobs_is_given_in_parts(run, broker, claim, redis):
     second, third = claim(20)[1], claim(20)[1]
     assert (second.more, third.more) == (True, False)
     assert ids(first) + ids(second) + ids(third) == names
-
-
-def test_a_claim_of_large_jobs_wakes_others_for_the_rest(run, broker, claim, redis):
-    """A dispatcher that waits may have room while the first one reads."""
-    large = b'["' + b"x" * 1_000_000 + b'"]'
-    for n in range(10):
-        run(broker.enqueue("q", [NewJob(f"j{n}", "t", large, delay_ms=HOUR)]))
-        redis("ZADD", "test:{q}:scheduled", "XX", 1, f"j{n}")
-    redis("SET", "test:{q}:wake", "1")
-    assert claim(10)[1].more
-    assert redis("EXISTS", "test:{q}:wake") == 0
-
-
-def test_a_claim_does_its_chores_in_parts(run, broker, claim):
-    """Thousands that come due at once do not hold Redis up: some each call, and `more` until all are through."""
-    run(broker.enqueue("q", [NewJob(new_id(), "t", ARGS, delay_ms=30) for _ in range(250)]))
-    time.sleep(0.035)
-    seen = [(got.more, run(broker.counts("q")).scheduled) for got in (claim(0)[1] for _ in range(3))]
-    assert [left for _, left in seen] == [150, 50, 0]
-    assert seen[0][0]
-    assert len(claim(300)[1].jobs) == 250
 
 
 # The inbox
@@ -786,24 +639,6 @@ def test_a_pushed_job_may_name_a_retry_policy(redis, claim, run, broker):
     ]
 
 
-def test_garbage_is_bounded_and_counted(redis, claim, run, broker):
-    """The last 1,000 are kept, all are counted."""
-    redis("LPUSH", "test:{q}:inbox", *[b"x"] * 1050)
-    while claim()[1].more:
-        pass
-    assert redis("LLEN", "test:{q}:broken") == 1000
-    assert run(broker.counts("q")).broken == 1050
-
-
-def test_garbage_where_the_inbox_should_be(redis, claim, enqueue, run, broker):
-    """A key of another type under the inbox's name is put aside, and the queue moves on."""
-    redis("SET", "test:{q}:inbox", "x")
-    job_id = enqueue()
-    assert ids(claim()[1]) == [job_id]
-    assert redis("GET", "test:{q}:inbox:broken") == b"x"
-    assert "was no list" in run(broken(broker, "q"))[0].reason
-
-
 @pytest.mark.parametrize("how", ["missing", "a string", "a list", "half a job"])
 @pytest.mark.parametrize("where", ["queued", "scheduled", "started"])
 def test_garbage_in_place_of_a_job(redis, claim, enqueue, run, broker, how, where):
@@ -828,17 +663,6 @@ def test_garbage_in_place_of_a_job(redis, claim, enqueue, run, broker, how, wher
     assert redis("EXISTS", key) == 0
     assert run(broker.counts("q")).started == 1
     assert run(findings(broker, "q")) == []
-
-
-def test_garbage_is_no_attempt(redis, run, broker):
-    """Renew and settle of a job that is none say lost, and touch nothing."""
-    redis("SET", "test:{q}:job:x", "y")
-    assert run(broker.renew("q", [("x", "t")], HOUR)) == [0]
-    assert run(broker.settle("q", [Outcome("x", "t", "finished")])) == [0]
-    assert run(broker.enqueue("q", [NewJob("x", "t", ARGS)])) == ["conflict"]
-    assert run(broker.cancel("q", "x")) == "missing"
-    assert run(broker.requeue("q", ["x"])) == [0]
-    assert run(broker.job("q", "x")) is None
 
 
 # At maxmemory
@@ -940,43 +764,6 @@ def test_what_a_wake_up_does_not_bring(listener, claim, enqueue, run, broker, st
     assert listener() == ["ready", "ready"]
 
 
-def test_a_claim_that_takes_all_free_children_leaves_no_token(claim, enqueue, run, broker, status):
-    """It asked for more jobs than that: a wake-up would bring the next one to a child that is busy."""
-    for free, after in ((1, "queued"), (2, "started")):
-        one = enqueue()
-        asked = broker.claim(
-            "q", 5, dispatcher="d", nonce=new_token(), lease_ms=HOUR, max_rescues=2, parking="token", few=(free, ())
-        )
-        assert ids(run(asked)) == [one]
-        assert status(enqueue()) == after
-        claim(5)
-
-
-@pytest.mark.parametrize("by", ["operator", "file"])
-def test_a_suspended_queue_gives_nothing_with_a_wake_up(claim, enqueue, run, broker, status, by):
-    """Whoever waited before it was suspended."""
-    claim(parking="token")
-    run(broker.suspend("q", by=by, on=True))
-    assert status(enqueue()) == "queued"
-    claim(parking="token")
-    assert status(enqueue()) == "queued"
-
-
-@pytest.mark.parametrize(
-    "limit", [{"max_running": 9}, {"rate": (1.0, 9)}, {"limits": {"task": TaskLimit(("args.0",), max_running=9)}}]
-)
-def test_a_queue_with_a_limit_gives_nothing_with_a_wake_up(claim, enqueue, run, broker, status, limit):
-    """Whoever waited before it had one."""
-    claim(parking="token")
-    run(broker.configure("q", tasks={"task": (1, None)}, **limit))
-    assert status(enqueue()) == "queued"
-    claim(2, parking="token")
-    assert status(enqueue()) == "queued"
-    run(broker.configure("q", tasks={"task": (1, None)}))
-    claim(2, parking="token")
-    assert status(enqueue()) == "started"
-
-
 def test_a_job_that_nobody_confirms_is_back_in_its_place(claim, enqueue, run, broker, settle, redis):
     """No attempt is counted and no rescue; it is told of, as it may have begun; what the first one says is refused."""
     claim(parking="token")
@@ -991,37 +778,6 @@ def test_a_job_that_nobody_confirms_is_back_in_its_place(claim, enqueue, run, br
     record = run(broker.job("q", first))
     assert (record.attempts, record.rescues) == (1, 0)
     assert [(past.outcome, past.worker, past.counted) for past in record.history] == [("not confirmed", "toke", False)]
-
-
-def test_a_job_that_was_confirmed_is_rescued_like_any_other(claim, enqueue, run, broker, redis):
-    """A renewal makes its lease one like all others."""
-    claim(parking="token")
-    job_id = enqueue()
-    assert run(broker.renew("q", [(job_id, "token")], HOUR)) == [1]
-    assert float(redis("ZSCORE", "test:{q}:started", job_id)) % 1 == 0
-    lease_over(redis, job_id)
-    _, got = claim()
-    assert [(chore.code, chore.token, chore.rescues) for chore in got.chores] == [("RESCUED", "token", 1)]
-    assert (got.jobs[0].attempts, got.jobs[0].rescues) == (2, 1)
-
-
-def test_a_job_that_is_canceled_on_its_way_is_canceled(claim, enqueue, run, broker, status, redis):
-    """Confirmed it hears of it, otherwise it ends in its place."""
-    for confirmed in (True, False):
-        claim(parking="token")
-        job_id = enqueue()
-        assert run(broker.cancel("q", job_id)) == "asked"
-        if confirmed:
-            assert run(broker.renew("q", [(job_id, "token")], HOUR)) == [2]
-        redis("ZADD", "test:{q}:started", "XX", 1 if confirmed else 1.5, job_id)
-        assert ids(claim()[1]) == []
-        assert status(job_id) == "canceled"
-
-
-@pytest.mark.parametrize("message", [b"job", b"job a b c d e", b"job \xff 1 1 1 1\n", b"ready", b"", b"job t 1 1 1"])
-def test_a_message_that_has_no_job(message):
-    """Whatever is published there, it wakes and does no harm."""
-    assert carried_job(message) is None
 
 
 def test_what_wakes(listener, claim, enqueue, settle, run, broker):
@@ -1056,16 +812,3 @@ def test_a_cancel_of_a_running_job_is_told_at_once(listener, claim, enqueue, run
     claim()
     run(broker.cancel("q", job_id))
     assert listener() == ["cancel"]
-
-
-@pytest.mark.parametrize("spoilt", [b"", b"00", b"7", [], [1, 1], 1, None], ids=repr)
-def test_answer_that_does_not_fit_the_question(broker, spoilt):
-    """It is said so, of one with fewer jobs, or attempts, than were sent as of any other."""
-    calls = [
-        broker.enqueue("q", [NewJob("a", "t", ARGS)]),
-        broker.renew("q", [("a", "token")], HOUR),
-        broker.settle("q", [Outcome("a", "token", "finished")]),
-    ]
-    for call in calls:
-        with pytest.raises(BrokerError, match="cannot be read"):
-            call.read(spoilt)

@@ -1,13 +1,10 @@
 """The keys, and that no verb leaves its queue's slot."""
 
-import asyncio
 import inspect
 import json
-import re
 
 import pytest
 
-from fusiond.broker import script
 from fusiond.broker.call import as_is, nothing, plain, scripted
 from fusiond.broker.flow_records import RunWrite, StepOf
 from fusiond.broker.keys import Keys
@@ -15,16 +12,12 @@ from fusiond.broker.maintenance.fsck import Fsck
 from fusiond.broker.maintenance.moving import Leaving
 from fusiond.broker.records import NewJob, Outcome, TaskLimit
 from fusiond.broker.redis.connection import connect
-from fusiond.broker.script import _LUA
 from fusiond.broker.ticks import DecidedTicks
 from fusiond.broker.verbs import Verbs
 from fusiond.callbacks import follow_text
 from fusiond.config import model
-from fusiond.config.accepted.snapshot import Snapshot
 from fusiond.errors import BrokerError
 from fusiond.job import JobStatus
-from fusiond.schedule.scheduler import Scheduler
-from fusiond.worker.dispatcher import group as worker
 
 
 def test_keys_of_a_queue_begin_with_its_root():
@@ -166,46 +159,3 @@ def verbs(b, job):
     yield "inspect", b.inspect("q", "keys", [b"a", b"none"], repair=True)
     yield "purge", b.purge("q")
     yield "fsck", Fsck(b, nothing, repair=True).queue("q")
-
-
-#: scripts that are parts of a verb
-HELPERS = {
-    "flow_due", "flow_end", "flow_forget", "flow_tick", "flow_write",
-    "alive", "daemons", "enqueue_after", "enqueue_unique", "generation", "inspect_key", "inspect_sequence",
-    "outbox", "publish", "rights", "undelivered",
-    "move_begin", "move_clock", "move_copy", "move_end", "move_list", "move_remove",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("path", sorted(_LUA.glob("*.lua")), ids=lambda path: path.stem)
-def test_each_script_tells_at_its_head_what_it_is(path):
-    """Signature, keys, reply, and what it touches; one of the Verbs, or a part of one."""
-    head = path.read_text().split("\n\n")[0]
-    assert re.search(rf"^-- {path.stem}\(.*\): ", head, re.MULTILINE)
-    for word in ("KEYS", "reply", "touches"):
-        assert re.search(rf"^-- {word}\b", head, re.MULTILINE), word
-    assert hasattr(Verbs, path.stem) or path.stem in HELPERS
-
-
-@pytest.mark.parametrize("program", ["worker", "scheduler"])
-def test_a_program_reads_all_scripts_at_its_start(tmp_path, program):
-    """One that lives long may have no descriptor left when it first renews a lease."""
-    group = model.WorkerGroup("g")
-    snapshot = Snapshot(1, "", model.Config(workers={"g": group}), tmp_path / "current.json")
-    script.script.cache_clear()
-
-    async def begin():
-        if program == "worker":
-            worker.GroupProgram(snapshot, group, None, runtime=tmp_path, held=True)
-        else:
-            Scheduler(snapshot, None, tmp_path)
-
-    asyncio.run(begin())
-    assert script.script.cache_info().currsize == len(list(_LUA.glob("*.lua"))) > 0
-
-
-def test_scripts_share_the_texts_that_they_include():
-    """All of them take hardly more memory than their files; whole, they would take six times as much."""
-    script.load_all()
-    pieces = {id(piece): piece for path in _LUA.glob("*.lua") for piece in script.script(path.stem).pieces}
-    assert sum(map(len, pieces.values())) < 1.1 * sum(len(path.read_text()) for path in _LUA.rglob("*.lua"))

@@ -6,7 +6,7 @@ import pytest
 
 from fusiond.broker.records import NewJob, Outcome
 from fusiond.job import new_id, new_token
-from tests.support.job_text import decode, encode, read_job
+from tests.support.job_text import decode, encode
 from tests.support.queue_state import broken, findings
 
 HOUR = 3_600_000
@@ -82,17 +82,6 @@ def test_the_two_ways_to_write_a_text_agree(place):
     assert [encode(decode(text)) for text in texts] == texts
 
 
-@pytest.mark.parametrize("why", ["a b", "50% + 1", "line\nend", "ü", "c1 t2"])
-def test_any_outcome_is_one_word(place, why):
-    """It comes back as it was, whatever it is made of."""
-    job = place.enqueue()
-    token, _ = place.claim()
-    assert place.settle(job, token, "retry", why=why, payload=b'{"code":"X\\n"}') == [1]
-    assert read_job(place.run, f"test:{{q}}:job:{job}")["last_outcome"] == why.encode()
-    assert place.run(place.broker.job("q", job)).last_outcome == why
-    assert place.is_sound()
-
-
 # Large arguments
 
 
@@ -139,28 +128,6 @@ def test_large_arguments_go_with_their_job(place, how):
         assert place.keys() == {other}
 
 
-def test_large_arguments_move_to_another_queue(place):
-    """And leave nothing behind."""
-    job = place.enqueue(LARGE)
-    place.run(place.broker.declare(["q", "r"]))
-    place.run(place.broker.move("q", "r"))
-    assert place.keys() == set()
-    call = place.broker.claim("r", 1, dispatcher="d", nonce=new_token(), lease_ms=HOUR, max_rescues=3)
-    assert [(each.id.decode(), each.args) for each in place.run(call).jobs] == [(job, LARGE)]
-
-
-def test_a_body_of_the_inbox_may_be_large(place):
-    """It is kept as it came."""
-    body = json.dumps({"task": "echo", "id": "a", "args": ["x" * 5000]}).encode()
-    place.redis("LPUSH", "test:{q}:inbox", body)
-    _, (claimed,) = place.claim()
-    assert claimed.args == body
-    assert place.keys() == {"a", "a/args"}
-    place.redis("LPUSH", "test:{q}:inbox", body)
-    assert place.claim()[1] == []
-    assert place.run(broken(place.broker, "q")) == []
-
-
 @pytest.mark.parametrize("damage", ["missing", "cut", "a list"])
 def test_a_job_whose_large_arguments_are_spoilt_is_set_aside(place, damage):
     """A claim and fsck both find it, and what is left is kept."""
@@ -186,41 +153,4 @@ def test_a_job_whose_large_arguments_are_spoilt_is_set_aside(place, damage):
         assert place.is_sound()
 
 
-def test_arguments_without_a_job_are_found(place):
-    """And kept: by fsck, and by the sweep."""
-    job = place.enqueue(LARGE)
-    place.redis("UNLINK", f"test:{{q}}:job:{job}")
-    place.redis("ZREM", "test:{q}:queue", job)
-    (found,) = place.run(findings(place.broker, "q"))
-    assert (found.kind, found.job) == ("no-job", job)
-    assert place.run(place.broker.sweep("q")).mended == 1
-    assert place.run(broken(place.broker, "q"))[0].raw == LARGE
-    assert place.keys() == set()
-
-
 # Spoilt
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        b"", b"\n", b"c1 l4,0", b"c1 l4,0\n", b"c1 l4,0\necho", b"c1 l4,0\necho\n", b"c1 l9,0\necho\n\n[]",
-        b"c1 l3,0\necho\n\n[]", b"c1 l4,1\necho\n\n[]", b"l4,0\necho\n\n[]", b"c1\necho\n\n[]", b"c1 lx,0\necho\n\n[]",
-        b"c1 l-4,0\necho\n\n[]",
-        b"c1 l0,0\n\n\n[]", b"c1 l4,0 ?1\necho\n\n[]",
-        b"c1 l4,0 R9\necho\n\n[]\nnull", b"c1 l4,0 R3\necho\n\n[]\nnull",
-        b"c1 l4,0 R\necho\n\n[]", b"c1 l4,0 E99999999999999999999\necho\n\n[]", b"c1 l4,0 R4 E4\necho\n\n[]\nnull",
-        b"c1 l4,0,9\necho\n\n", b"c1 l99999999999999999999,0\necho\n\n[]", b"\xff\x00 l4,0\necho\n\n[]",
-    ],
-)  # fmt: skip
-def test_a_text_of_no_job_is_set_aside(place, text):
-    """Kept as it is; the others run, and fsck has found it before."""
-    bad = place.enqueue()
-    place.redis("SET", f"test:{{q}}:job:{bad}", text)
-    good = place.enqueue()
-    (found,) = place.run(findings(place.broker, "q"))
-    assert (found.kind, found.job) == ("no-job", bad)
-    assert place.run(place.broker.settle("q", [Outcome(bad, new_token(), "finished", HOUR, payload=b"1")])) == [0]
-    assert [job.id.decode() for job in place.claim(5)[1]] == [good]
-    assert place.run(broken(place.broker, "q"))[0].raw == text
-    assert place.is_sound()

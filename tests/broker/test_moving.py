@@ -9,7 +9,6 @@ from fusiond.broker.call import Call, as_is, plain
 from fusiond.broker.maintenance.moving import COPY_MS
 from fusiond.broker.records import NewJob, Outcome
 from fusiond.job import new_token
-from tests.support.queue_state import broken, findings
 from tests.support.running import until
 
 A, B = "fast", "default"
@@ -146,15 +145,6 @@ def test_the_inbox_and_what_a_dead_dispatcher_left_come_along(yard):
     assert yard.counts(A) == EMPTY | {"started": 2}
 
 
-def test_a_job_without_a_body_is_put_aside(yard):
-    """And does not stop the others."""
-    yard.enqueue("a", "b", "c")
-    yard.run(plain(as_is, "DEL", yard.broker.keys.of(A, "job", "b")))
-    assert yard.move().jobs == 2
-    assert yard.finish() == ["a", "c"]
-    assert len(yard.run(broken(yard.broker, A))) == 1
-
-
 def test_an_id_that_another_job_has_stays(yard):
     """It is named, the others move, and it can be gone past."""
     yard.enqueue("a", "b", "c", "d")
@@ -197,14 +187,6 @@ def test_killed_anywhere_no_job_is_lost_or_doubled(yard, killed, then):
     assert yard.notes() == [0, 0, 0, 0]
 
 
-def test_that_many_round_trips_is_all_of_it(yard):
-    """So the deaths above are at each of them."""
-    yard.enqueue("a")
-    plan, reply = yard.steps(yard.broker.move(A, B), STEPS)
-    with pytest.raises(StopIteration):
-        plan.send(reply)
-
-
 @pytest.mark.parametrize("frozen", range(1, STEPS - 1))
 def test_a_frozen_mover_that_continues_brings_nothing_back(yard, frozen):
     """Others have moved the job, it ran and was forgotten: what the frozen one read is too old to be copied."""
@@ -237,13 +219,3 @@ def test_a_cancel_on_the_way_counts(yard, asked, queue):
         held = yard.job("a") or yard.job("a", A)
         assert held.status == "canceled"
     assert yard.notes() == [0, 0, 0, 0]
-
-
-def test_a_move_is_seen_by_fsck_as_in_order(yard):
-    """A job that is on its way is in exactly one set of each queue."""
-    for step in range(1, STEPS + 1):
-        yard.enqueue(f"a{step}", f"b{step}")
-        yard.enqueue(f"later{step}", delay_ms=60_000)
-        yard.steps(yard.broker.move(A, B), step)
-        for queue in (A, B):
-            assert yard.run(findings(yard.broker, queue)) == []

@@ -6,7 +6,6 @@ import pytest
 
 from fusiond.broker.call import as_is, plain
 from fusiond.broker.event_verbs import DAEMONS
-from fusiond.broker.flow_records import RunRecord
 from fusiond.broker.hosts.daemons import Published
 from fusiond.broker.records import NewJob, Outcome
 from fusiond.broker.ticks import DecidedTicks
@@ -85,13 +84,6 @@ def test_more_in_a_run_of_a_flow_is_left_out():
     said = json.loads(shape.to_json()) | {"colour": "red"}
     said["flows"]["f"]["colour"] = said["flows"]["f"]["steps"]["first"]["colour"] = "red"
     assert Shape.from_json(json.dumps(said)) == shape
-
-
-def test_a_field_of_a_runs_record_is_left_out(run, broker, redis):
-    """Beside those that are known."""
-    words = ("version", 1, "created_at", 1, "shape", "{}", "inputs", "{}", "state", '{"status":"running"}')
-    redis("HSET", "test:{q}:flow:r", *words, "colour", "red")
-    assert run(broker.run_record("q", "r")) == RunRecord("r", 1, 1, 0, b"{}", b"{}", b'{"status":"running"}', None, {})
 
 
 def test_an_event_of_an_unknown_name_is_told(run, broker):

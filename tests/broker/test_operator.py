@@ -10,7 +10,6 @@ from fusiond.broker.call import as_is, plain
 from fusiond.broker.records import NewJob, Outcome
 from fusiond.job import JobStatus, new_id, new_token
 from tests.support.job_text import change_job, shift
-from tests.support.queue_state import broken, findings
 
 HOUR = 3_600_000
 ARGS = b"[[],{}]"
@@ -62,12 +61,6 @@ def test_a_waiting_job_is_canceled_at_once(run, broker, enqueue, claim, options)
     assert (record.status, json.loads(record.error)["code"]) == ("canceled", "CANCELED")
 
 
-def test_a_cancel_of_nothing(run, broker):
-    """Says so and stores nothing."""
-    assert run(broker.cancel("q", "x")) == "missing"
-    assert run(broker.jobs("q", JobStatus.CANCELED)) == []
-
-
 @pytest.mark.parametrize("how", ["failed", "canceled"])
 def test_requeue_runs_a_job_again_as_if_new(run, broker, enqueue, fail, claim, how):
     """FAILED, CANCELED -> QUEUED: behind its priority, all its attempts before it."""
@@ -81,14 +74,6 @@ def test_requeue_runs_a_job_again_as_if_new(run, broker, enqueue, fail, claim, h
     _, jobs = claim(3)
     assert [job.id.decode() for job in jobs] == [there, job_id, low]
     assert jobs[1][3:6] == (1, 0, 0)
-
-
-def test_an_expired_job_that_is_requeued_does_not_expire_again(run, broker, enqueue, claim):
-    """The operator wants it to run."""
-    job_id = enqueue(expires_ms=0)
-    claim()
-    assert run(broker.requeue("q", [job_id])) == [1]
-    assert [job.id.decode() for job in claim()[1]] == [job_id]
 
 
 def test_only_failed_and_canceled_jobs_are_requeued(run, broker, enqueue, claim):
@@ -156,21 +141,6 @@ def test_whatever_is_done_between_two_steps_of_a_declaration_all_are_alike(run, 
     assert steps >= 2
 
 
-@pytest.mark.parametrize("on", [True, False])
-def test_whatever_is_declared_between_two_steps_of_an_operator_all_are_alike(run, broker, on):
-    """The same the other way round."""
-    steps = 0
-    while True:
-        run(plain(as_is, "FLUSHALL"))
-        run(broker.declare(["old"]))
-        run(broker.suspend_all(on=not on))
-        if not interrupted(run, broker.suspend_all(on=on), steps, broker.declare(["new"])):
-            break
-        assert [run(broker.counts(name)).suspended_by_operator for name in ("old", "new")] == [on, on], steps
-        steps += 1
-    assert steps >= 2
-
-
 def interrupted(run, plan, steps, other):
     """Run a plan, and after so many of its steps the whole of another; False: it has not so many steps."""
     done, reply = 0, None
@@ -186,23 +156,6 @@ def interrupted(run, plan, steps, other):
 
 
 # Sweep
-
-
-def test_sweep_drops_what_is_over_in_parts(run, broker, fail, redis):
-    """Hash and registry together."""
-    jobs = [fail() for _ in range(5)]
-    for job_id in jobs[:4]:
-        redis("ZADD", "test:{q}:failed", "XX", 1, job_id)
-    assert [run(broker.sweep("q", limit=3)).trimmed for _ in range(3)] == [3, 1, 0]
-    assert [run(broker.job("q", job_id)) is None for job_id in jobs] == [True] * 4 + [False]
-
-
-def test_settle_drops_what_is_over(run, broker, fail, redis):
-    """A queue in use needs no sweep: each settle drops more than it adds."""
-    for job_id in [fail() for _ in range(5)]:
-        redis("ZADD", "test:{q}:failed", "XX", 1, job_id)
-    fail()
-    assert run(broker.counts("q")).failed == 1
 
 
 def test_a_registry_has_an_end(run, broker, fail, redis, tmp_path, monkeypatch):
@@ -225,28 +178,6 @@ def test_a_registry_has_an_end(run, broker, fail, redis, tmp_path, monkeypatch):
         script.script.cache_clear()
 
 
-def test_sweep_finds_jobs_that_are_in_no_set(run, broker, enqueue, claim, fail, redis):
-    """One with a token is rescued by the next claim; others wait again, or are dropped; garbage is kept raw."""
-    started = enqueue(priority=3)
-    claim()
-    ended, queued = fail(), enqueue(priority=2)
-    redis("ZREM", "test:{q}:started", started)
-    redis("ZREM", "test:{q}:failed", ended)
-    redis("ZREM", "test:{q}:queue", queued)
-    redis("SET", "test:{q}:job:junk", "x")
-    redis("SET", "test:{other}:job:theirs", "x")
-    assert len(run(findings(broker, "q"))) == 4
-    cursor, mended = None, 0
-    while cursor != 0:
-        swept = run(broker.sweep("q", cursor=cursor or 0))
-        cursor, mended = swept.cursor, mended + swept.mended
-    assert mended == 4
-    assert run(findings(broker, "q")) == []
-    _, jobs = claim(9)
-    assert [(job.id.decode(), job.rescues) for job in jobs] == [(started, 1), (queued, 0)]
-    assert run(broken(broker, "q"))[0].raw == b"x"
-
-
 # Look-ups
 
 
@@ -267,16 +198,6 @@ def test_counts_know_the_oldest_wait_over_all_priorities(run, broker, enqueue, r
     assert 5000 <= run(broker.counts("q")).oldest_wait_ms < 10_000
 
 
-def test_an_outcome_is_little(run, broker, enqueue, claim):
-    """Status, and result or error once it has ended."""
-    job_id = enqueue()
-    assert run(broker.outcome("q", job_id)) == ("queued", None, None)
-    token, _ = claim()
-    run(broker.settle("q", [Outcome(job_id, token, "finished", HOUR, 0, b"7")]))
-    assert run(broker.outcome("q", job_id)) == ("finished", b"7", None)
-    assert run(broker.outcome("q", "missing")) is None
-
-
 # Daemons and workers
 
 
@@ -292,13 +213,6 @@ def test_workers_are_seen_while_they_speak(run, broker, redis):
     assert 40 < redis("TTL", "test:worker:host.1") <= 60
     run(broker.withdraw("host.1"))
     assert run(broker.workers()) == []
-
-
-def test_queues_are_declared(run, broker):
-    """As often as one likes."""
-    run(broker.declare(["b", "a"]))
-    run(broker.declare(["a"]))
-    assert run(broker.queues()) == ["a", "b"]
 
 
 # Discard
@@ -319,24 +233,3 @@ def test_failed_and_canceled_jobs_are_discarded_and_no_others(run, broker, enque
     assert [run(broker.job("q", job)) for job in (failed, canceled)] == [None, None]
     counts = run(broker.counts("q"))
     assert (counts.failed, counts.canceled, counts.queued) == (0, 0, 1)
-
-
-def test_a_discarded_job_is_known_until_its_id_may_be_forgotten(run, broker, fail):
-    """A repeat of its enqueue finds it for a minute after its end; then it is dropped."""
-    job_id = fail()
-    assert run(broker.discard("q", [job_id])) == [2]
-    assert run(broker.discard("q", [job_id])) == [3]
-    assert run(broker.job("q", job_id)).status == "failed"
-
-
-def test_discard_all_goes_on_behind_what_it_must_keep(run, broker, fail, redis):
-    """In parts, each job once, however many of them ended a moment ago."""
-    jobs = [fail() for _ in range(7)]
-    old(run, broker, redis, *jobs[::2])
-    assert run(broker.discard_all("q", limit=2)) == (4, 3, 0)
-    assert sorted(job.id for job in run(broker.jobs("q", JobStatus.FAILED))) == sorted(jobs[1::2])
-    jobs.append(fail())
-    assert run(broker.discard_all("q", limit=2)) == (0, 1, 3)
-    old(run, broker, redis, *jobs[1::2])
-    assert run(broker.discard_all("q", limit=2)) == (4, 0, 0)
-    assert run(broker.discard_all("q")) == (0, 0, 0)

@@ -63,21 +63,7 @@ def test_a_replica_that_takes_over_is_noticed(redis_server, run, waits):
         run(plain(as_is, "REPLICAOF", "NO", "ONE"))
 
 
+@pytest.mark.proof
 def test_a_server_that_answers_all_along_shortens_no_pause(redis_server, waits):
     """What fails although Redis answers is not tried again sooner for that."""
     assert waits(lambda: None, longest=4.0) > 1.8
-
-
-def test_an_interrupt_ends_a_wait(redis_server, broker_settings, broker, tmp_path):
-    """Who is told to end does not wait."""
-    redis_server.kill()
-
-    async def main():
-        interrupt = asyncio.Event()
-        async with connect_async(broker_settings, tmp_path) as connection:
-            waiting = asyncio.ensure_future(Outage(connection, broker.keys).wait(20, interrupt))
-            await asyncio.sleep(0.1)
-            interrupt.set()
-            await asyncio.wait_for(waiting, LONG_BEFORE)
-
-    asyncio.run(main())

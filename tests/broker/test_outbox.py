@@ -79,13 +79,6 @@ def test_a_webhook_is_called_for_a_failure(desk):
     assert not desk.jobs("other")
 
 
-def test_arguments_from_the_inbox_are_told_like_others(desk):
-    """The whole object is stored; the event has its args and kwargs, whatever is written around them."""
-    raw = b'{ "task":"t", "meta":{"args":[7]},"\\u0061rgs" : [1, "]}\\"", {"a":[{}]}] ,"kwargs":{"k":"\xc3\xbc"}}'
-    desk.end(args=raw)
-    assert (desk.event()["args"], desk.event()["kwargs"]) == ([1, ']}"', {"a": [{}]}], {"k": "ü"})
-
-
 @pytest.mark.parametrize(("args", "result"), [(70_000, 1), (1, 70_000), (3_000, 1)])
 def test_large_values_are_left_out_and_it_is_said(desk, args, result):
     """A value above 64 kB is null, and `truncated` is true; one of a few kB is passed on."""
@@ -168,20 +161,6 @@ def test_a_job_that_redis_fails_calls_back(desk):
     assert codes == {"EXPIRED", "LEASE_LOST"}
 
 
-def test_an_outbox_of_many_is_delivered_in_order(desk, redis):
-    """Page by page, and nothing stays."""
-    ids = [f"j{number:04}" for number in range(1000)]
-    follow = follow_text({"on_success": COUNT})
-    desk.run(desk.broker.enqueue("q", [NewJob(id_, "t", b"[[],{}]", follow=follow) for id_ in ids]))
-    token, _ = desk.claim(want=1000)
-    desk.run(desk.broker.settle("q", [Outcome(id_, token, "finished", HOUR, 0, b"1") for id_ in ids]))
-    assert desk.run(desk.broker.deliver("q", pages=1)) == 200
-    assert desk.run(desk.broker.deliver("q")) == 1000
-    jobs = desk.run(desk.broker.jobs("other", JobStatus.QUEUED, count=2000))
-    assert [json.loads(job.args)[1]["event"]["id"] for job in jobs] == ids
-    assert not redis("EXISTS", "test:{q}:outbox:other")
-
-
 def test_an_entry_that_cannot_be_carried_out_does_not_stop_the_others(desk, redis):
     """It is kept under `broken`."""
     redis("HSET", "test:{q}:outbox", "other", 1)
@@ -189,17 +168,6 @@ def test_an_entry_that_cannot_be_carried_out_does_not_stop_the_others(desk, redi
     desk.end()
     assert len(desk.jobs("other")) == 1
     assert desk.run(desk.broker.counts("other")).broken == 2
-
-
-def test_jobs_without_callbacks_cost_no_more_commands(desk, redis):
-    """Their settle sends Redis the commands that it always did."""
-    token, names = new_token(), []
-    desk.enqueue(follow=None)
-    token, _ = desk.claim()
-    redis("CONFIG", "RESETSTAT")
-    desk.settle("a", token)
-    names = {line.partition(b":")[0] for line in redis("INFO", "commandstats").splitlines() if b"cmdstat" in line}
-    assert not {b"cmdstat_hget", b"cmdstat_rpush", b"cmdstat_publish", b"cmdstat_hset"} & names
 
 
 @pytest.mark.parametrize("unique", ["", "ended,skip,0,"])
@@ -212,16 +180,3 @@ def test_a_pushed_job_has_the_callbacks_of_its_task(desk, redis, unique):
     desk.run(desk.broker.deliver("q"))
     assert desk.event()["args"] == [5]
     assert json.loads(job.header) == {"log_tag": "x", "follow": {"on_success": COUNT, "on_failure": HOOK}}
-
-
-def test_of_callbacks_that_come_together_the_last_replaces_the_others(desk):
-    """Their task is unique, with `on_conflict: replace`: one delivery has them one after the other."""
-    last = follow_text({"on_success": COUNT | {"unique": "ended,replace,0,"}})
-    desk.run(desk.broker.enqueue("q", [NewJob(id_, "t", b"[[],{}]", follow=last) for id_ in "ab"]))
-    token, _ = desk.claim()
-    desk.settle("a", token)
-    desk.settle("b", token)
-    desk.run(desk.broker.deliver("q"))
-    assert desk.event()["id"] == "b"
-    [replaced] = desk.run(desk.broker.jobs("other", JobStatus.CANCELED))
-    assert json.loads(replaced.error)["code"] == "REPLACED"

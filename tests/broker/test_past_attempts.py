@@ -60,13 +60,6 @@ def lane(run, broker, redis):
     return Lane(run, broker, redis)
 
 
-def test_a_job_that_simply_finishes_has_none(lane):
-    """Not a byte of its text is for it."""
-    lane.attempt("finished")
-    text = lane.redis("GET", f"test:{{q}}:job:{lane.id}")
-    assert (text.count(b"\n"), b" H" in text) == (4, False)
-
-
 def test_each_way_in_which_an_attempt_may_end(lane, run, broker):
     """With its number, by which the counters count it or do not; a repeat of the settle adds nothing."""
     token = lane.claim()
@@ -133,17 +126,3 @@ def test_what_the_last_failure_has_printed(lane):
     lane.attempt("failed", printed=b'"last"')
     record = lane.record
     assert (record.printed, record.printed_attempt, record.error) == ("last", 3, ERROR)
-
-
-def test_what_cannot_be_read_is_left_out(lane, run, broker):
-    """Another program may have written it."""
-    for about, printed in (
-        (b',"began":"x"', b"["),
-        (b" what", b""),
-        (b',"began":1%b' % (b"0" * 400), b""),
-        (b',"host":7', b""),
-    ):
-        lane.settle(lane.claim(), "retry", about=about, printed=printed)
-    record = run(broker.job("q", lane.id))
-    assert [(past.attempt, past.outcome) for past in record.history] == [(4, "retry")]
-    assert record.printed == ""

@@ -106,13 +106,6 @@ def test_a_tick_of_a_daemon_whose_clock_goes_ahead_is_not_early(decide, finish, 
     assert run(broker.job("q", f"cron:e:{due + 1}")).due_at == due + 501
 
 
-def test_a_job_has_the_priority_and_the_expiry_of_its_task(decide, finish, run, broker):
-    """As if a producer had enqueued it."""
-    finish(decide(1000, priority=9, expires_ms=HOUR))
-    job = run(broker.job("q", "cron:e:1000"))
-    assert (job.priority, job.expires_at - job.created_at, job.args) == (9, HOUR, b"[[],{}]")
-
-
 def test_a_tick_into_a_full_queue_is_passed_over(decide, finish, run, broker, state, ids):
     """max_length holds, and the decision says why; so does a repeat of it."""
     run(broker.configure("q", max_length=1, tasks={}))
@@ -121,27 +114,6 @@ def test_a_tick_into_a_full_queue_is_passed_over(decide, finish, run, broker, st
     full = decide(3000)
     assert [finish(full), finish(full)] == ["3", "4"]
     assert (state().decision, ids()) == ("full", ["cron:e:1000"])
-
-
-def test_a_tick_whose_job_cannot_be_stored_stays_decided(decide, finish, run, broker, redis, state):
-    """By a number of arrivals that is none: it is enqueued once that is mended."""
-    redis("SET", "test:{q}:seq", "abc")
-    decided = decide(1000)
-    with pytest.raises(BrokerError):
-        finish(decided)
-    assert state().decided
-    redis("DEL", "test:{q}:seq")
-    assert finish(state()) == "0"
-    assert run(broker.job("q", "cron:e:1000")).status == "queued"
-
-
-def test_a_job_of_the_same_id_is_the_tick_s(decide, finish, run, broker, redis, ids):
-    """A Redis that came back without the last second's `ticks` stores nothing twice."""
-    finish(decide(1000))
-    redis("DEL", "test:{q}:ticks")
-    redis("DEL", "test:cron")
-    assert finish(decide(1000)) == "1"
-    assert ids() == ["cron:e:1000"]
 
 
 def test_no_job_of_a_tick_comes_after_a_suspension_has_returned(decide, finish, run, broker, ids, state):
@@ -168,22 +140,3 @@ def test_at_maxmemory_what_was_enqueued_is_confirmed(decide, run, broker, redis,
     finally:
         redis("CONFIG", "SET", "maxmemory", 0)
     assert (state().decided, state().last) == (None, 1000)
-
-
-def test_states_are_those_of_all_entries(decide, run, broker, redis):
-    """Those that no file has any more, too; what no verb has written is left out."""
-    decide(1000, entry="one")
-    run(broker.suspend_cron("two", on=True))
-    redis("HSET", "test:cron", "three last", "yesterday", "garbage", "x")
-    states = run(broker.cron_states())
-    assert set(states) == {"one", "two", ""}
-    assert (states["one"].decided.ticks, states["two"].suspended) == ((1000,), True)
-
-
-def test_the_status_of_a_job(decide, finish, run, broker):
-    """The set that holds it; nothing of a job that is gone."""
-    finish(decide(1000))
-    assert run(broker.status("q", "cron:e:1000")) is JobStatus.QUEUED
-    run(broker.cancel("q", "cron:e:1000"))
-    assert run(broker.status("q", "cron:e:1000")) is JobStatus.CANCELED
-    assert run(broker.status("q", "none")) is None

@@ -11,7 +11,6 @@ from fusiond.broker.records import Existing, NewJob, Outcome
 from fusiond.broker.ticks import DecidedTicks
 from fusiond.by import values_of, wanted
 from fusiond.job import JobStatus, new_token
-from tests.support.job_text import change_job
 from tests.support.queue_state import broken, findings
 
 HOUR = 3_600_000
@@ -77,26 +76,6 @@ def test_a_second_job_is_not_stored(run, broker, enqueue, on_conflict, refused):
     assert status(run, broker, "b") is None
 
 
-def test_the_same_job_again_is_no_conflict(enqueue):
-    """A repeat of a call whose reply was lost finds its own job, and needs no lock."""
-    assert [enqueue(new("a")), enqueue(new("a"))] == [["stored"], ["same"]]
-
-
-def test_of_many_jobs_the_first_is_stored(enqueue, run, broker):
-    """Also within one call."""
-    replies = enqueue(new("a"), NewJob("other", "t", b"[[],{}]"), new("b"), new("c"))
-    assert replies == ["stored", "stored", Existing("a", refused=False), Existing("a", refused=False)]
-    assert run(broker.counts("q")).queued == 2
-
-
-def test_where_one_is_refused_none_of_the_call_is_stored(enqueue, run, broker):
-    """So that a producer knows what became of all of them."""
-    enqueue(new("a"))
-    other = NewJob("other", "t", b"[[],{}]")
-    assert enqueue(other, new("b", on_conflict="refuse")) == ["unstored", Existing("a", refused=True)]
-    assert run(broker.counts("q")).queued == 1
-
-
 # Who frees the lock
 
 
@@ -118,16 +97,6 @@ def test_the_begin_frees_it(enqueue, claim, settle, holder):
     assert enqueue(new("b", "started")) == ["stored"]
     settle("a", token, "finished")
     assert holder() == "b"
-
-
-@pytest.mark.parametrize("rule", ["ended", "started"])
-@pytest.mark.parametrize(("kind", "ms"), [("retry", HOUR), ("released", 0), ("released", HOUR), ("unknown", HOUR)])
-def test_what_goes_on_neither_frees_nor_retakes_it(enqueue, claim, settle, holder, rule, kind, ms):
-    """Retry and release: a job that has begun once takes its lock from nobody."""
-    enqueue(new("a", rule))
-    token, _ = claim()
-    settle("a", token, kind, ms)
-    assert holder() == {"ended": "a", "started": None}[rule]
 
 
 def test_a_rescue_neither_frees_nor_retakes_it(enqueue, claim, holder):
@@ -173,24 +142,6 @@ def test_a_lost_jobs_lock_is_free(enqueue, redis, run, broker):
     assert redis("EXISTS", LOCK) == 0
 
 
-def test_locks_that_are_held_are_no_findings(enqueue, claim, run, broker, redis):
-    """Neither fsck nor a sweep touches the lock of a job that waits or runs."""
-    enqueue(new("a"))
-    enqueue(new("b", str(HOUR), values="7"))
-    claim(1)
-    run(broker.sweep("q"))
-    assert run(findings(broker, "q")) == []
-    assert redis("EXISTS", LOCK, "test:{q}:unique:t:7") == 2
-
-
-def test_fsck_frees_what_it_ends(enqueue, claim, redis, run, broker, holder):
-    """A job that is in two sets is put where its fields say, which may be its end."""
-    enqueue(new("a"))
-    change_job(run, "test:{q}:job:a", ended_at=1, error=b'{"code":"X"}', score=1)
-    kinds = [finding.kind for finding in run(findings(broker, "q"))]
-    assert sorted(kinds) == ["fields", "lock"]
-
-
 # Replace
 
 
@@ -211,23 +162,6 @@ def test_a_job_that_runs_is_not_replaced(enqueue, claim):
     assert enqueue(new("b", on_conflict="replace")) == [Existing("a", refused=False)]
 
 
-def test_of_many_jobs_the_last_is_left(enqueue, claim, holder, run, broker):
-    """Each of the others is there, as canceled."""
-    enqueue(new("a"))
-    assert enqueue(*(new(id_, on_conflict="replace") for id_ in "bcd")) == ["stored"] * 3
-    assert (holder(), claim()[1]) == ("d", ["d"])
-    assert {status(run, broker, id_) for id_ in "abc"} == {JobStatus.CANCELED}
-    assert run(findings(broker, "q")) == []
-
-
-def test_large_arguments_are_replaced_whole(enqueue, run, broker, redis):
-    """Of a job that is replaced by another one of its call."""
-    large = new("b", on_conflict="replace")._replace(args=b'[["' + b"x" * 5000 + b'"],{}]')
-    enqueue(large, new("c", on_conflict="replace"))
-    assert run(broker.job("q", "b")).args == large.args
-    assert run(findings(broker, "q")) == []
-
-
 def test_a_delay_makes_it_a_debounce(enqueue, run, broker):
     """Each call puts the job off, at most until max_wait after the first."""
     enqueue(new("a", "started", "replace", HOUR, delay_ms=HOUR // 2))
@@ -237,22 +171,6 @@ def test_a_delay_makes_it_a_debounce(enqueue, run, broker):
     last = run(broker.job("q", "d"))
     assert last.due_at == first.created_at + HOUR
     assert last.created_at >= first.created_at
-
-
-def test_calls_that_come_often_do_not_keep_a_job_from_its_turn(enqueue, claim):
-    """What is ready keeps its place in the row."""
-    enqueue(new("a", "started"))
-    enqueue(NewJob("later", "t", b"[[],{}]"))
-    enqueue(new("b", "started", "replace"))
-    assert claim(1)[1] == ["b"]
-
-
-def test_a_full_queue_takes_a_job_in_place_of_another(enqueue, run, broker):
-    """Where it replaces one, there is room."""
-    run(broker.configure("q", max_length=1, tasks={}))
-    enqueue(new("a"))
-    assert enqueue(NewJob("other", "t", b"[[],{}]")) == ["full"]
-    assert enqueue(new("b", on_conflict="replace")) == ["stored"]
 
 
 # Requeue, the inbox, ticks, moves, operators
@@ -269,18 +187,6 @@ def test_a_requeue_takes_the_lock_or_stays(enqueue, claim, settle, holder, run, 
     run(broker.cancel("q", "b"))
     assert (run(broker.requeue("q", ["a"])), holder()) == ([1], "a")
     assert run(broker.requeue("q", ["a", "b"])) == [2, 3]
-
-
-def test_requeue_all_goes_on_behind_those_that_stay(enqueue, claim, settle, run, broker):
-    """They are not asked for again and again."""
-    for id_ in "abc":
-        enqueue(new(id_, values=f'"{id_}"'))
-    token, _ = claim()
-    for id_ in "abc":
-        settle(id_, token, "failed")
-    enqueue(new("x", values='"a"'), new("y", values='"b"'))
-    assert run(broker.requeue_all("q", limit=2)) == (0, 2, 1)
-    assert run(broker.requeue_all("q", limit=2, skip=2)) == (1, 0, 0)
 
 
 @pytest.mark.parametrize(("on_conflict", "counted"), [("skip", (1, 0)), ("refuse", (0, 1)), ("replace", (0, 0))])
@@ -335,29 +241,6 @@ def test_a_ticks_conflict_is_a_decision(enqueue, run, broker, holder):
     assert holder() == "cron:e:4000"
 
 
-def test_a_tick_that_replaces_the_last_job_gets_its_lock(enqueue, run, broker, holder, claim):
-    """With `overlap: replace` the scheduler cancels the last job, and asks for the tick once that has ended."""
-    tick = DecidedTicks("e", "q", "t", b'[[],{"user":"u"}]', 1, None, None, (1000,), (0,), 'ended,skip,0,"u"')
-    assert run(broker.tick(tick)) == ("0", 1000)
-    assert run(broker.cancel("q", "cron:e:1000")) == "canceled"
-    assert run(broker.tick(tick._replace(ticks=(2000,)))) == ("0", 2000)
-    token, ids = claim()
-    assert (holder(), ids) == ("cron:e:2000", ["cron:e:2000"])
-    assert run(broker.cancel("q", "cron:e:2000")) == "asked"
-    assert run(broker.settle("q", [Outcome("cron:e:2000", token, "canceled", HOUR, 0, b"{}")])) == [1]
-    assert run(broker.tick(tick._replace(ticks=(3000,)))) == ("0", 3000)
-    assert holder() == "cron:e:3000"
-    assert run(findings(broker, "q")) == []
-
-
-def test_decided_ticks_as_text():
-    """An older scheduler reads what has no unique job; a newer one reads what an older has written."""
-    plain_ = DecidedTicks("e", "q", "t", b"[[],{}]", 1, None, None, (1,), (0,))
-    assert "unique" not in plain_.to_text()
-    for each in (plain_, plain_._replace(unique='ended,skip,0,"u"')):
-        assert DecidedTicks.from_text(each.to_text()) == each
-
-
 @pytest.mark.parametrize("rule", ["ended", "started", str(HOUR)])
 def test_a_move_takes_the_lock_along(enqueue, run, broker, holder, redis, rule):
     """It is freed where the job was, and taken where it is now."""
@@ -374,21 +257,6 @@ def test_a_move_against_a_lock_stays(enqueue, run, broker, holder):
     moved = run(broker.move("q", "other"))
     assert (moved.jobs, [job.id for job in moved.taken]) == (0, [b"a"])
     assert (status(run, broker, "a"), holder()) == (JobStatus.QUEUED, "a")
-
-
-def test_an_operator_sees_and_lifts_a_lock(enqueue, claim, settle, run, broker, holder):
-    """The job goes on, and its end does not free the next one's lock."""
-    enqueue(new("a"))
-    _, [lock] = run(broker.locks("q"))
-    assert lock == ('t:"u"', "a", None)
-    record = run(broker.job("q", "a"))
-    assert (record.lock, record.lock_rule) == (lock.name, "ended")
-    assert run(broker.unlock("q", "b", [lock.name])) == 0
-    assert run(broker.unlock("q", "a", [lock.name])) == 1
-    assert enqueue(new("b", delay_ms=HOUR)) == ["stored"]
-    token, _ = claim()
-    settle("a", token, "finished")
-    assert holder() == "b"
 
 
 # The values
@@ -419,15 +287,6 @@ def test_other_values_have_another_text(one, two):
     texts = [values_of([f"args.{n}" for n in range(len(each))], each, {}) for each in (one, two)]
     same = [(type(value), value) for value in one] == [(type(value), value) for value in two]
     assert (texts[0] == texts[1]) == same
-
-
-@pytest.mark.parametrize("value", [1.0, None, [1], {"a": 1}, 2**53, "\ud800"])
-def test_values_that_are_refused(value):
-    """The sentence names the argument."""
-    with pytest.raises(ValueError, match=r"^args\.0 is neither a text, nor a boolean, nor an integer below 2\^53"):
-        values_of(["args.0"], [value], {})
-    with pytest.raises(ValueError, match=r"^kwargs\.user is missing"):
-        wanted("ended,skip,0,kwargs.user", [value], {})
 
 
 def test_a_task_without_by_is_unique_as_a_whole():

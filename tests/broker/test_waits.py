@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fusiond.broker.maintenance.waits import Wait, WaitFsck, circles
+from fusiond.broker.maintenance.waits import WaitFsck
 from fusiond.broker.records import NewJob, Outcome
 from fusiond.job import JobStatus
 
@@ -111,21 +111,3 @@ def test_the_jobs_of_a_circle_fail(place):
     assert "waits for a job that waits for it: q/own -> q/own" in " ".join(found)
     assert [place.stands(id_) for id_ in ("a", "b", "c", "own")] == ["PARENT_CIRCLE"] * 4
     assert place.stands("behind") == "PARENT_FAILED"
-
-
-@pytest.mark.parametrize(
-    ("waits", "found"),
-    [
-        ({"a": (1, True, ["b"]), "b": (1, True, ["a"])}, [["a", "b"]]),
-        # a parent that may end lets it go on, or fail
-        ({"a": (1, True, ["b", "x"]), "b": (1, True, ["a"])}, []),
-        ({"a": (2, True, ["b", "x"]), "b": (1, True, ["a"])}, []),
-        # each end is a good one, and there are too few
-        ({"a": (2, False, ["b", "x"]), "b": (1, True, ["a"])}, [["a", "b"]]),
-        ({"a": (1, True, ["b"]), "b": (1, True, ["c"]), "c": (1, True, ["x"])}, []),
-        ({"z": (1, True, ["a"]), "a": (1, True, ["a"])}, [["a"]]),
-    ],
-)
-def test_a_circle_is_what_can_go_on_in_no_case(waits, found):
-    """However the jobs end that wait for nothing."""
-    assert [*circles({name: Wait(*said) for name, said in waits.items()})] == found

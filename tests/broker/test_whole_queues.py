@@ -83,14 +83,6 @@ def test_pages_of_ended_jobs_end_and_are_bounded_in_bytes(run, broker):
     assert sorted(newest(run, broker, "canceled", 100)) == [job.id for job in jobs]
 
 
-def test_a_queue_with_turns_gives_each_job_once(run, broker):
-    """A place there is a turn, which two tenants may have in common."""
-    run(broker.configure("q", tasks={}, fair_by=["args.0"]))
-    jobs = [NewJob(f"job{n}", "t", f"[[{n % 3}],{{}}]".encode()) for n in range(9)]
-    run(broker.enqueue("q", jobs))
-    assert sorted(newest(run, broker, "queued", 2)) == [job.id for job in jobs]
-
-
 def test_a_broken_body_goes_back_to_the_inbox(run, broker):
     """Byte for byte, once; it is taken in if it can be read now, and otherwise put aside again."""
     push(run, broker, '{"task": "t", "priority": 999}', "no json \xff".encode("latin-1"))
@@ -102,12 +94,3 @@ def test_a_broken_body_goes_back_to_the_inbox(run, broker):
     run(broker.rescue("q"))
     assert [body.raw for body in run(broker.broken("q"))] == [first.raw, other.raw]
     assert (run(broker.drop_broken("q", other.entry)), run(broker.drop_broken("q", other.entry))) == (1, 0)
-
-
-def test_what_is_left_of_a_stored_job_was_not_pushed(run, broker):
-    """It must not go to the inbox, which holds bodies of another form."""
-    run(broker.enqueue("q", [NewJob("job", "t", b"[[],{}]")]))
-    run(plain(as_is, "SET", broker.keys.of("q", "job", "job"), "spoilt"))
-    run(broker.claim("q", 1, dispatcher="d", nonce="n", lease_ms=15_000, max_rescues=3))
-    [body] = run(broker.broken("q"))
-    assert (body.reason, body.was_pushed, body.raw) == ("job job is no job", False, b"spoilt")

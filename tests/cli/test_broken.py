@@ -48,9 +48,3 @@ def test_what_was_stored_is_not_requeued(desk):
     assert done.status == 1
     assert "stays: it is no longer there, or no body that was pushed" in done.out
     assert done.out.endswith("1 body requeued\n")
-
-
-def test_which_bodies_must_be_said(desk):
-    """Neither nothing nor both: status 2."""
-    assert desk.fusiond("broken", "requeue").status == 2
-    assert desk.fusiond("broken", "drop", "x", "--all").status == 2

@@ -118,15 +118,6 @@ def test_call_prints_the_result_as_json(shop):
     assert fusiond("call", "later", cwd=shop).json == "later"
 
 
-def test_call_hands_over_the_job_where_the_task_wants_it(shop):
-    """`pass_job` has its keyword; it says that this is no job of a queue."""
-    before = time.time()
-    job = fusiond("call", "send", "1", cwd=shop).json["job"]
-    assert job["id"] == "call"
-    # of the task's timeout, as in a worker
-    assert before + 7 <= job["deadline"] <= time.time() + 7
-
-
 def test_call_runs_as_the_group_would(shop, tmp_path):
     """Directory and environment are the group's, wherever it is called; what it does not pass on is not there."""
     done = fusiond("call", "-c", shop / "fusion.yaml", "where", cwd="/", SECRET="x")
@@ -164,14 +155,6 @@ def test_an_exception_is_the_tasks_own_traceback(shop):
     assert done.status == 1
     assert done.err.splitlines()[-1] == "ValueError: no stock"
     assert done.err.count("File ") == done.err.count("shop.py") == 2
-
-
-@pytest.mark.parametrize("task", ["leave", "leave_later"])
-def test_a_task_that_leaves_has_failed_as_in_a_worker(shop, task):
-    """sys.exit is an exception like another, whatever it says: never the command's own status."""
-    for code in ("0", "3"):
-        done = fusiond("call", task, f"code:={code}", cwd=shop)
-        assert (done.status, done.out, done.err.splitlines()[-1]) == (1, "", f"SystemExit: {code}")
 
 
 @pytest.mark.parametrize(

@@ -41,21 +41,6 @@ def test_explain_shows_the_coming_ticks(place):
     assert {tick["note"].split(" on ")[0] for tick in ticks} == {"", "02:30 does not exist", "02:30 comes twice"}
 
 
-def test_explain_is_for_people(place):
-    """A line for each tick, with how long it still is."""
-    lines = fusiond_here("cron", "explain", "often", "--next", "2", cwd=place).out.splitlines()
-    assert len(lines) == 2
-    assert "UTC" in lines[0]
-    # The first may be due this very second.
-    assert " in " in lines[1]
-
-
-def test_an_unknown_entry_is_named_with_the_nearest(place):
-    """One sentence, status 1."""
-    done = fusiond_here("cron", "explain", "nihgtly", cwd=place)
-    assert (done.status, done.err) == (1, "fusiond: no cron entry 'nihgtly'; did you mean 'nightly'?\n")
-
-
 @pytest.fixture
 def desk(broker_settings, place):
     with opened(broker_settings, place) as desk:

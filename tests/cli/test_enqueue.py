@@ -4,10 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fusiond.broker.redis.connection import connect
 from fusiond.cli import enqueue
-from fusiond.cli.find import broker
-from fusiond.cli.status.workers import why_unserved
 from fusiond.job import JobStatus
 
 ROOT = Path(__file__).parents[2]
@@ -25,31 +22,6 @@ def test_enqueue_prints_the_jobs_name(desk):
     assert (done.status, done.err) == (0, "")
     assert json.loads(job.args) == [["+49"], {"code": "1", "n": [2]}]
     assert (job.task, job.queue, job.status, job.priority) == ("send", "default", JobStatus.QUEUED, 1)
-
-
-def test_options_may_stand_anywhere(desk):
-    """Before, between and after the words."""
-    done = desk.fusiond(
-        "enqueue", "--priority", "high", "report", "a", "--queue", "default", "b", "--in", "5m", "--json"
-    )
-    job = record(desk, done.json["job"])
-    assert json.loads(job.args)[0] == ["a", "b"]
-    assert (job.priority, job.queue, job.status) == (2, "default", JobStatus.SCHEDULED)
-    assert job.due_at - job.created_at == 300_000
-
-
-def test_at_takes_an_offset(desk):
-    """A time with its offset is that moment."""
-    job = record(desk, desk.enqueued("send", "--at", "2030-01-31T02:00+01:00"))
-    assert job.due_at == 1_896_051_600_000
-
-
-def test_a_key_is_one_job(desk):
-    """The same key gives the same job; with other arguments it is refused."""
-    first, again = (desk.enqueued("send", "a", "--key", "k") for _ in range(2))
-    other = desk.fusiond("enqueue", "send", "b", "--key", "k")
-    assert first == again != ""
-    assert (other.status, other.err.count("\n")) == (1, 1)
 
 
 @pytest.mark.parametrize(
@@ -81,15 +53,6 @@ def test_what_cannot_be_enqueued_is_refused_and_nothing_is_stored(desk, words, s
     assert done.status == status
     assert says in done.err
     assert desk.run(desk.verbs.counts("default")).queued == 0
-
-
-def test_a_full_queue_refuses(desk):
-    """At max_length: status 1 and the reason."""
-    desk.declare(default=1)
-    assert desk.fusiond("enqueue", "send").status == 0
-    full = desk.fusiond("enqueue", "send")
-    assert full.status == 1
-    assert "max_length" in full.err
 
 
 def test_wait_prints_the_result(desk):
@@ -141,18 +104,6 @@ def test_wait_says_that_the_code_does_not_load(desk):
     assert "waits: the code of task 'send' does not load; fusiond status names module and line" in done.err
 
 
-def test_a_worker_that_answers_serves_only_the_tasks_of_its_daemons_file(desk):
-    """Two hosts, two files, one queue: who waits is told what a producer is told."""
-    said = {"group": "main", "state": "idle", "phase": "serving", "queues": "default", "answers": 10**9}
-    desk.run(desk.verbs.announce("box.7", said))
-    with connect(desk.settings, Path("/")) as connection:
-        opened = broker.Session(desk.verbs, connection)
-        assert why_unserved(opened, "default", "send") == ""
-        assert "what serves queue 'default' now has no task 'gone' in its file" in why_unserved(
-            opened, "default", "gone"
-        )
-
-
 def test_wait_runs_out_and_the_job_goes_on(desk):
     """Status 124; the job is still there."""
     done = desk.fusiond("enqueue", "send", "--wait", "0.2")
@@ -193,29 +144,6 @@ def test_lines_become_jobs_with_options_of_their_own(desk):
     assert jobs[5].queue == "reports"
 
 
-def test_a_line_may_have_every_key_of_the_job_schema(desk):
-    """What may be pushed to an inbox may be a line as well, with the same meaning."""
-    schema = json.loads((ROOT / "schemas" / "job.schema.json").read_text())
-    line = {name: rule["examples"][0] for name, rule in schema["properties"].items() if name not in ("key", "delay")}
-    done = desk.fusiond("enqueue", "-", "--json", given=json.dumps({**line, "task": "send"}))
-    assert done.status == 0, done.err
-    job = record(desk, json.loads(done.out)["job"])
-    assert (job.id, job.priority, job.log_tag) == (line["id"], line["priority"], line["log_tag"])
-    assert json.loads(job.args) == [line["args"], line["kwargs"]]
-    assert json.loads(job.meta) == line["meta"]
-    assert job.due_at == line["at"] * 1000
-
-
-def test_thousands_of_lines_are_each_enqueued_once_and_in_order(desk):
-    """Two priorities in turn, more lines than fit into a round trip: all are there, first in first out in each."""
-    lines = [json.dumps({"task": "send", "args": [n], "priority": n % 2}) for n in range(1700)]
-    done = desk.fusiond("enqueue", "-", given="\n".join(lines))
-    assert (done.out, done.err) == ("1,700 jobs enqueued\n", "")
-    jobs = desk.run(desk.verbs.jobs("default", JobStatus.QUEUED, count=2000))
-    numbers = [json.loads(job.args)[0][0] for job in jobs]
-    assert numbers == [*range(1, 1700, 2), *range(0, 1700, 2)]
-
-
 def test_a_refused_line_is_named_and_the_others_are_enqueued(desk):
     """The number of the line and the reason, status 1, and nothing else is lost."""
     lines = [
@@ -233,53 +161,6 @@ def test_a_refused_line_is_named_and_the_others_are_enqueued(desk):
     assert done.status == 1
     assert sorted(line.split(":")[0] for line in done.err.splitlines()) == [f"line {n}" for n in (2, 3, 4, 5, 6, 7, 9)]
     assert done.out == "2 jobs enqueued, 7 lines refused\n"
-
-
-def test_a_line_that_is_nested_too_deep_is_refused_alone(desk):
-    """However deep, in arguments or meta: that line has its reason, and no other is lost with it."""
-    lines = []
-    for depth in (*range(480, 520), 5000):
-        deep = "[" * depth + "]" * depth
-        lines += [
-            f'{{"task": "send", {more}}}' for more in ('"args": []', f'"args": {deep}', f'"meta": {{"a": {deep}}}')
-        ]
-    done = desk.fusiond("enqueue", "-", "--json", given="\n".join(lines))
-    refused = [int(line.removeprefix("line ").partition(":")[0]) for line in done.err.splitlines()]
-    enqueued = [json.loads(line)["line"] for line in done.out.splitlines()]
-    assert sorted([*enqueued, *refused]) == list(range(1, len(lines) + 1))
-    assert {*range(1, len(lines), 3)} <= {*enqueued}
-    assert {len(lines) - 1, len(lines)} <= {*refused}
-    assert f"line {len(lines)}: the line cannot be read: it is nested deeper than 500 levels\n" in done.err
-
-
-def test_a_value_may_be_nested_up_to_the_limit(desk):
-    """490 brackets are stored; 510 are refused in a sentence, as a word and with --args."""
-    deep, deeper = ("[" * depth + "]" * depth for depth in (490, 510))
-    assert desk.fusiond("enqueue", "send", "--args", deep, f"x:={deep}").status == 0
-    assert [desk.fusiond("enqueue", "send", *words).status for words in ((f"x:={deeper}",), ("--args", deeper))] == [
-        1,
-        2,
-    ]
-
-
-def test_a_full_queue_takes_what_fits_and_names_the_rest(desk):
-    """Of five lines three fit: three jobs, no job twice, two lines refused."""
-    desk.declare(default=3)
-    lines = [json.dumps({"task": "send", "args": [n]}) for n in range(5)]
-    done = desk.fusiond("enqueue", "-", given="\n".join(lines))
-    assert (done.status, done.out) == (1, "3 jobs enqueued, 2 lines refused\n")
-    jobs = desk.run(desk.verbs.jobs("default", JobStatus.QUEUED))
-    assert [json.loads(job.args)[0][0] for job in jobs] == [0, 1, 2]
-
-
-def test_each_option_of_a_job_has_one_of_the_command_line(desk):
-    """expires, timeout, id, meta and log tag are stored as a client stores them; a wrong one is a wrong usage."""
-    words = ["--expires", "5m", "--timeout", "30s", "--id", "mine-1", "--meta", '{"a": 1}', "--log-tag", "campaign"]
-    assert desk.fusiond("enqueue", "send", *words).out == "default/mine-1\n"
-    job = desk.run(desk.verbs.job("default", "mine-1"))
-    assert (job.log_tag, json.loads(job.meta), job.expires_at - job.created_at) == ("campaign", {"a": 1}, 300_000)
-    for wrong in (["--expires", "soon"], ["--timeout", "0"], ["--meta", "[]"], ["--id", "x", "--key", "y"]):
-        assert desk.fusiond("enqueue", "send", *wrong).status == 2
 
 
 @pytest.mark.parametrize("words", [("enqueue", "send"), ("enqueue", "-")])

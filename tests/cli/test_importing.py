@@ -1,9 +1,5 @@
 """`fusiond import`, as a person runs it."""
 
-from importlib import import_module
-
-from fusiond.cli import importing
-from fusiond.importing import finished_file
 from tests.support.fusiond_command import fusiond, fusiond_here
 from tests.support.imported_file import DATA
 
@@ -33,9 +29,3 @@ def test_a_file_that_cannot_be_read_or_imported_gets_a_sentence(tmp_path):
     binary = fusiond_here("import", "kubernetes", "binary", cwd=tmp_path)
     assert (binary.status, binary.out) == (1, "")
     assert "binary is no text file" in binary.err
-
-
-def test_each_runner_of_the_command_has_its_reader():
-    """The command's words are a constant of their own, so that the help loads no reader."""
-    assert list(finished_file.RUNNERS) == list(importing._RUNNERS)
-    assert all(callable(import_module(f"fusiond.importing.{name}").read) for name in finished_file.RUNNERS.values())

@@ -69,17 +69,3 @@ def test_a_person_is_asked(answer, kept, tmp_path, monkeypatch):
             options.handler(options)
     os.close(keyboard)
     assert ((tmp_path / "fusion.yaml").read_text() == "mine") is kept
-
-
-def test_the_name_of_a_file_is_no_directory(tmp_path):
-    """`init fusion.yaml` does not make a directory of that name."""
-    done = fusiond_here("init", "fusion.yaml", cwd=tmp_path)
-    assert (done.status, list(tmp_path.iterdir())) == (2, [])
-
-
-def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path):
-    """A file where a directory should be."""
-    (tmp_path / "taken").touch()
-    done = fusiond_here("init", "taken", cwd=tmp_path)
-    assert (done.status, done.err.count("\n")) == (2, 1)
-    assert "taken" in done.err

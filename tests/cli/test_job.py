@@ -1,5 +1,4 @@
 import re
-import time
 
 import pytest
 
@@ -24,50 +23,6 @@ def test_list_shows_jobs_by_queue_and_status(desk):
     assert lines[1].startswith(failed)
     assert "ValueError: no stock" in lines[1]
     assert "\x1b" not in "".join(lines)
-
-
-def test_list_is_bounded(desk):
-    """--limit of all queues and statuses together, the newest first."""
-    failed = desk.enqueued("send")
-    desk.fail()
-    names = [desk.enqueued("send"), desk.enqueued("report"), desk.enqueued("send", "--in", "1h")]
-    listed = [f"{job['queue']}/{job['id']}" for job in desk.fusiond("job", "list", "--limit", "3", "--json").json]
-    assert set(listed) == {*names}
-    assert failed not in listed
-
-
-def test_list_is_by_the_end_whatever_the_jobs_are_kept_for(desk):
-    """Jobs that are kept for long do not stand before one that ended after them, nor do those of another queue."""
-
-    def finish(count, ms):
-        desk.run(desk.verbs.enqueue("default", [NewJob(f"{ms}-{n}", "send", b"[[],{}]") for n in range(count)]))
-        for _ in range(count):
-            job, token = desk.claim()
-            desk.run(desk.verbs.settle("default", [Outcome(job, token, "finished", ms=ms, payload=b"1")]))
-
-    finish(50, 86_400_000)
-    time.sleep(0.2)  # by so much they ended later
-    finish(10, 60_000)
-    last = desk.enqueued("report")
-    desk.settle("finished", "reports")
-    listed = desk.fusiond("job", "list", "--status", "finished", "--limit", "12", "--json").json
-    assert listed[0]["name"] == last
-    ends = [job["ended_at"] for job in listed]
-    assert ends == sorted(ends, reverse=True)
-    assert len({job["name"] for job in listed}) == 12
-    everything = desk.fusiond("job", "list", "--status", "finished", "--limit", "100", "--json").json
-    assert [job["name"] for job in listed] == [job["name"] for job in everything[:12]]
-
-
-def test_list_shows_no_old_error_of_a_job_that_finished(desk):
-    """What an earlier attempt raised is no news once the job has finished."""
-    desk.enqueued("send", "+49")
-    name = desk.fail()
-    desk.fusiond("requeue", name)
-    desk.settle("finished")
-    [line] = [line for line in desk.fusiond("job", "list").out.splitlines() if line.startswith(name)]
-    assert 'send("+49")' in line
-    assert "no stock" not in line
 
 
 def test_show_tells_everything(desk):
@@ -163,18 +118,6 @@ def test_requeue_all_covers_every_queue_or_one(desk):
     assert desk.run(desk.verbs.counts("default")).queued == 3
 
 
-@pytest.mark.parametrize("words", [[], ["--all", "default/x"], ["default/x", "--queue", "default"]])
-def test_requeue_must_know_which(desk, words):
-    """Neither nothing nor both: status 2."""
-    assert desk.fusiond("requeue", *words).status == 2
-
-
-def test_a_name_that_is_no_text_is_one_sentence(desk):
-    """Bytes of a command line that are not UTF-8: status 2, no traceback."""
-    done = desk.fusiond("job", "show", "default/\udcff")
-    assert (done.status, done.err.count("\n")) == (2, 1)
-
-
 def test_discard_drops_what_failed(desk):
     """By name or all of a queue; what waits is refused with status 1."""
     waiting = desk.enqueued("send")
@@ -198,21 +141,6 @@ def test_discard_of_all_asks_first(desk):
     done = desk.fusiond("discard", "--all", "--queue", "default")
     assert (done.status, done.err) == (2, "fusiond: this would discard 1 failed job of default; give --yes to do it\n")
     assert desk.fusiond("discard", failed).out.startswith(f"{failed}: discarded")
-
-
-def test_a_job_that_was_discarded_is_not_counted_again(desk):
-    """While it is still kept, for a minute after its end; a job that failed since is counted."""
-    first = desk.enqueued("send")
-    desk.fail()
-    words = ("discard", "--all", "--queue", "default", "--yes")
-    assert desk.fusiond(*words).out.startswith("default: 1 job discarded, 1 of them")
-    later = "deleted when a minute has passed since they ended"
-    assert desk.fusiond(*words).out == f"default: 0 jobs discarded; 1 before, {later}\n"
-    desk.enqueued("send")
-    desk.fail()
-    assert desk.fusiond(*words).out == f"default: 1 job discarded, 1 of them {later}; 1 before, {later}\n"
-    assert desk.fusiond(*words, "--json").json == {"default": 0}
-    assert desk.fusiond("discard", first).out.startswith(f"{first}: no change")
 
 
 def test_requeue_from_queue_moves_what_waits(desk):
@@ -239,21 +167,6 @@ def test_requeue_from_queue_names_what_it_leaves(desk):
     assert f"another job of the same id, or one that has its lock (`unique`): default/{id_}" in done.err
     assert "no living worker group serves queue 'reports' either" in done.err
     assert desk.fusiond("job", "show", f"reports/{left.partition('/')[2]}").status == 0
-
-
-@pytest.mark.parametrize(
-    ("words", "status"),
-    [
-        (("--from-queue", "default"), 2),
-        (("--from-queue", "default", "--queue", "default"), 2),
-        (("--from-queue", "default", "--all"), 2),
-        (("--from-queue", "nowhere", "--queue", "default"), 1),
-        (("--from-queue", "default", "--queue", "nowhere"), 1),
-    ],
-)
-def test_requeue_from_queue_must_know_both(desk, words, status):
-    """Two queues that there are, and nothing else beside them."""
-    assert desk.fusiond("requeue", *words).status == status
 
 
 def test_delete_takes_what_has_ended(desk):
@@ -299,14 +212,3 @@ def test_list_finds_by_task_tag_time_and_text(desk):
     assert names("--since", "1h") == [sent, failed, report]
     assert names("--since", "2100-01-01T00:00") == []
     assert desk.fusiond("job", "list", "--since", "soon").status == 2
-
-
-def test_list_says_when_it_has_not_looked_at_all(desk):
-    """--depth bounds what a filter reads; more is looked at where that is asked for."""
-    jobs = [NewJob(f"job{n}", "send", b"[[],{}]") for n in range(250)]
-    desk.run(desk.verbs.enqueue("default", jobs))
-    done = desk.fusiond("job", "list", "--text", "job0", "--depth", "100")
-    assert len(done.out.splitlines()) == 1
-    assert done.err == "fusiond: note: looked at 100 jobs, not at all; --depth 1000 looks at more\n"
-    done = desk.fusiond("job", "list", "--text", "job0", "--depth", "1000")
-    assert (len(done.out.splitlines()), done.err) == (2, "")

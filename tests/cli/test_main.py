@@ -1,12 +1,10 @@
-import importlib
-import os
 import subprocess
 import sys
 
 import pytest
 
 from fusiond import errors
-from fusiond.cli import FAMILIES, Parser, main, parser
+from fusiond.cli import main, parser
 from fusiond.cli.exits import UsageError, status_of
 from tests.support.fusiond_command import fusiond
 
@@ -19,37 +17,6 @@ def test_help_loads_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stderr.strip() == "set()"
-
-
-def test_help_says_which_commands_speak_to_whom(tmp_path):
-    """Each command that needs the daemon or the broker is marked as such."""
-    text = fusiond("--help", cwd=tmp_path).out
-    lines = {line.split()[0]: line for line in text.splitlines() if line.startswith("    ")}
-    assert "[daemon]" in lines["reload"]
-    assert "[daemon, broker]" in text
-    speaking = ("enqueue", "job", "requeue", "queue", "suspend", "resume", "cron")
-    assert all("[broker]" in lines[name] for name in speaking)
-    assert not any("[broker]" in lines[name] for name in ("run", "validate", "call"))
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_a_command_is_parsed_by_its_family_alone(family):
-    """Each family adds the commands that the table says, and no other family is loaded for one of them."""
-    commands = Parser().add_subparsers()
-    importlib.import_module(f"fusiond.cli.{family}").register(commands)
-    assert tuple(commands.choices) == FAMILIES[family]
-    for command in commands.choices:
-        assert _commands_of(parser(command)) == FAMILIES[family]
-
-
-def test_the_whole_command_line_is_parsed_by_all_families():
-    """For `--help`, for completion, and for a word that is no command."""
-    everything = tuple(command for commands in FAMILIES.values() for command in commands)
-    assert [_commands_of(parser(word)) for word in ("", "--help", "fly")] == [everything] * 3
-
-
-def _commands_of(whole):
-    return tuple(next(action.choices for action in whole._actions if action.dest == "==SUPPRESS==" and action.choices))
 
 
 @pytest.mark.parametrize(
@@ -114,14 +81,6 @@ def test_a_number_that_means_nothing_is_refused_before_anything_is_asked_for(cap
     assert f"argument {option}: {number!r} is no " in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", ["reload", "rollback"])
-def test_how_long_to_wait_may_be_less_than_a_second_or_a_day(command):
-    """What is sensible is taken as it is."""
-    given = [parser().parse_args([command, "--timeout", text]).timeout for text in ("0.5", "86400")]
-    assert given == [0.5, 86400]
-    assert parser().parse_args(["enqueue", "send", "--wait", "0"]).wait == 0
-
-
 @pytest.mark.parametrize(
     "command", [["run"], ["reload"], ["status"], ["enqueue", "hello"], ["explain", "task", "hello"]]
 )
@@ -132,11 +91,6 @@ def test_an_instance_is_short_for_its_file(command, capsys):
         with pytest.raises(SystemExit, match="2"):
             parser().parse_args([*command, *wrong])
         assert "--instance" in capsys.readouterr().err
-
-
-def test_version_is_the_packages(tmp_path):
-    """`fusiond --version` is one line."""
-    assert fusiond("--version", cwd=tmp_path).out.startswith("fusiond 0.")
 
 
 @pytest.mark.parametrize(
@@ -174,14 +128,6 @@ def test_the_status_where_there_is_no_file(tmp_path, command, status):
     assert (done.status, "no.yaml" in done.err + done.out) == (status, True)
 
 
-def test_a_wrong_file_shows_its_problems(tmp_path):
-    """A command that needs the file shows what is wrong with it, with its place."""
-    (tmp_path / "fusion.yaml").write_text("version: 1\nqueus: {}\n")
-    done = fusiond("cron", "explain", "x", cwd=tmp_path)
-    assert done.status == 1
-    assert "fusion.yaml:2:1: error" in done.err
-
-
 def test_a_broker_out_of_reach_is_one_sentence_and_status_3(tmp_path):
     """No traceback where Redis is not."""
     done = fusiond("job", "list", "--url", f"unix://{tmp_path}/nothing.sock", cwd=tmp_path)
@@ -203,16 +149,3 @@ def test_the_password_of_a_url_is_never_shown(tmp_path):
     done = fusiond("job", "list", "--url", "redis://user:geheim@localhost:1", cwd=tmp_path)
     assert done.status == 3
     assert "geheim" not in done.err + done.out
-
-
-def test_a_closed_pipe_is_no_error(tmp_path):
-    """`fusiond … | head -1` ends without a word."""
-    reader, writer = os.pipe()
-    os.close(reader)
-    try:
-        done = subprocess.run(
-            [sys.executable, "-P", "-m", "fusiond.cli", "--help"], stdout=writer, stderr=subprocess.PIPE, check=False
-        )
-    finally:
-        os.close(writer)
-    assert (done.returncode, done.stderr) == (0, b"")

@@ -5,12 +5,10 @@ import time
 
 import pytest
 
-from fusiond.broker.records import NewJob, TaskLimit
-from fusiond.cli.plan import _by_daemon, plan_text
+from fusiond.cli.plan import plan_text
 from fusiond.cli.plan.circumstances import look
 from fusiond.config.accepted.plan import effects
 from fusiond.config.load import load
-from fusiond.errors import ControlError
 from tests.support.fusiond_command import fusiond_here
 
 BASE = """\
@@ -90,12 +88,6 @@ def test_without_a_daemon_it_says_so(files):
         assert (done.status, "no daemon listens" in done.err) == (3, True), done
 
 
-def test_a_daemon_of_another_version_is_said():
-    """A package that was upgraded under a daemon that runs: one sentence, no traceback."""
-    with pytest.raises(ControlError, match="another version"):
-        _by_daemon({"effects": {"plan": {}, "what": 1}, "source": "f", "generation": 1, "problems": [], "reason": ""})
-
-
 def test_json(files):
     """The same as one document; the ticks in the entry's own time."""
     run = files(('"0 2 * * *"', '"30 3 * * *"'), NO_BATCH)
@@ -122,27 +114,6 @@ def test_jobs_that_nothing_would_serve_are_counted(desk):
     assert found.warnings[0]["waiting"] == 3
 
 
-def test_a_queue_that_no_file_names_is_found_in_redis(desk):
-    """A group that took all queues goes: what an older file left there is counted, too."""
-    desk.enqueued("send")
-    change = [("[reports]", '["*"]')], [("[reports]", "[reports]")]
-    old, new = (BASE.replace(*pairs[0]).replace("queues: [default]", "queues: [reports]") for pairs in change)
-    configs = [load("f", environ={}, data=text.encode()).config for text in (old, new)]
-    options = argparse.Namespace(url=desk.settings.url, namespace=None, config=None, dev=False)
-    messages = [warning["message"] for warning in look(effects(*configs), options).warnings]
-    assert "1 job waits in queue 'default', which nothing will serve" in messages
-
-
-def test_a_length_below_what_waits(desk):
-    """Said with both figures; one that is above it is not."""
-    for _ in range(3):
-        desk.enqueued("report")
-    _, text = foreseen(desk, ("max_length: 100", "max_length: 2"))
-    assert "3 jobs wait in queue 'reports', and its max_length will be 2" in text
-    _, text = foreseen(desk, ("max_length: 100", "max_length: 3"))
-    assert "warning" not in text
-
-
 def test_a_max_running_below_what_runs(desk):
     """Said with both figures."""
     for _ in range(2):
@@ -152,24 +123,6 @@ def test_a_max_running_below_what_runs(desk):
     assert "2 jobs run in queue 'reports', and its max_running will be 1" in text
     _, text = foreseen(desk, ("max_length: 100", "max_length: 100, max_running: 2"))
     assert "warning" not in text
-
-
-def test_a_task_s_limit_below_what_runs(desk):
-    """By the jobs that are counted together; and a task with a limit that gets another queue."""
-    limits = {"report": TaskLimit(("args.0",), 3)}
-    desk.run(desk.verbs.configure("reports", tasks={"report": (1, None)}, limits=limits))
-    jobs = [NewJob(f"job{n}", "report", b'[["%d"], {}]' % (n // 2)) for n in range(3)]
-    desk.run(desk.verbs.enqueue("reports", jobs))
-    for _ in range(3):
-        desk.claim("reports")
-    was = "report: {run: shop.report, queue: reports}"
-    limit = "report: {run: shop.report, queue: reports, limit: {by: [args.0], max_running: 1}}"
-    nightly = ("task: report, schedule", "task: send, schedule")
-    _, text = foreseen(desk, (was, limit), nightly)
-    assert "2 jobs run that are counted together of task 'report', and its limit will be 1" in text
-    _, text = foreseen(desk, (was, limit.replace("queue: reports, ", "").replace("running: 1", "running: 2")), nightly)
-    assert "warning: task 'report' moves, and its limit holds in each queue by itself" in text
-    assert "counted together" not in text
 
 
 def test_processes_below_what_runs(desk):
@@ -194,16 +147,6 @@ def test_a_broker_that_is_away_is_said(tmp_path):
     assert str(tmp_path) in found.away
 
 
-def test_an_entry_that_comes_goes_or_is_suspended(desk):
-    """Each side says what it is."""
-    _, text = foreseen(desk, ("nightly", "daily"))
-    assert "cron nightly ticks 2" in text
-    assert "then no more" in text
-    assert "cron daily ticks not at all" in text
-    _, text = foreseen(desk, ("timezone: Europe/Berlin", "suspended: true"))
-    assert "then suspended" in text
-
-
 def test_explain_prints_each_value_with_its_line(files):
     """As a table, and as JSON with plain numbers."""
     run = files()
@@ -213,16 +156,6 @@ def test_explain_prints_each_value_with_its_line(files):
     values = {value["key"]: value for value in run("explain", "task", "send", "-c", "old.yaml", "--json").json}
     assert (values["timeout.soft"]["value"], values["timeout.soft"]["file"]) == (180.0, None)
     assert (values["run"]["file"], values["run"]["line"], values["run"]["column"]) == ("old.yaml", 3, 21)
-
-
-def test_explain_keeps_a_long_value_in_its_column(files):
-    """The exceptions of `standard` go on in further rows, and none is left out."""
-    run = files()
-    page = run("explain", "task", "send", "-c", "old.yaml").out
-    assert max(map(len, page.splitlines())) <= 120
-    values = {each["key"]: each["value"] for each in run("explain", "task", "send", "-c", "old.yaml", "--json").json}
-    shown = page[page.index("retry.retry_on") : page.index("retry.give_up_on")].replace("built in", "").split()
-    assert [word.strip(",") for word in shown[1:]] == values["retry.retry_on"]
 
 
 def test_explain_knows_what_was_meant(files):

@@ -1,8 +1,6 @@
-import pytest
-
 from fusiond.broker.call import as_is, plain
 from fusiond.broker.records import NewJob, TaskLimit
-from tests.support.fusiond_command import fusiond_here, samples
+from tests.support.fusiond_command import fusiond_here
 
 
 def test_list_counts_jobs_by_status(desk):
@@ -41,18 +39,6 @@ def test_held_jobs_are_shown_with_what_holds_them(desk):
     assert [job["id"] for job in desk.fusiond("job", "list", "--status", "held", "--json").json] == ["job2", "job1"]
 
 
-def test_turns_are_shown_with_the_arguments_that_name_tenants(desk):
-    """Of the queue, and of a job whose turn it is."""
-    desk.run(desk.verbs.configure("default", tasks={"send": (1, None)}, fair_by=["kwargs.to"]))
-    jobs = [NewJob("job0", "send", b'[[], {"to": "acme"}]'), NewJob("job1", "send", b"[[], {}]")]
-    desk.run(desk.verbs.enqueue("default", jobs))
-    assert "fair by kwargs.to" in desk.fusiond("queue", "list").out
-    assert desk.fusiond("queue", "list", "--json").json[0]["fair_by"] == ["kwargs.to"]
-    assert 'kwargs.to="acme"' in desk.fusiond("job", "show", "default/job0").out
-    assert "kwargs.to=none" in desk.fusiond("job", "show", "default/job1").out
-    assert desk.fusiond("job", "show", "default/job0", "--json").json[0]["tenant"] == 'kwargs.to="acme"'
-
-
 def test_a_suspended_queue_takes_jobs_and_starts_none(desk):
     """Suspend holds the queue, queue list says so, resume lets it go on."""
     assert desk.fusiond("suspend", "default").out == "default: suspended\n"
@@ -71,14 +57,6 @@ def test_what_the_file_suspends_stays_suspended(desk):
     assert done.out == "default: stays suspended, by the file\n"
 
 
-def test_all_is_every_queue(desk):
-    """--all takes each that there is."""
-    assert desk.fusiond("suspend", "--all", "--json").json == [
-        {"queue": "default", "suspended": True},
-        {"queue": "reports", "suspended": True},
-    ]
-
-
 def test_all_is_queues_still_to_come_too(desk):
     """One that a file adds later is suspended, until all are resumed."""
     assert desk.fusiond("suspend", "--all").out.splitlines()[-1] == "queues that are added later: suspended"
@@ -94,38 +72,6 @@ def test_all_is_queues_still_to_come_too(desk):
 def spoil(desk, queue):
     """As a person at redis-cli."""
     desk.run(plain(as_is, "SET", desk.verbs.keys.of(queue, "failed"), "x"))
-
-
-def test_a_key_of_the_wrong_type_hides_no_other_queue(desk):
-    """The others are listed, that one is named with the remedy, status 1; and the remedy helps."""
-    desk.enqueued("send")
-    spoil(desk, "reports")
-    for words in (("queue", "list"), ("job", "list")):
-        done = desk.fusiond(*words, "--json")
-        assert (done.status, len(done.json)) == (1, 1)
-        assert done.err.startswith("fusiond: queue 'reports': a key of it is of another type than ours; ")
-        assert done.err.count("\n") == 1
-        assert "fusiond fsck --repair" in done.err
-    assert "queue 'reports'" in desk.fusiond("requeue", "--all").err
-    assert desk.fusiond("fsck", "--repair").status == 0
-    assert len(desk.fusiond("queue", "list", "--json").json) == 2
-
-
-def test_status_shows_the_other_queues(desk):
-    """The broker is there: what is wrong with one queue is said beside the rest, to programs too."""
-    spoil(desk, "reports")
-    done = desk.fusiond("status", "--json")
-    assert [queue["name"] for queue in done.json["queues"]] == ["default"]
-    assert done.json["errors"]["queues"].startswith("queue 'reports': ")
-    assert done.err.endswith("moves it aside\n")
-    metrics = samples(desk.fusiond("status", "--metrics").out)
-    assert (metrics["fusiond_broker_up"], ("reports", "queued") in metrics["fusiond_queue_jobs"]) == ({(): 1}, False)
-
-
-@pytest.mark.parametrize("words", [[], ["default", "--all"]])
-def test_which_queue_must_be_said(desk, words):
-    """Neither nothing nor both: status 2."""
-    assert desk.fusiond("suspend", *words).status == 2
 
 
 def test_an_unknown_queue_is_named_with_the_nearest(desk):

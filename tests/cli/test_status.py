@@ -4,14 +4,11 @@ import time
 
 import pytest
 
-from fusiond import paths
 from fusiond.broker.call import as_is, plain
-from fusiond.broker.hosts.host_records import FileInForce
 from fusiond.broker.records import NewJob
-from fusiond.cli.status.workers import SeenWorker, workers_page
 from fusiond.config.accepted.snapshot import Snapshot, content_hash
 from fusiond.config.load import load
-from fusiond.schedule import drift, publishing
+from fusiond.schedule import publishing
 from tests.support.fusiond_command import fusiond_here, samples
 from tests.support.running import until
 
@@ -124,31 +121,7 @@ workers: {main: {processes: 1, environment: {PASSWORD: geheim}}, second: {proces
     assert shown["files_differ"] == {"tasks": ["other"]}
 
 
-def test_files_of_which_nothing_is_known_differ_in_nothing_known():
-    """A daemon of an older version publishes no digests: it is not said that all of another's items differ."""
-
-    def declare(generation, task):
-        return FileInForce(
-            f"hash {generation}", generation, (f"daemon {generation}",), {"tasks": {"a": task, "b": "1"}}
-        )
-
-    old = FileInForce("hash 1", 1, ("daemon 1",), {})
-    ends = "; what published generation 1 declares is not known"
-    assert drift.differences([declare(2, "1"), old]) == {}
-    assert drift.files_in_words([declare(2, "1"), old]).endswith(f"by 1 daemon{ends}")
-    assert drift.files_in_words([declare(3, "2"), declare(2, "1"), old]).endswith(f"; these differ: tasks a{ends}")
-
-
 HOSTS = [(3, ("web1", "web2")), (2, ("web3",))]
-
-
-def test_hosts_with_different_files_are_named():
-    """As far as their worker groups claim; of many hosts the first ten."""
-    files = [FileInForce(f"hash {n}", n, ("one", "two"), {"tasks": {"a": str(n)}}, hosts) for n, hosts in HOSTS]
-    words = drift.files_in_words(files)
-    assert "published generation 3 by 2 daemons (on web1, web2), published generation 2 by 2 daemons (on web3)" in words
-    many = FileInForce("hash", 1, ("one",), {}, tuple(f"h{n}" for n in range(11)))
-    assert "by 1 daemon (on h0, h1, h2, h3, h4, h5, h6, h7, h8, h9, …)" in drift.files_in_words([many])
 
 
 def test_with_neither_it_says_so_of_each(tmp_path, no_daemon):
@@ -156,14 +129,6 @@ def test_with_neither_it_says_so_of_each(tmp_path, no_daemon):
     done = fusiond_here("status", cwd=tmp_path, FUSION_URL=f"unix://{tmp_path}/nothing.sock", **no_daemon)
     assert (done.status, done.err.count("\n")) == (3, 2)
     assert fusiond_here("status", cwd=tmp_path, **no_daemon).status == 3
-
-
-def test_without_a_file_it_says_so_once(tmp_path, monkeypatch, no_daemon):
-    """Daemon and broker both need it; the JSON has the sentence for each."""
-    monkeypatch.setattr(paths, "ETC", tmp_path / "none.yaml")
-    done = fusiond_here("status", cwd=tmp_path, **no_daemon)
-    assert (done.status, done.err.count("no file: ")) == (3, 1)
-    assert list(fusiond_here("status", "--json", cwd=tmp_path, **no_daemon).json["errors"]) == ["daemon", "broker"]
 
 
 def test_a_worker_that_does_not_answer_is_silent(desk, no_daemon):
@@ -181,17 +146,6 @@ def test_a_worker_that_does_not_answer_is_silent(desk, no_daemon):
     desk.run(plain(as_is, "PEXPIRE", desk.verbs.keys.worker("box.7"), 60_000 - 15_001))
     seen = fusiond_here("status", "-W", "--json", cwd=desk.cwd, FUSION_URL=desk.settings.url, **no_daemon).json
     assert seen["workers"][0]["state"] == "gone"
-
-
-def test_workers_show_how_far_their_jobs_are():
-    """A column of its own, if any job has said so."""
-    one = {"job": "q/a", "task": "t", "ms": 2000}
-    two = one | {"job": "q/b", "share": 0.4, "message": "rows 2 of 5"}
-    lines = [
-        workers_page([SeenWorker("box.7", "busy", ("q",), (), jobs, {})]).splitlines() for jobs in ([one], [one, two])
-    ]
-    assert "PROGRESS" not in lines[0][-2]
-    assert lines[1][-1].endswith("box.7   40% rows 2 of 5")
 
 
 def test_workers_are_shown_as_they_are_now(place, broker_settings, run, tmp_path):
@@ -306,11 +260,3 @@ def test_a_queue_with_jobs_that_nothing_serves_is_named_with_its_remedy(desk, no
     assert desk.fusiond(*command.split()[1:]).out == "3 jobs moved from fast to default\n"
     assert "no living worker group" not in fusiond_here("status", **status).out
     assert [desk.claim()[0] for _ in names] == [name.partition("/")[2] for name in names]
-
-
-def test_where_no_group_knows_the_task_no_command_is_promised(desk, no_daemon):
-    """Moved, the jobs would wait as before."""
-    desk.enqueued("send")
-    desk.serve()
-    done = fusiond_here("status", cwd=desk.cwd, FUSION_URL=desk.settings.url, **no_daemon)
-    assert done.out.endswith("no living worker group serves; start a worker group that serves it\n")

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fusiond.cli.terminal.colours import paint
-from fusiond.cli.terminal.progress import Progress
-from fusiond.cli.terminal.table import fields, fitted, table
+from fusiond.cli.terminal.table import fields, table
 from fusiond.cli.terminal.text import span, when
 from fusiond.config.problems import columns
 
@@ -65,23 +64,6 @@ def test_a_table_fits_the_terminal(monkeypatch):
     assert table(["NAME", "CALL", "ERROR"], rows) == whole
 
 
-@given(st.lists(st.tuples(st.integers(1, 300), st.integers(1, 12)), min_size=1, max_size=9), st.integers(1, 200))
-def test_columns_are_cut_as_far_as_they_must(sizes, room):
-    """They fit unless each has only its least; none is cut where there is room."""
-    least = [min(each) for each in sizes]
-    widths = [width for width, _ in sizes]
-    fit = fitted(widths, least, room)
-    assert all(low <= got <= width for low, got, width in zip(least, fit, widths, strict=True))
-    total = sum(fit) + 2 * (len(fit) - 1)
-    assert total <= room or fit == least
-    assert fit in (widths, least) or total == room
-
-
-def test_no_rows_are_the_headings():
-    """An empty table is its headings, not an error."""
-    assert table(["A", "B"], []) == "A  B"
-
-
 @given(st.text())
 def test_no_cell_can_steer_the_terminal(text):
     """What a job or another host wrote cannot move the cursor, colour the screen or begin a line."""
@@ -107,27 +89,3 @@ def test_colour_is_for_a_terminal_alone(monkeypatch):
     monkeypatch.delenv("NO_COLOR")
     monkeypatch.setenv("TERM", "dumb")
     assert _painted(Terminal(), monkeypatch) == "x"
-
-
-def test_fields_leave_out_what_is_not_set():
-    """A value that is not there has no line; the lines of a long one stay under it."""
-    assert fields([("id", "x"), ("key", ""), ("result", None), ("error", "a\nb\n")]) == "id     x\nerror  a\n       b"
-
-
-def test_progress_redraws_one_line_on_a_terminal():
-    """One line that ends with the whole, however often it was drawn."""
-    screen = Terminal()
-    with Progress("jobs", stream=screen) as progress:
-        for number in range(1, 11):
-            progress.to(number)
-    assert screen.getvalue().count("\n") == 1
-    assert "10 jobs" in screen.getvalue().rsplit("\r", 1)[-1]
-
-
-def test_progress_is_silent_in_a_pipe():
-    """No escape sequence reaches a file."""
-    pipe = io.StringIO()
-    with Progress("jobs", stream=pipe) as progress:
-        progress.to(10)
-        progress.clear()
-    assert pipe.getvalue() == ""

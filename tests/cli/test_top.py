@@ -94,6 +94,7 @@ def opened(desk, connection, restart=None):
     return TopApp(Views(Session(desk.verbs, connection), restart), 0.05)
 
 
+@pytest.mark.proof
 def test_what_failed_alike_is_one_row_and_is_changed_together(desk):
     """Requeued after a question, all of them; then one is dropped. Enter shows the last of them."""
     for _ in range(3):
@@ -126,6 +127,7 @@ def test_what_failed_alike_is_one_row_and_is_changed_together(desk):
     assert desk.run(desk.verbs.counts("default")).queued == 3
 
 
+@pytest.mark.proof
 def test_a_group_of_this_host_is_restarted_and_of_another_one_named(desk):
     """After a question; the daemon is asked for the group by the worker's process."""
     asked = []

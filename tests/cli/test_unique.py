@@ -33,18 +33,3 @@ def test_a_lock_is_seen_and_lifted(desk, enqueue):
     assert (done.out, done.status) == ("one: holds no lock\n", 1)
     listed = desk.fusiond("unique", "list", "--queue", "default", "--json").json
     assert listed == [{"queue": "default", "name": LOCK, "id": "two", "expires_ms": None}]
-
-
-def test_a_requeue_says_why_a_job_stays(desk, enqueue):
-    """Named, and with --all."""
-    enqueue("one")
-    name = desk.fail()
-    enqueue("two")
-    done = desk.fusiond("requeue", name)
-    assert (done.out, done.status) == (f"{name}: stays: its task is `unique`, and another job has its lock\n", 1)
-    assert desk.fusiond("requeue", name, "--json").json == [{"job": name, "requeued": False, "conflict": True}]
-    done = desk.fusiond("requeue", "--all", "--queue", "default")
-    assert (done.out, done.status) == (
-        "default: 0 jobs requeued; 1 stays: its task is `unique`, and another job has its lock\n",
-        1,
-    )

@@ -25,19 +25,6 @@ def test_the_exit_status_tells(tmp_path, text, status, strict):
     assert fusiond_here("validate", "--strict", cwd=tmp_path).status == strict
 
 
-def test_strict_says_that_warnings_fail_the_file(tmp_path):
-    """A file of which the exit status is 1 is not called ok; one without warnings is."""
-    (tmp_path / "one.yaml").write_text(WARNS)
-    (tmp_path / "two.yaml").write_text("version: 1\nqueues: {q: {}, r: {}}\n")
-    (tmp_path / "good.yaml").write_text(GOOD)
-    done = fusiond_here("validate", "--strict", "one.yaml", "two.yaml", "good.yaml", cwd=tmp_path)
-    lines = done.out.splitlines()
-    assert "one.yaml: 1 warning, which fails with --strict" in lines
-    assert "two.yaml: 2 warnings, which fail with --strict" in lines
-    assert lines[-1].startswith("good.yaml: ok: ")
-    assert "one.yaml: ok: " in fusiond_here("validate", "one.yaml", cwd=tmp_path).out
-
-
 def test_a_file_that_is_not_there_is_status_2(tmp_path):
     """One sentence, no traceback, whether it was named or looked for."""
     named = fusiond_here("validate", "no.yaml", cwd=tmp_path)
@@ -55,16 +42,6 @@ def test_several_files_and_standard_input(tmp_path):
     assert "a.yaml: ok: 0 tasks, 1 queue, 0 cron entries, 0 worker groups" in done.out
     assert "b.yaml:2:1: error: unknown key 'queus'; did you mean 'queues'?   [unknown-key]" in done.out
     assert "<stdin>:2:10: warning:" in done.out
-
-
-def test_the_last_line_says_that_no_task_was_loaded(tmp_path):
-    """A wrong path is found by --imports alone; a file without tasks has none."""
-    (tmp_path / "fusion.yaml").write_text("version: 1\ntasks: {a: {run: json.dumps}}\nworkers: {m: {directory: .}}\n")
-    (tmp_path / "none.yaml").write_text(GOOD)
-    told = "; tasks not loaded (see --imports)\n"
-    assert fusiond_here("validate", cwd=tmp_path).out.endswith(told)
-    assert told not in fusiond_here("validate", "--imports", cwd=tmp_path).out
-    assert told not in fusiond_here("validate", "none.yaml", cwd=tmp_path).out
 
 
 def test_json_is_for_programs(tmp_path):

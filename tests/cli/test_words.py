@@ -1,9 +1,6 @@
 import argparse
-import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from fusiond.cli.enqueue import words
 from fusiond.errors import BadArguments
@@ -36,12 +33,6 @@ def test_help_says_how_a_string_with_an_equals_sign_is_passed():
     assert words.arguments(parser.parse_args(["--args", '["a=b"]', "c=d"])) == (["a=b"], {"c": "d"})
 
 
-@given(st.dictionaries(st.from_regex(r"[a-z_][a-z0-9_]{0,8}", fullmatch=True), st.text() | st.integers() | st.none()))
-def test_any_keyword_survives_being_typed(kwargs):
-    """Whatever the value, NAME:=JSON hands over the same value."""
-    assert words.split([f"{name}:={json.dumps(value)}" for name, value in kwargs.items()]) == ([], kwargs)
-
-
 @pytest.mark.parametrize(
     ("typed", "says"),
     [
@@ -63,16 +54,3 @@ def test_args_come_before_words_and_keywords_only_once():
     options.kwargs["x"] = 3
     with pytest.raises(BadArguments, match="'x' is given twice"):
         words.arguments(options)
-
-
-@pytest.mark.parametrize("text", ["{", '{"a": 1}', "3", ""])
-def test_args_must_be_a_json_array(text):
-    """--args takes an array and nothing else."""
-    with pytest.raises(argparse.ArgumentTypeError, match="JSON array"):
-        words.json_list(text)
-
-
-def test_what_is_nested_too_deep_is_refused_in_a_short_sentence():
-    """Not a traceback, nor all of the brackets."""
-    with pytest.raises(argparse.ArgumentTypeError, match=r"^.{1,80} nested deeper than 500 levels"):
-        words.json_list(DEEP)

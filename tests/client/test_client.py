@@ -17,13 +17,11 @@ import fusiond
 from fusiond import (
     AsyncClient,
     BadArguments,
-    BrokerFull,
     BrokerUnavailable,
     BrokerUnfit,
     Client,
     ConfigError,
     EnqueueError,
-    JobCanceled,
     JobConflict,
     JobFailed,
     JobNotFound,
@@ -35,7 +33,6 @@ from fusiond import (
 from fusiond.broker.call import as_is, plain
 from fusiond.broker.records import Outcome
 from fusiond.broker.redis.connection import connect
-from fusiond.broker.redis.sessions import ThreadSession
 from fusiond.config.model import Broker
 from fusiond.job import id_of_key, new_token
 from tests.support.replicas import Servers
@@ -101,12 +98,6 @@ def test_enqueue_stores_the_job_in_its_tasks_queue(client, record):
     assert job.name == f"sms/{job.id}"
 
 
-def test_a_task_may_have_any_argument_names(client, record):
-    """The client's own parameters shadow none of them."""
-    job = client.enqueue("send", task=1, self=2, args=3, options=4)
-    assert json.loads(record(job).args) == [[], {"task": 1, "self": 2, "args": 3, "options": 4}]
-
-
 def test_options_are_obeyed(client, record):
     """Each of them; the client that they were made from stays as it was."""
     job = client.options(
@@ -153,13 +144,6 @@ def test_enqueue_at(client, record, when):
     assert record(client.enqueue_at(when, "report", region="eu")).due_at == 1896051600_000
 
 
-def test_enqueue_in(client, record):
-    """Text with a unit, a timedelta, or seconds."""
-    for delay in ("1h30m", timedelta(minutes=90), 5400):
-        stored = record(client.enqueue_in(delay, "report"))
-        assert stored.due_at == stored.created_at + 5_400_000
-
-
 def test_a_function_is_looked_up_by_its_path(client, record):
     """The function itself in place of the task's name."""
     import posixpath
@@ -169,17 +153,6 @@ def test_a_function_is_looked_up_by_its_path(client, record):
         client.enqueue(posixpath.split, "a")
     with pytest.raises(UnknownTask, match="pass the task's name"):
         client.enqueue(object(), "a")
-
-
-def test_a_function_of_two_tasks_must_be_named(client):
-    """Both are told."""
-
-    def twice():
-        pass
-
-    twice.__module__, twice.__qualname__ = "shop", "twice"
-    with pytest.raises(UnknownTask, match="daily, weekly"):
-        client.enqueue(twice)
 
 
 def test_enqueue_many_keeps_order_over_queues_and_chunks(client, run, broker, record):
@@ -205,23 +178,6 @@ def test_a_key_makes_one_job_of_many_calls(client):
     assert client.options(key="otp-77").enqueue("code", 1) != first
     with pytest.raises(JobConflict, match="key 'otp-77'"):
         client.options(key="otp-77").enqueue("send", 2)
-
-
-def test_a_call_over_a_lost_connection_makes_one_job(client, redis_server, run, broker, monkeypatch):
-    """The reply was lost: the call is repeated with the same id."""
-    client.enqueue("send")
-    read, lost = ThreadSession.read, []
-
-    def read_and_lose(self):
-        reply = read(self)
-        if not lost:
-            lost.append(reply)
-            raise ConnectionResetError
-        return reply
-
-    monkeypatch.setattr(ThreadSession, "read", read_and_lose)
-    assert client.enqueue("send", "once").status() == "queued"
-    assert run(broker.counts("sms")).queued == 2
 
 
 # What is refused
@@ -255,12 +211,6 @@ def test_an_unknown_task_is_refused_with_the_one_that_was_meant(client):
         client.enqueue("zzz")
 
 
-def test_without_a_daemon_there_is_no_task(redis_server):
-    """And the sentence asks whether one runs."""
-    with Client(redis_server.url) as client, pytest.raises(UnknownTask, match="is one running"):
-        client.enqueue("send")
-
-
 def test_a_task_that_was_just_added_is_found(client, run, broker):
     """The catalogue is cached, and read again before a task is called unknown."""
     client.enqueue("send")
@@ -280,16 +230,6 @@ def test_a_job_says_whether_a_living_group_serves_it(client, run, broker):
     assert client.job(job.name).served is None
     assert client.job(job.name) == job
     assert hash(client.job(job.name)) == hash(job)
-
-
-def test_a_producer_follows_a_task_to_where_it_is_served(client, run, broker):
-    """It has read that nothing serves the task, and reads again before it puts more jobs there."""
-    client.enqueue("send")
-    fast = {"send": {**TASKS["send"], "queue": "fast"}}
-    run(broker.publish_catalogue("other", "h2", fast, priorities={}, queues=["fast"]))
-    run(broker.serve("other", "host.2", ["fast"]))
-    time.sleep(1.1)
-    assert client.enqueue("send").queue == "fast"
 
 
 @pytest.mark.parametrize(
@@ -337,19 +277,6 @@ def test_a_full_queue_refuses(client, run, broker):
         client.enqueue("send")
 
 
-def test_many_have_no_id(client):
-    """An id and a key are of one job."""
-    with pytest.raises(EnqueueError, match="for one job"):
-        client.options(key="k").enqueue_many([("send",)])
-
-
-def test_a_redis_at_its_memory_refuses(client, run):
-    """BrokerFull."""
-    run(plain(as_is, "CONFIG", "SET", "maxmemory", 1))
-    with pytest.raises(BrokerFull):
-        client.enqueue("send")
-
-
 # The handle
 
 
@@ -382,14 +309,6 @@ def test_a_failure_is_raised_as_text(client, work):
     assert (error.code, error.type, error.traceback) == ("EXCEPTION", "shop.NoMoney", "Trace")
 
 
-def test_a_cancel_ends_a_waiting_job(client):
-    """True; False once it has ended."""
-    job = client.enqueue("send")
-    assert (job.cancel(), job.cancel()) == (True, False)
-    with pytest.raises(JobCanceled):
-        job.result(timeout=5)
-
-
 def test_a_result_that_does_not_come_in_time(client):
     """ResultTimeout says how the job stands; it goes on."""
     job = client.enqueue("send")
@@ -408,32 +327,7 @@ def test_a_job_that_is_not_there(client):
         client.job("nothing")
 
 
-def test_a_handle_is_found_by_name(client):
-    """In another process, say."""
-    job = client.enqueue("send")
-    assert client.job(job.name) == job
-    assert len({job, client.job(job.name)}) == 1
-    assert client.job(job.name).status() == "queued"
-
-
 # Durability
-
-
-@pytest.mark.parametrize("make", [Client, AsyncClient])
-def test_a_durability_that_there_is_not_is_refused(redis_server, make):
-    """A misspelt word is no promise: refused at once, with the three that there are."""
-    with pytest.raises(ValueError, match="durability='fsnyc': use one of fsync, memory, replica"):
-        make(redis_server.url, durability="fsnyc")
-
-
-def test_a_replica_that_does_not_confirm_leaves_the_outcome_unknown(redis_server, client, namespace, monkeypatch):
-    """There is no replica: BrokerUnavailable says what to do; the job may be there."""
-    monkeypatch.setattr("fusiond.broker.redis.durability.CONFIRM_MS", 50)
-    with (
-        Client(redis_server.url, namespace=namespace, durability="replica") as careful,
-        pytest.raises(BrokerUnavailable, match="same id or key"),
-    ):
-        careful.enqueue("send")
 
 
 @pytest.fixture
@@ -531,21 +425,6 @@ def test_a_url_names_the_namespace_and_an_argument_outranks_it(client, redis_ser
         Client(f"{redis_server.url}?namespace=a&namespace=b")
 
 
-@pytest.mark.parametrize(
-    ("url", "remedy"),
-    [
-        ("localhost:6379", "write redis://localhost:6379"),
-        ("/run/redis.sock", "write unix:///run/redis.sock"),
-        ("me:secret@localhost", "write redis:// before it"),
-    ],
-)
-def test_a_url_without_a_scheme_is_told_with_it(url, remedy):
-    """As `validate` tells it; a password is not shown."""
-    with pytest.raises(BrokerUnavailable, match=f"has no scheme; {remedy}$") as caught:
-        Client(url)
-    assert "secret" not in str(caught.value)
-
-
 def test_the_file_names_the_redis(client, redis_server, monkeypatch, tmp_path):
     """Its namespace too, where neither a URL nor $FUSION_URL is given."""
     monkeypatch.setenv("FUSION_CONFIG", str(tmp_path / "fusion.yaml"))
@@ -569,13 +448,6 @@ def test_the_files_embedded_redis_is_found(redis_server, run, broker, monkeypatc
         assert found.enqueue("send").status() == "queued"
 
 
-def test_neither_url_nor_file(monkeypatch, tmp_path):
-    """One sentence that says what to name."""
-    monkeypatch.setenv("FUSION_CONFIG", str(tmp_path / "none.yaml"))
-    with pytest.raises(ConfigError, match=r"none\.yaml"):
-        Client()
-
-
 def test_neither_url_nor_file_nor_variable(monkeypatch, tmp_path):
     """The sentence is for who writes Python: it names no option of a command."""
     monkeypatch.delenv("FUSION_CONFIG", raising=False)
@@ -587,12 +459,6 @@ def test_neither_url_nor_file_nor_variable(monkeypatch, tmp_path):
         Client()
 
 
-def test_a_bad_namespace(redis_server):
-    """Is refused with the characters that it may have."""
-    with pytest.raises(BrokerUnavailable, match="letters, digits"):
-        Client(redis_server.url, namespace="a{b")
-
-
 # The face itself
 
 
@@ -601,13 +467,6 @@ def test_importing_fusiond_loads_nothing_else():
     code = "import sys, fusiond; print(*sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"redis", "yaml", "jsonschema", "supervisor", "asyncio", "fusiond.client"} & set(loaded)
-
-
-def test_a_client_with_a_url_loads_no_yaml():
-    """A producer's process carries no more than it uses."""
-    code = "import sys; from fusiond import Client; Client('redis://localhost'); print(*sorted(sys.modules))"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert not {"yaml", "jsonschema", "supervisor"} & set(loaded)
 
 
 def test_the_face_has_all_that_it_names():
@@ -662,33 +521,3 @@ def test_counts_and_failed_jobs(client, run, broker, work):
     assert reported.discard()
     assert not waits.discard()
     assert not client.job("reports/none").requeue()
-
-
-def test_the_asynchronous_client_counts_too(client, redis_server, namespace):
-    """The same calls with await."""
-    job = client.enqueue("send")
-
-    async def story():
-        async with AsyncClient(redis_server.url, namespace=namespace) as twin:
-            there = twin.job(job.name)
-            return await twin.counts("sms"), await twin.failed(), await there.requeue(), await there.discard()
-
-    counts, failed, requeued, discarded = asyncio.run(story())
-    assert (counts["sms"].queued, failed, requeued, discarded) == (1, [], True, False)
-
-
-def test_what_the_package_offers_is_visible_before_it_is_loaded():
-    """`dir` and a shell's completion name all of it; nothing is imported for that."""
-    words = (
-        "import sys, fusiond; offered = [name for name in dir(fusiond) if not name.startswith('__')];"
-        "print(offered == sorted(fusiond.__all__), 'fusiond.client' in sys.modules)"
-    )
-    shown = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True)
-    assert shown.stdout == "True False\n"
-
-
-def test_files_of_tls_are_refused_where_the_url_speaks_none():
-    """A certificate that is given is meant to be checked; nothing is sent in clear in spite of it."""
-    for url in ("redis://localhost", "redis+cluster://localhost", "unix:///run/redis.sock"):
-        with pytest.raises(ConfigError, match="ca_file, cert_file and key_file have no meaning"):
-            Client(url, ca_file="/etc/ssl/certs/ca-certificates.crt")

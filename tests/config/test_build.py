@@ -5,7 +5,6 @@ import pytest
 from fusiond.config.load import load
 from fusiond.config.model import Config, RetryPolicy
 from fusiond.config.model.tasks import Timeout
-from fusiond.config.model.worker_groups import Scaling
 from fusiond.config.quota import cpu_quota
 
 
@@ -37,19 +36,6 @@ tasks:
     assert (near.timeout, near.result_ttl, near.priority, near.log_tag) == (Timeout(20, 30), 60, 2, "x")
     assert (own.timeout, own.priority, own.expires, own.log_tag) == (Timeout(10, 20), 77, None, None)
     assert far.failure_ttl == 30 * 86400
-
-
-def test_maps_and_lists_are_replaced_whole():
-    """A group's environment is its own, not a mixture."""
-    config = config_of("""
-defaults: {workers: {environment: {A: 1, B: 2}, pass_environment: [X], processes: 3, umask: "027"}}
-workers:
-  plain: {}
-  own: {environment: {A: 9}, pass_environment: [], umask: null}
-""")
-    plain, own = config.workers["plain"], config.workers["own"]
-    assert (plain.environment, plain.pass_environment, plain.umask) == ({"A": "1", "B": "2"}, ("X",), 0o27)
-    assert (own.environment, own.pass_environment, own.umask, own.processes) == ({"A": "9"}, (), None, 3)
 
 
 def test_environment_keeps_what_is_written():
@@ -132,28 +118,6 @@ tasks: {a: {run: x.y, timeout: 1m}, b: {run: x.y, timeout: {soft: 1m}}, c: {run:
     assert [tasks[name].timeout for name in "abc"] == [Timeout(60, 70), Timeout(60, 70), Timeout(60, 120)]
 
 
-def test_whole_numbers_may_be_written_with_an_exponent():
-    """1e3 is a whole number, and an int in the Config, so that snapshots of it agree."""
-    queue = config_of("queues: {q: {max_length: 1e3}}").queues["q"]
-    assert repr(queue.max_length) == "1000"
-
-
-def test_declared_priorities_replace_the_built_in_ones():
-    """A name that is not declared is not half there."""
-    assert config_of("priorities: {moderate: 5, urgent: 9}").priorities == {"moderate": 5, "urgent": 9}
-    assert config_of("priorities: {moderate: 5}\ntasks: {a: {run: x.y}}").tasks["a"].priority == 5
-
-
-def test_cron_arguments_stay_json():
-    """Numbers, texts and nesting as they are written; keys are texts."""
-    entry = config_of("""
-tasks: {a: {run: x.y}}
-cron: {c: {task: a, schedule: "@daily", args: [1, 1.5, null, true, "1", {on: [x]}], kwargs: {k: {1: 2026-01-01}}}}
-""").cron["c"]
-    assert entry.args == (1, 1.5, None, True, "1", {"on": ["x"]})
-    assert entry.kwargs == {"k": {"1": "2026-01-01"}}
-
-
 def test_any_config_survives_its_snapshot():
     """from_json(to_json(c)) is c, also where every key is set."""
     config = config_of("""
@@ -189,19 +153,3 @@ def test_auto_is_the_cpu_quota(tmp_path, files, most):
         (tmp_path / name).write_text(content)
     assert cpu_quota(tmp_path, own) == min(most, len(os.sched_getaffinity(0)))
     assert config_of("workers: {m: {processes: auto}}").workers["m"].processes >= 1
-
-
-def test_processes_are_a_number_or_a_range():
-    """Of a range the number is the most; `auto` is never below the least."""
-    group = config_of("workers: {m: {processes: {min: 2, max: 9, target_latency: 1m}}}").workers["m"]
-    assert (group.processes, group.scaling, group.slots) == (9, Scaling(2, 9, 60.0), 9)
-    group = config_of("workers: {m: {processes: {min: 1000, max: auto}}}").workers["m"]
-    assert (group.processes, group.scaling) == (1000, Scaling(1000, 1000, 5.0))
-    group = config_of("defaults: {workers: {processes: {max: 3}}}\nworkers: {m: {}, n: {processes: 2}}").workers
-    assert (group["m"].scaling, group["n"].scaling, group["n"].processes) == (Scaling(1, 3, 5.0), None, 2)
-
-
-def test_a_url_carries_the_namespace():
-    """`?namespace=` is taken out of the URL, which keeps its other options."""
-    broker = config_of('broker: {url: "unix:///r.sock?db=1&namespace=shop"}').broker
-    assert (broker.url, broker.namespace) == ("unix:///r.sock?db=1", "shop")

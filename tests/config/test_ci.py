@@ -51,15 +51,6 @@ def test_the_hook_is_what_pre_commit_takes():
     assert yaml.safe_load(FILES[".pre-commit-config.yaml"])["repos"][0]["hooks"][0]["id"] == HOOK["id"]
 
 
-@pytest.mark.parametrize(
-    ("path", "matches"),
-    [("fusion.yaml", True), ("etc/fusion.yml", True), ("etc/confusion.yaml", False), ("fusion.yaml.orig", False)],
-)
-def test_the_hook_is_for_the_file_alone(path, matches):
-    """Whatever directory it is in."""
-    assert bool(re.search(HOOK["files"], path)) == matches
-
-
 def test_every_command_of_the_page_works(tmp_path):
     """In a directory with a good file each ends with 0, with a bad one with 1."""
     lines = re.findall(r"(?:pipx run |- )(fusiond validate [^\n]*)", PAGE)

@@ -2,11 +2,8 @@
 
 import pytest
 
-from fusiond.config.accepted import explain
-from fusiond.config.accepted.plan import compare
 from fusiond.config.load import load
 from fusiond.config.model import Config
-from fusiond.config.model.limits import Limit, RateLimit
 
 
 def loaded(text):
@@ -33,12 +30,6 @@ def test_a_rate(said, burst, every_ms):
     assert Config.from_json(config.to_json()) == config
 
 
-def test_no_limit():
-    """The default, and null."""
-    queue = loaded("queues: {q: {rate_limit: null, max_running: null}}").config.queues["q"]
-    assert (queue.rate_limit, queue.max_running) == (None, None)
-
-
 @pytest.mark.parametrize(
     ("said", "sentence"),
     [
@@ -57,15 +48,6 @@ def test_what_cannot_be_meant(said, sentence):
     """An error with the remedy."""
     [problem] = [each for each in loaded(f"queues: {{q: {{{said}}}}}").problems if each.is_error]
     assert sentence in problem.sentence
-
-
-def test_equal_values_are_equal():
-    """A reload that writes the default burst out changes nothing."""
-    one, other = (
-        loaded(f"queues: {{q: {{rate_limit: {said}}}}}").config for said in ("100/s", "{rate: 100/s, burst: 10}")
-    )
-    assert one == other
-    assert one.queues["q"].rate_limit == RateLimit("100/s", 10)
 
 
 @pytest.mark.parametrize(
@@ -90,24 +72,6 @@ def test_a_task_s_limit_that_cannot_be_meant(limit, cron, sentence):
     assert sentence in problem.sentence
 
 
-def test_a_task_s_limit():
-    """As it is in the Config, and in a snapshot."""
-    text = "{by: [kwargs.account, args.0], max_running: 2, rate_limit: 10/s}"
-    config = loaded(f"tasks: {{t: {{run: a.b, limit: {text}}}, u: {{run: a.b, limit: null}}}}").config
-    assert config.tasks["t"].limit == Limit(("kwargs.account", "args.0"), 2, RateLimit("10/s", 1))
-    assert config.tasks["u"].limit is None
-    assert Config.from_json(config.to_json()) == config
-
-
-def test_a_limit_is_explained_key_by_key():
-    """Where each part is written."""
-    found = loaded("tasks: {t: {run: a.b, limit: {by: [args.0], rate_limit: 10/s}}}")
-    values = {each.key: each for each in explain.task(found.tree.root, found.config, "t")}
-    assert values["limit.by"].shown == "args.0"
-    assert values["limit.max_running"].shown == "none"
-    assert values["limit.rate_limit.burst"].set_by == "tasks.t.limit.rate_limit"
-
-
 @pytest.mark.parametrize(
     ("said", "sentence"),
     [
@@ -122,22 +86,3 @@ def test_a_fair_by_that_cannot_be_meant(said, sentence):
     """An error with the remedy."""
     problems = loaded(f"queues: {{q: {{fair_by: {said}}}}}").problems
     assert any(sentence in problem.sentence for problem in problems if problem.is_error)
-
-
-def test_fair_by():
-    """As it is in the Config, in a snapshot and explained; none is the default, and an empty list."""
-    found = loaded("queues: {q: {fair_by: [kwargs.tenant, args.0]}, r: {fair_by: []}, s: {}}")
-    queues = found.config.queues
-    assert [queues[name].fair_by for name in "qrs"] == [("kwargs.tenant", "args.0"), (), ()]
-    assert Config.from_json(found.config.to_json()) == found.config
-    values = {each.key: each for each in explain.queue(found.tree.root, found.config, "q")}
-    assert values["fair_by"].shown == "kwargs.tenant, args.0"
-
-
-def test_another_fair_by_is_taken_in_place():
-    """The plan says so, and keeps the groups."""
-    one, other = (
-        loaded(f"queues: {{q: {{fair_by: {said}}}}}\nworkers: {{m: {{queues: [q]}}}}").config
-        for said in ("[]", "[args.0]")
-    )
-    assert str(compare(one, other)) == "1 group kept; queues: q.fair_by changed"

@@ -3,7 +3,6 @@
 import json
 import os
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -48,7 +47,7 @@ def any_of(schema):
 FILES = any_of(SCHEMA).filter(lambda content: isinstance(content, dict))
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(FILES, st.booleans())
 def test_whatever_the_keys_hold_there_are_problems_or_a_config(content, to_run):
     """Every value under every key: never an exception, and a Config exactly where no problem is an error."""
@@ -74,7 +73,7 @@ def entries(section, **fixed):
     return st.fixed_dictionaries({key: st.just(value) for key, value in fixed.items()}, optional=keys)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     entries(
         "tasks", run="x.y", queue="default", priority="high", retry="p", pass_job=None, on_success=None, on_failure=None
@@ -103,39 +102,3 @@ def test_any_mixture_of_the_examples_is_usable(task, entry, group, policy):
     }
     loaded = load("fusion.yaml", environ=os.environ, data=json.dumps(content).encode())
     assert [str(problem) for problem in loaded.problems if problem.is_error] == []
-
-
-@pytest.mark.parametrize(
-    "path", ["a\0b", "/" + "x" * 300, "é" * 3000, "/proc/1/root/x", "a/../../b", "x/" * 3000, "no\0/*"]
-)
-@pytest.mark.parametrize(
-    "section",
-    [
-        {"workers": {"m": {"directory": PATH}}},
-        {"workers": {"m": {"python": PATH}}},
-        {"workers": {"m": {"environment_file": [PATH]}}},
-        {"workers": {"m": {"environment": {"A": PATH}}}},
-        {"broker": {"url": "redis://h", "password_file": PATH}},
-        {"broker": {"url": f"unix:///{PATH}"}},
-        {"logging": {"file": PATH}},
-        {"include": [PATH]},
-        {"include": [f"{PATH}*"]},
-    ],
-    ids=str,
-)
-def test_no_path_makes_it_raise(section, path):
-    """A NUL, a name beyond what the system takes, a directory that may not be searched: problems at most."""
-    text = json.dumps({"version": 1, **section}).replace(PATH, json.dumps(path)[1:-1])
-    loaded = load("fusion.yaml", environ={}, data=text.encode(), to_run=True)
-    assert (loaded.config is None) == any(problem.is_error for problem in loaded.problems)
-    if "\0" in path:
-        assert loaded.config is None
-
-
-@pytest.mark.parametrize("value", [{}, {"a": 1}, [], [[]], None, 1.5, "x"], ids=str)
-@pytest.mark.parametrize("section", sorted(SCHEMA["properties"]))
-def test_no_value_of_any_type_makes_it_raise(section, value):
-    """A section, or a name in it, that holds what it should not: problems, and no exception."""
-    for content in ({section: value}, {section: {"name": value}}, {section: {"name": {"key": value}}}):
-        loaded = load("fusion.yaml", environ={}, data=json.dumps({"version": 1, **content}).encode())
-        assert (loaded.config is None) == any(problem.is_error for problem in loaded.problems), content

@@ -7,7 +7,6 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from fusiond.config.lint import sentences
 from fusiond.config.load import load
 from fusiond.config.schema import schema_text
 from tests import file_schema
@@ -55,29 +54,6 @@ def test_each_key_describes_itself(path, key, needed):
         assert ("default" in key) != needed
     if "default" in key:
         validator.validate(key["default"])
-
-
-def test_each_keyword_has_its_sentence():
-    """Whatever jsonschema can report by this schema is put into words: no keyword is without its function."""
-    words = jsonschema.Draft202012Validator.VALIDATORS
-    used = {word for word in words if re.search(rf'"{word}": [^{{]', schema_text())}  # with a map, it is a key of ours
-    by_schema = {"anyOf", "allOf", "additionalProperties"}  # `config/schema.py` finds the problem that they stand for
-    others = {"uniqueItems", "format"}  # the former is taken out for jsonschema, the latter is a key in an example
-    assert used - by_schema - others <= set(sentences._KEYWORDS)
-    assert {"type", "pattern", "minimum"} <= used
-
-
-def test_no_map_takes_unknown_keys():
-    """Each map says which keys it takes, or what its names' values are; free ones are arguments alone."""
-
-    def maps(schema, path=()):
-        if isinstance(schema, dict):
-            if "object" in schema.get("type", ()) and "additionalProperties" not in schema:
-                yield path[-1]
-            for key, found in schema.items():
-                yield from maps(found, (*path, key))
-
-    assert set(maps(SCHEMA)) == {"kwargs"}
 
 
 def defaults_of(*path, skip=()):

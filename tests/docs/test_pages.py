@@ -65,6 +65,7 @@ def test_the_map_shows_each_page():
     assert [page.name for page in (ROOT / "docs").glob("*.md") if page.name not in text + "README.md"] == []
 
 
+@pytest.mark.proof
 def test_the_site_is_built_and_needs_no_other_host(tmp_path):
     """Each page is in its navigation, each link leads somewhere, and a browser loads nothing from elsewhere."""
     command = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--quiet", "-j1", "docs", str(tmp_path)]

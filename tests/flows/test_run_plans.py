@@ -7,13 +7,10 @@ import json
 import pytest
 
 from fusiond.broker.call import plain
-from fusiond.broker.flow_records import RunWrite
 from fusiond.broker.records import Outcome
-from fusiond.broker.script import script
-from fusiond.errors import BadArguments, BrokerUnavailable, JobCanceled, JobFailed, JobNotFound
+from fusiond.errors import BrokerUnavailable, JobCanceled, JobFailed, JobNotFound
 from fusiond.flows.run_control import RunControl, RunRef, carry
 from fusiond.flows.run_fsck import RunFsck
-from fusiond.flows.runs import opened, retried_fields
 from fusiond.flows.shapes import FlowShape, Shape, StepShape
 from fusiond.job import JobStatus, new_token
 from tests.support.queue_state import findings
@@ -219,14 +216,6 @@ def test_what_cannot_begin_fails_with_its_reason(stage, run):
     assert "at most 1048576 are allowed" in stage.view().reasons["large"]
 
 
-def test_a_step_whose_job_is_another_ones_twin_fails(stage, run, redis):
-    """`unique` holds for steps too: it is not stored, and the step says why."""
-    unique = "ended,skip,0,"
-    stage.start(one=step("t", unique=unique), two=step("t", unique=unique))
-    assert stage.work() == ["run.one"]
-    assert "job run.one is the same by `unique`" in stage.view().reasons["two"]
-
-
 def test_an_end_that_is_told_late_or_twice_changes_nothing(stage, run, broker, redis):
     """A job that an operator requeues after its run has gone on is none of its steps any more."""
     stage.start(one=step("one"), two=step("two", "one"))
@@ -259,19 +248,6 @@ def test_many_items_take_linear_time(stage, run, broker, redis):
 
     few, many = commands(200), commands(600)
     assert many - few < 400 * 6
-
-
-def test_a_missing_run_is_told(stage, run):
-    """Not found, whatever is asked."""
-    with pytest.raises(JobNotFound):
-        run(stage.control.view(REF))
-    assert run(carry(stage.broker, "q", advance=True)) == 0
-
-
-def test_inputs_must_be_json(stage):
-    """As arguments of a job."""
-    with pytest.raises(BadArguments):
-        stage.start(inputs={"day": object()}, one=step("t", inputs={"day": "input.day"}))
 
 
 def test_a_run_that_ended_is_dropped_after_its_time(stage, run, broker, redis):
@@ -345,102 +321,6 @@ def test_each_end_calls_back_once(stage, run, redis):
     assert (event["status"], event["result"], event["error"], event["truncated"]) == ("finished", None, None, True)
 
 
-def test_the_jobs_of_steps_call_what_their_tasks_say(stage):
-    """As any job does."""
-    follow = 's{"on_success":{"queue":"jobs","task":"note","priority":1}}'
-    stage.start(one=step("one", follow=follow))
-    stage.work({"one": 7})
-    [id_] = stage.work()
-    assert id_.startswith("cb-")
-    assert stage.ran[-1][1]["event"]["result"] == 7
-    assert stage.view().status == "finished"
-
-
-def test_a_record_that_cannot_be_read_stops_no_other_run(stage, run, broker, redis):
-    """It is left out, named by fsck, and dropped by a repair; so is one of another type."""
-    stage.start(one=step("one"))
-    for id_ in ("bad", "worse"):
-        redis("ZADD", "test:{q}:flows", "inf", id_)
-        redis("ZADD", "test:{q}:advance", 0, id_)
-    redis("HSET", "test:{q}:flow:bad", "version", 1, "created_at", 1, "shape", "{", "inputs", "{}", "state", "[]")
-    redis("HSET", "test:{q}:flow:worse", "version", "x")
-    assert stage.work() == ["run.one"]
-    assert [view.ref.id for view in run(stage.control.runs("q", 9))] == ["run"]
-    told = []
-    run(RunFsck(broker, told.append, repair=True).queue("q"))
-    assert [each.key for each in told] == ["flow:worse", "flow:bad"]
-    assert redis("ZRANGE", "test:{q}:flows", 0, -1) == [b"run"]
-
-
-def test_a_retry_begins_a_flow_anew_whose_run_is_not_kept_any_more(stage, redis):
-    """The jobs of that run may still be there; the new one has jobs of its own."""
-    stage.start(others={"sub": {"a": step("a")}}, sub=flow_step("sub"))
-    assert stage.work({"a": ValueError("no")}) == ["run.sub.a"]
-    assert redis("DEL", "test:{q}:flow:run.sub", "test:{q}:flow:run.sub/ends") == 2
-    assert stage.run(stage.control.retry(REF))
-    assert stage.work() == ["run.sub.a.r2"]
-    assert stage.view().status == "finished"
-
-
-def test_a_step_takes_over_the_end_of_a_job_that_was_there(stage, redis):
-    """A run that is started again under its id, after its record has gone, does not wait for jobs that have ended."""
-    stage.start(one=step("one"), two=step("two"))
-    assert stage.work({"two": ValueError("no")}) == ["run.one", "run.two"]
-    assert redis("DEL", "test:{q}:flow:run", "test:{q}:flow:run/ends") == 2
-    stage.start(one=step("one"), two=step("two"))
-    assert stage.work() == []
-    assert stage.statuses() == {"one": "finished", "two": "failed"}
-
-
-def test_items_with_large_arguments_are_begun_in_pages_of_bytes(stage, broker, monkeypatch):
-    """Each of them gets the same 900 kB; a thousand of these in one call would hold up Redis for seconds."""
-    sizes = []
-    write_run = broker.write_run
-
-    def measured(queue, id_, version, write):
-        sizes.append(sum(len(job.args) for _, job in write.jobs))
-        return write_run(queue, id_, version, write)
-
-    monkeypatch.setattr(broker, "write_run", measured)
-    inputs = {"list": [*range(12)], "text": "x" * 900_000}
-    stage.start(inputs=inputs, many=step("t", for_each="input.list", inputs={"text": "input.text"}, keep=False))
-    stage.work_all()
-    assert max(sizes) < 6_000_000
-    assert sorted(kwargs["item"] for _, kwargs in stage.ran) == [*range(12)]
-    assert stage.view().status == "finished"
-
-
-def test_a_refused_step_whose_last_job_ends_meanwhile_does_not_wait_for_ever(stage, run, broker, redis, monkeypatch):
-    """Its job ends between the moment when the run is read, and the one when it is written that no more follow."""
-    monkeypatch.setattr("fusiond.flows.run_plans.PAGE", 1)
-    write_run = broker.write_run
-
-    def late(queue, id_, version, write):
-        if write.fields.get("t many") == 1:
-            run(broker.deliver("q"))
-            nonce, (job,) = stage.claim()
-            stage.end(nonce, job, None)
-            run(broker.deliver("jobs"))
-        return write_run(queue, id_, version, write)
-
-    monkeypatch.setattr(broker, "write_run", late)
-    half = "x" * 600_000
-    stage.start(inputs={"list": [1, half]}, many=step("t", for_each="input.list", kwargs={"half": half}))
-    monkeypatch.undo()
-    assert redis("ZSCORE", "test:{q}:advance", "run")
-    redis("ZADD", "test:{q}:advance", 0, "run")
-    run(carry(broker, "q", advance=True))
-    assert stage.view().status == "failed"
-
-
-def test_a_start_leaves_other_runs_to_the_daemons(stage, redis):
-    """However many of them can go on: a producer waits for its own run, and for a bounded number of others."""
-    redis("ZADD", "test:{q}:advance", *(word for n in range(45) for word in (0, f"other-{n}")))
-    stage.start(one=step("one"))
-    assert redis("ZCARD", "test:{q}:advance") >= 25
-    assert stage.work() == ["run.one"]
-
-
 def test_a_start_is_confirmed_as_the_caller_wants(stage, run, broker):
     """A repeat, of which nobody knows whether the first call was confirmed, writes once more before it waits."""
     shape = Shape("main", {"main": FlowShape({"one": step("one")}, "q")})
@@ -454,47 +334,3 @@ def test_a_start_is_confirmed_as_the_caller_wants(stage, run, broker):
     assert run(stage.control.start(REF, shape, {}, confirm(1))) == REF
     assert run(broker.run_record("q", "run")).version > before + 1
     assert stage.work() == ["run.one"]
-
-
-@pytest.mark.parametrize(("end", "status"), [("canceled", "canceled"), ("finished", "failed")])
-def test_a_retried_step_that_is_cut_short_waits_for_what_it_has_begun(
-    stage, run, broker, redis, monkeypatch, end, status
-):
-    """By a cancel, or since its items are gone: jobs behind that finished in an earlier round count for none of it."""
-    monkeypatch.setattr("fusiond.flows.run_plans.PAGE", 2)
-    stage.start(inputs={"list": [*range(6)]}, many=step("many", for_each="input.list", item="n"))
-    stage.work_all({"many": lambda n: n if n > 3 else ValueError("no")})
-    before = run(broker.run_record("q", "run"))
-    again = RunWrite(retried_fields(opened(before)), again_ms=0)
-    assert run(broker.write_run("q", "run", before.version, again))
-    begin_one_page(run, stage.control.advancer.advance("q", "run"))
-    run(carry(broker, "q"))
-    nonce, jobs = stage.claim()
-    assert [job.id for job in jobs] == [b"run.many.0.r2", b"run.many.1.r2"]
-    if end == "canceled":
-        run(stage.control.cancel(REF))
-    else:
-        redis("HSET", "test:{q}:flow:run", "inputs", '{"list":1}')
-        redis("ZADD", "test:{q}:advance", 0, "run")
-    for job in jobs:
-        run(carry(broker, "q", advance=True))
-        assert stage.view().status in ("running", "canceling")
-        run(broker.settle("jobs", [Outcome(job.id, nonce, end, HOUR, 0, b'{"code":"X"}')]))
-        run(carry(broker, "jobs"))
-    redis("ZADD", "test:{q}:advance", 0, "run")
-    run(carry(broker, "q", advance=True))
-    assert stage.view().status == status
-
-
-def begin_one_page(run, plan):
-    """Drive a plan up to its first write, and end it there."""
-
-    def one(asked):
-        return (yield asked)
-
-    asked = next(plan)
-    while True:
-        reply = run(one(asked))
-        if getattr(asked, "words", ())[:2] == (b"EVALSHA", script("flow_write").sha):
-            return
-        asked = plan.send(reply)

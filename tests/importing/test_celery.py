@@ -45,46 +45,6 @@ def test_a_django_project():
     assert "task 'reports': it is a name of Celery's" in found.comments
 
 
-def test_numbers_of_the_environment_stay_so():
-    """In the number of processes, in a schedule, in the broker's address."""
-    found = import_files("celery", DATA / "django.celery.txt", environ={"WORKERS": "9"})
-    assert found.config.workers["main"].processes == 9
-    path = DATA / "helpers.celery.txt"
-    assert import_files("celery", path).config.cron["analyse-weekly"].schedule == "0 8 * * 1"
-    found = import_files("celery", path, environ={"ANALYSE_HOUR": "5"})
-    assert found.config.cron["analyse-weekly"].schedule == "0 5 * * 1"
-    assert found.config.tasks["agents.analyst.analyse"].queue == "analysis"
-    assert "publish-daily" not in found.config.cron
-    assert "_number('PUBLISH_HOUR', 9)" in found.comments
-    found = import_files("celery", DATA / "class.celery.txt", environ={"REDIS_HOST": "db"})
-    assert found.config.broker.url == "redis://db:6379/0"
-
-
-def test_what_a_real_settings_module_leaves_open(tmp_path):
-    """A period of the environment, a part of the schedule that another module has, conditions elsewhere in the file."""
-    text = (
-        "import os\nfrom datetime import timedelta\nfrom shop.beat import MORE\nif DEBUG:\n    CACHES = {}\n"
-        "PERIOD = int(os.environ.get('PERIOD', 60))\n"
-        "CELERY_BEAT_SCHEDULE = {'a': {'task': 'shop.a', 'schedule': timedelta(seconds=PERIOD)}}\n"
-        "if not DEBUG:\n    CELERY_BEAT_SCHEDULE |= MORE\n"
-    )
-    found = import_text("celery", tmp_path, text)
-    assert found.config.cron["a"].every == 60
-    assert "every: ${PERIOD:-60}s" in found.text
-    assert found.comments.count("the condition was not decided") == 1
-    assert "beat_schedule: **shop.beat.MORE: it names no task that is known before Python runs" in found.comments
-
-
-def test_names_of_celery_3():
-    """The settings of old releases; a broker that is no Redis is a comment."""
-    found = import_files("celery", DATA / "old.celery.txt")
-    assert found.config.tasks["apps.mail.tasks.send"].queue == "mail"
-    assert found.config.workers["main"].processes == 8
-    assert found.config.cron["my_beat"].every == 5
-    assert "broker amqp: jobs are kept in Redis" in found.comments
-    assert "apps.routers.Router: a router is a function" in found.comments
-
-
 def test_an_application_and_its_configuration(tmp_path):
     """`Celery(…)`, `app.conf.update(…)`, `app.conf.x = …`."""
     text = (

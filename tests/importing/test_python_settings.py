@@ -3,7 +3,7 @@ import pytest
 from fusiond.importing.draft import Expanded, Reference, Unknown
 from fusiond.importing.finished_file import SourceText
 from fusiond.importing.input_files import ImportRefused
-from fusiond.importing.python_settings import Imported, PythonCall, module_of
+from fusiond.importing.python_settings import module_of
 
 
 def names(text):
@@ -36,30 +36,6 @@ def test_the_environment_becomes_references():
     assert found["B"] == "redis://${H:-db}:1/$$0"
     assert isinstance(found["B"], Expanded)
     assert all(isinstance(found[name], Unknown) for name in "CDE")
-
-
-def test_what_is_not_known_leaves_the_rest():
-    """A part of a map; a function that reads the environment, of whichever package; a switch is no number."""
-    text = (
-        "from decouple import config\nfrom a import more, yes\n"
-        "A = {'x': 1} | more\nB = {'y': 2, **yes()}\nC = dict(more)\n"
-        "D = config('N', default=4, cast=int)\nE = config('S', default=True, cast=bool)\n"
-    )
-    found = names(text)
-    assert (list(found["A"]), list(found["B"]), list(found["C"])) == (["x", "**a.more"], ["y", "**yes()"], ["**a.more"])
-    assert found["D"] == Reference("N", "4")
-    assert isinstance(found["E"], Unknown)
-
-
-def test_functions_and_calls_keep_their_paths():
-    """By the imports of the module."""
-    found = names(
-        "from a.b import c as d\nimport e.f\nA = d.g\nB = e.f.h\nC = d.make(1, k=2)\ndef own(): pass\nD = own\n"
-    )
-    assert (found["A"], found["B"]) == (Imported("a.b.c.g"), Imported("e.f.h"))
-    assert isinstance(found["C"], PythonCall)
-    assert (found["C"].function, found["C"].args, found["C"].kwargs) == ("a.b.c.make", [1], {"k": 2})
-    assert isinstance(found["D"], Unknown)
 
 
 @pytest.mark.parametrize(

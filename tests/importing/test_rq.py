@@ -37,22 +37,6 @@ def test_settings_of_a_worker():
     assert "secret@example" not in found.text
 
 
-def test_rq_scheduler_and_django_rq():
-    """Calls of a function are found, too; a time to begin is a comment."""
-    found = import_files("rq", DATA / "scheduler.rq.txt")
-    cron = found.config.cron
-    assert (cron["digest"].schedule, list(cron["digest"].args), cron["refresh"].every) == ("0 7 * * 1-5", ["week"], 900)
-    assert found.config.tasks["digest"].run == "shop.mail.digest"
-    assert found.config.broker.url == "redis://redis.example.org:6379/2"
-    assert "scheduled_time: ticks are at multiples of the interval" in found.comments
-
-
-def test_settings_and_schedules_become_one_file(tmp_path):
-    """The queues of both are served."""
-    found = import_files("rq", DATA / "worker.rq.txt", DATA / "cron.rq.txt")
-    assert set(found.config.workers["main"].queues) == {"urgent", "pages", "score-cache", "upkeep"}
-
-
 def test_an_address_with_a_password_is_not_printed(tmp_path):
     """Neither one that is written down nor a default."""
     found = import_text("rq", tmp_path, "REDIS_URL = 'redis://u:hunter2@db/1'\nQUEUES = ['a']\n")

@@ -2,23 +2,19 @@
 
 import asyncio
 import contextlib
-import json
 import signal
-import sys
-import threading
 import tracemalloc
 
 import pytest
 
-from fusiond import AsyncClient, BadArguments, BrokerError, BrokerUnavailable, Client, QueueFull, UnknownTask
+from fusiond import AsyncClient, BadArguments, BrokerUnavailable, Client, QueueFull, UnknownTask
 from fusiond.broker.call import as_is, plain
 from fusiond.broker.records import NewJob
 from fusiond.broker.redis import protocol
 from fusiond.broker.redis.connection import connect
 from fusiond.broker.redis.sessions import LoopSession, ThreadSession
 from fusiond.config.model import Broker
-from fusiond.enqueue_options import NO_OPTIONS
-from fusiond.producer.bulk import CHUNK, Bulk
+from fusiond.producer.bulk import CHUNK
 from tests.support.replicas import RedisCluster, Servers
 from tests.support.running import until
 
@@ -109,13 +105,6 @@ def test_more_than_redis_may_have_unanswered_are_stored_in_order(enqueue_many, h
 
 
 @KINDS
-def test_what_is_forgotten_meanwhile_is_sent_again_in_order(enqueue_many, held, redis, kind):
-    """Redis forgets its scripts in the middle, as at a failover."""
-    handles = enqueue_many(kind, jobs_with(lambda: redis("SCRIPT", "FLUSH"), MANY // 2))
-    assert held() == [handle.name for handle in handles]
-
-
-@KINDS
 @pytest.mark.parametrize("at", [2, 9])
 def test_a_connection_lost_in_the_middle_makes_each_job_once(enqueue_many, held, monkeypatch, kind, at):
     """Replies are lost, and with them the connection: their chunks are sent again, with the same ids."""
@@ -180,13 +169,6 @@ def test_a_refused_job_in_the_middle(enqueue_many, held, kind, bad, error):
     assert list(raised.value.enqueued.stored) == list(range(3 * CHUNK))
 
 
-def test_the_first_job_is_refused(client, held):
-    """Nothing is stored, and that is said."""
-    with pytest.raises(UnknownTask, match="; no job was stored before"):
-        client.enqueue_many([("nope",), ("send",)])
-    assert held() == []
-
-
 @KINDS
 def test_an_iterator_that_raises_in_the_middle(enqueue_many, held, kind):
     """Its own exception, with a note; and with what is stored."""
@@ -196,40 +178,6 @@ def test_an_iterator_that_raises_in_the_middle(enqueue_many, held, kind):
     assert raised.value.__notes__ == [f"enqueue_many: {10 * CHUNK} jobs were stored before"]
     assert list(raised.value.enqueued.stored) == list(range(10 * CHUNK))
     assert held() == list(raised.value.enqueued.stored.values())
-
-
-def test_a_keyboard_interrupt_in_the_callers_iterator(client, enqueue_many, held):
-    """It waits for nothing: what is unanswered may be stored. The connection serves on."""
-    # A Redis that does not know the script yet answers so, and all that is unanswered is sent again first.
-    client.enqueue_many([("report",)])
-    with pytest.raises(KeyboardInterrupt) as raised:
-        enqueue_many("threads", jobs_with(raising(KeyboardInterrupt()), 10 * CHUNK + 5))
-    stored, unknown = raised.value.enqueued
-    assert len(stored) == (10 - protocol.AHEAD) * CHUNK
-    assert held() == [*stored.values(), *unknown.values()]
-    assert len(held("others")) == 1
-
-
-@pytest.mark.parametrize("when", ["sending", "reading"])
-def test_a_keyboard_interrupt_on_the_way(enqueue_many, held, monkeypatch, when):
-    """In the midst of a reply, or of a chunk: the connection is given up, and the next call makes a new one."""
-    name = "send" if when == "sending" else "read"
-    do, calls = getattr(ThreadSession, name), []
-
-    def interrupted(self, *words, **more):
-        calls.append(name)
-        if len(calls) == 12:
-            raise KeyboardInterrupt
-        return do(self, *words, **more)
-
-    monkeypatch.setattr(ThreadSession, name, interrupted)
-    with pytest.raises(KeyboardInterrupt) as raised:
-        enqueue_many("threads", jobs_with(int, 0))
-    stored, unknown = raised.value.enqueued
-    there = held()
-    assert set(stored.values()) <= set(there) <= {*stored.values(), *unknown.values()}
-    assert unknown
-    assert len(held("others")) == 1
 
 
 def test_a_cancellation_in_the_middle(enqueue_many, held):
@@ -285,40 +233,6 @@ def test_the_iterator_may_use_the_client(client, held):
     assert len(held("reports")) == len(range(1, MANY, 400))
 
 
-def test_threads_share_the_connection_meanwhile(client, held):
-    """Each gets the replies to its own."""
-    names, errors = {}, []
-
-    def many(task):
-        try:
-            names[task] = [handle.name for handle in client.enqueue_many((task, [n]) for n in range(MANY))]
-        except BaseException as error:
-            errors.append(error)
-            raise
-
-    threads = [threading.Thread(target=many, args=(task,)) for task in ("send", "report")]
-    for thread in threads:
-        thread.start()
-    single = [client.enqueue("other", n).name for n in range(50)]
-    for thread in threads:
-        thread.join()
-    assert not errors
-    assert (held(), held("reports"), held("others")) == (names["send"], names["report"], single)
-
-
-@KINDS
-def test_an_answer_that_cannot_be_read(enqueue_many, redis, namespace, kind):
-    """Another program has taken a key of the queue: a BrokerError, and what was stored before."""
-    key = f"{namespace}:{{sms}}:queue"
-
-    def spoil():
-        redis("DEL", key)
-        redis("SET", key, "x")
-
-    with pytest.raises(BrokerError, match=r"fsck.* jobs were stored before"):
-        enqueue_many(kind, jobs_with(spoil, 10 * CHUNK))
-
-
 # Several servers, and what confirms
 
 
@@ -354,18 +268,7 @@ def test_each_chunk_is_confirmed_by_a_replica(broker, namespace, tmp_path, monke
         assert unknown
 
 
-def test_each_chunk_is_on_disk(enqueue_many, redis, held):
-    """With `appendfsync always`, or WAITAOF where there is one."""
-    redis("CONFIG", "SET", "appendfsync", "always")
-    redis("CONFIG", "SET", "appendonly", "yes")
-    try:
-        handles = enqueue_many("threads", jobs_with(int, 0), durability="fsync")
-    finally:
-        redis("CONFIG", "SET", "appendonly", "no")
-        redis("CONFIG", "SET", "appendfsync", "everysec")
-    assert held() == [handle.name for handle in handles]
-
-
+@pytest.mark.proof
 @KINDS
 def test_another_primary_in_the_middle(broker, namespace, tmp_path, monkeypatch, kind):
     """The Sentinel names another one: what follows goes there, what was stored by the first is not repeated."""
@@ -410,6 +313,7 @@ class _TwoNodes(RedisCluster):
         until(lambda: all(len(node.do("CLUSTER", "SLOTS")) == 2 for node in self.nodes))
 
 
+@pytest.mark.proof
 @KINDS
 def test_a_slot_moves_in_the_middle(broker, namespace, tmp_path, kind):
     """Chunks of three queues go to their nodes; those of the moved slot follow it, and keep their order."""
@@ -440,42 +344,6 @@ def test_a_slot_moves_in_the_middle(broker, namespace, tmp_path, kind):
                 assert [id_.decode() for id_ in held] == [each.id for each in handles if each.queue == queue]
 
 
-def test_lines_of_a_group_that_was_stored_in_part(desk):
-    """`fusiond enqueue -`: the chunks that fitted are not enqueued once more."""
-    desk.run(desk.verbs.configure("default", max_length=3 * CHUNK + 10, tasks={}))
-    lines = [json.dumps({"task": "send", "args": [n]}) for n in range(4 * CHUNK)]
-    done = desk.fusiond("enqueue", "-", given="\n".join(lines))
-    assert done.status == 1
-    assert done.out == f"{3 * CHUNK + 10} jobs enqueued, {CHUNK - 10} lines refused\n"
-    assert desk.run(desk.verbs.counts("default")).queued == 3 * CHUNK + 10
-
-
-@pytest.mark.parametrize("step", range(24))
-def test_an_interrupt_between_any_two_lines(step):
-    """Nothing counts as stored that was not answered, wherever between sending and the answer it comes."""
-    calls = []
-
-    def interrupt(frame, event, _arg):
-        if frame.f_code.co_name in ("_send", "_answered"):
-            calls.append(event)
-            if len(calls) > step:
-                raise KeyboardInterrupt
-        return interrupt
-
-    bulk = Bulk(Ready(), Ready(), NO_OPTIONS, [("t", [], {})])
-    plan, answers = bulk.plan(), iter([[], [["refused"]]])
-    before = sys.gettrace()
-    sys.settrace(interrupt)
-    try:
-        with contextlib.suppress(KeyboardInterrupt, QueueFull, StopIteration):
-            plan.send(None)
-            while True:
-                plan.send(next(answers))
-    finally:
-        sys.settrace(before)
-    assert not bulk.stored()
-
-
 class Ready:
     """Makes any job, and finds each refused."""
 
@@ -489,11 +357,3 @@ class Ready:
 
     def check(self, _queue, _jobs, _replies):
         raise QueueFull("full")
-
-
-def test_jobs_that_wait_for_others_are_not_all_made_known_in_the_call(client, redis):
-    """The producer waits for a few pages of the outbox; daemons deliver the rest."""
-    parent = client.enqueue("send")
-    jobs = client.options(after=[parent]).enqueue_many([("send",)] * 1500)
-    assert {job.status() for job in jobs[:3]} == {"deferred"}
-    assert 1 <= redis("LLEN", f"test:{{sms}}:children:{parent.id}") <= 800

@@ -1,13 +1,9 @@
 """What a producer gets of unique jobs, by the catalogue that a daemon publishes."""
 
-import asyncio
-
 import pytest
 
-from fusiond import AsyncClient, BadArguments, Client, JobConflict, JobStatus
-from fusiond.broker.records import Outcome
+from fusiond import BadArguments, Client, JobConflict, JobStatus
 from fusiond.config.model.tasks import Unique
-from fusiond.job import new_token
 
 UNIQUE = {
     "skip": Unique(by=("kwargs.user",), until="ended"),
@@ -35,16 +31,6 @@ def test_skip_returns_the_job_that_is_there(client):
     assert len({first, *others}) == 5
 
 
-def test_asyncio_has_the_same(client, redis_server, namespace):
-    """AsyncClient's jobs say it, too."""
-
-    async def twice():
-        async with AsyncClient(redis_server.url, namespace=namespace) as jobs:
-            return [(await jobs.enqueue("skip", user=1)).existing for _ in range(2)]
-
-    assert asyncio.run(twice()) == [False, True]
-
-
 def test_refuse_raises(client):
     """The message names the job that is there."""
     first = client.enqueue("refuse", "a", user=1)
@@ -68,15 +54,6 @@ def test_of_many_those_that_are_there_come_back(client):
     assert (jobs[0], jobs[3]) == (there, jobs[2])
 
 
-def test_of_many_a_refused_one_says_what_was_stored(client):
-    """None of those that were sent together."""
-    client.enqueue("refuse", "a", user=1)
-    with pytest.raises(JobConflict) as caught:
-        client.enqueue_many([("plain",), ("refuse", ["a"], {"user": 1}), ("plain",)])
-    assert (caught.value.enqueued.stored, caught.value.enqueued.unknown) == ({}, {})
-    assert client.counts("sms")["sms"].queued == 1
-
-
 @pytest.mark.parametrize(
     ("args", "kwargs", "sentence"),
     [
@@ -89,14 +66,3 @@ def test_a_call_without_its_argument_is_refused(client, args, kwargs, sentence):
     """The error names it."""
     with pytest.raises(BadArguments, match=f"^task 'refuse': the call cannot be unique: {sentence}"):
         client.enqueue("refuse", *args, **kwargs)
-
-
-def test_a_requeue_against_anothers_lock_raises(client, run, broker):
-    """And the job stays failed."""
-    job, token = client.enqueue("skip", user=1), new_token()
-    run(broker.claim("sms", 1, dispatcher="d", nonce=token, lease_ms=1000, max_rescues=1))
-    run(broker.settle("sms", [Outcome(job.id, token, "failed", 60_000, payload=b"{}")]))
-    client.enqueue("skip", user=1)
-    with pytest.raises(JobConflict, match="is not requeued"):
-        job.requeue()
-    assert job.status() is JobStatus.FAILED

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import calibration, pairs, processes
+from benchmarks import calibration, pairs
 from benchmarks.__main__ import MEASURES
-from benchmarks.figures import Figure, Gate, quartiles
+from benchmarks.figures import Figure, Gate
 from benchmarks.network import network
-from benchmarks.peers.__main__ import GATES, report, steps
+from benchmarks.peers.__main__ import GATES, steps
 from benchmarks.peers.environment import Missing, install
 from benchmarks.peers.results import Bound, Results
-from benchmarks.peers.runners import BY_NAME, FUSIOND, RUNNERS
+from benchmarks.peers.runners import BY_NAME, RUNNERS
 from benchmarks.peers.session import APPS
 from benchmarks.rounds import rounds
 
@@ -35,12 +35,6 @@ def test_a_gate_is_a_ratio():
     assert not Gate(1.2, "Sidekiq", ceiling=1.1).kept
     line = Figure("drain", 30_000, "jobs/s", Gate(2.14, "a bare PING", ceiling=2.0), "median").line()
     assert line.endswith("2.14 × a bare PING, ≤ 2: MISSED; median")
-
-
-def test_quartiles_are_those_of_the_runs():
-    """Of one run, all three are that run."""
-    assert quartiles([5.0]) == (5.0, 5.0, 5.0)
-    assert quartiles([1.0, 2.0, 3.0, 4.0, 5.0]) == (2.0, 3.0, 4.0)
 
 
 @pytest.fixture
@@ -73,24 +67,6 @@ def test_a_gate_that_is_missed_or_not_measured_is_not_kept(found):
     text, kept = found.gates([bound, bound._replace(theirs="nobody")], {"drain": "drain"})
     assert not kept
     assert "| drain: us ÷ nobody | ≥ 2.2 | – | **not measured** |" in text
-
-
-def test_only_gates_of_what_was_asked_for_count(found):
-    """Some measures, and some runners, can be measured alone."""
-    plan = [step for step in steps(RUNNERS) if step.name == "latency"]
-    text, kept = report(plan, found, [], [], {runner.name for runner in RUNNERS})
-    assert not kept
-    assert text.count("not measured") == sum(bound.table == "latency" for bound in GATES)
-    text, kept = report(plan, found, [], [], {FUSIOND})
-    assert kept
-
-
-def test_a_table_has_medians_and_what_ours_is_of_them(found):
-    """A quantity that one row does not have is a dash."""
-    text = found.table("work", {"drain": "jobs/s", "cpu": "CPU"}, {"us": "us", "them": "us"})
-    assert "| them | 33 | – |" in text
-    assert "| them | 2.25 (2.12–2.38) | – |" in text
-    assert "| us | 60 | – |" in text
 
 
 def test_each_gate_is_of_something_that_is_measured():
@@ -126,11 +102,6 @@ def test_pairs_compare_within_each_pair():
     assert "B ÷ A 0.900 (half of the pairs 0.900 to 0.900); 2 pairs" in said
 
 
-def test_pairs_tell_what_each_pair_of_daemons_measured():
-    said = pairs.line("drain", "jobs/s", [[(100.0, 90.0)], [(100.0, 110.0), (50.0, 55.0)]])
-    assert said.endswith("3 pairs; daemons 0.900, 1.100")
-
-
 def test_ways_are_compared_within_each_round():
     """The machine becomes half as fast after the first round; two hosts do 1.8 times as much as one in both."""
     order, speeds = [], {"one": [1.0, 100.0, 50.0], "two": [1.0, 180.0, 90.0]}
@@ -143,21 +114,6 @@ def test_ways_are_compared_within_each_round():
     assert order == ["one", "two", "one", "two", "two", "one"]  # the first two warm up
     assert (one.name, one.value, one.note) == ("drain, speed, one", 75, "62.5 to 87.5")
     assert (two.value, two.note) == (135, "112 to 158; 1.8 × one (1.8 to 1.8)")
-
-
-def test_cpu_is_told_by_kind_of_process():
-    """A dispatcher is known by its title; what it has started are children, all else of the daemon is neither."""
-    child = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'print(flush=True); input()'])"
-    dispatcher = f"open('/proc/self/comm', 'w').write('worker:main@1'); {child}"
-    daemon = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {dispatcher!r}])"
-    words = [sys.executable, "-c", daemon]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        process.stdout.readline()
-        found = processes.cpu_by_kind(process.pid)
-        bare = processes.cpu_by_kind(processes.tree(process.pid)[-1])
-        process.communicate(b"\n")
-    assert all(seconds > 0 for seconds in found.values())
-    assert (bare["other"] > 0, bare["dispatcher"], bare["children"]) == (True, 0, 0)
 
 
 def test_namespaces_that_cannot_be_made_are_a_sentence(monkeypatch):

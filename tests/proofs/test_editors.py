@@ -163,31 +163,6 @@ def test_completion_offers_the_values_of_an_enumeration(server, path, choices):
 
 
 @pytest.mark.parametrize(
-    ("path", "choices"),
-    [
-        (("tasks", "x", "retry"), {"standard", "none"}),
-        (("tasks", "x", "queue"), {"default"}),
-        (("tasks", "x", "priority"), {"high", "moderate", "low"}),
-        (("defaults", "tasks", "retry"), {"standard", "none"}),
-        (("tasks", "x", "timeout"), {"180s", "30s", "soft and hard"}),
-        (("workers", "x", "queues"), {'"*"', '["sms","email"]', "queues by weight"}),
-    ],
-)
-def test_completion_offers_names_that_always_exist(server, path, choices):
-    """The server cannot know which names a file declares: what it offers is built in, and nothing is unreadable."""
-    text, line, _ = written(path, "")
-    at = len(text.splitlines()[line - 1]) + 1
-    assert set(server.completion(server.open(text), line, at)) == choices
-
-
-def test_completion_says_what_each_choice_means(server):
-    """A word of an enumeration has its own sentence."""
-    text, line, _ = written(("workers", "x", "isolation"), "")
-    offered = server.completion(server.open(text), line, len(text.splitlines()[line - 1]) + 1)
-    assert offered["fork"] == "a fresh child for each job"
-
-
-@pytest.mark.parametrize(
     ("path", "value", "sentence"),
     [
         (("workers", "x", "processes"), "many", "write a number from 1 up, auto, or a map such as {min: 2, max: 16}"),
@@ -221,15 +196,6 @@ def test_no_pattern_is_shown_to_a_person():
                 yield from without(each)
 
     assert set(without(SCHEMA)) <= {r"^[^\u0000]*$"}
-
-
-def test_hover_says_what_a_choice_of_types_is(server):
-    """Of a value that may be a word or a list, it says both, and no title twice."""
-    text, line, column = written(("retry_policies", "x", "backoff"), "linear")
-    shown = server.hover(server.open(text), line, column + 1)
-    assert "or the delays themselves" in shown
-    assert "[object" not in shown
-    assert "||" not in shown
 
 
 def plain(text):

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests import failpoints
-from tests.failpoints import ACTIONS, HOOK, LOG, STEPS, VARIABLE, Rule, parse
+from tests.failpoints import HOOK, LOG, STEPS, VARIABLE, Rule, parse
 from tests.support.fusiond_command import fusiond
 
 #: a program whose only step is one of the scheduler's
@@ -62,14 +62,6 @@ def test_a_rule_is_a_point_an_action_and_a_probability():
     ]
 
 
-def test_each_rule_reads_back_what_it_says():
-    """What is noted of a firing is what was asked for."""
-    assert [f"{rule.point}:{rule.what}" for rule in parse("settle.before:stop=2,claim.after:kill")] == [
-        "settle.before:stop=2",
-        "claim.after:kill",
-    ]
-
-
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
@@ -113,27 +105,6 @@ def test_the_file_runs_under_another_interpreter():
     names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     names |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert names <= sys.stdlib_module_names
-
-
-def test_only_the_steps_that_are_named_are_wrapped(monkeypatch):
-    """And only those of this kind of process."""
-
-    def step(self):
-        return 7
-
-    ticker = armed(monkeypatch, "sweep.before:raise,claim.before:raise", _decide=step, _step=step)
-    assert ticker._decide is step
-
-
-def test_before_and_after_are_told_apart(monkeypatch):
-    """Before, the step has not been done; after, it has, and what it returned is lost."""
-    done = []
-    step = done.append
-    for side, calls in (("before", []), ("after", ["x"])):
-        ticker = armed(monkeypatch, f"tick.{side}:raise", _decide=lambda _, what: step(what))
-        with pytest.raises(OSError, match=f"failpoint tick.{side}"):
-            ticker()._decide("x")
-        assert done == calls
 
 
 def test_a_step_that_does_not_fire_is_what_it_was(monkeypatch):
@@ -221,15 +192,6 @@ def test_a_stop_lasts_until_it_is_continued(tmp_path):
         assert process.wait() == 0
 
 
-def test_a_delay_holds_the_process_up(tmp_path):
-    """And nothing else."""
-    began = time.monotonic()
-    with program("after:delay=0.3", tmp_path / "log") as process:
-        assert process.stdout.read() == "done\n"
-        assert process.wait() == 0
-    assert time.monotonic() - began >= 0.3
-
-
 def test_a_failpoint_is_gone_with_its_log(monkeypatch, tmp_path):
     """So a harness ends the faults of a daemon that runs."""
     monkeypatch.setenv(LOG, str(tmp_path / "log"))
@@ -238,10 +200,3 @@ def test_a_failpoint_is_gone_with_its_log(monkeypatch, tmp_path):
     (tmp_path / "log").touch()
     with pytest.raises(OSError, match="failpoint"):
         ticker()._decide()
-
-
-def test_the_actions_are_those_of_the_sentence():
-    """Each is in the refusal's list of what there is."""
-    with pytest.raises(ValueError, match="cannot") as refusal:
-        parse("claim.before:x")
-    assert all(action in str(refusal.value) for action in ACTIONS)

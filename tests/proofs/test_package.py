@@ -113,14 +113,6 @@ def test_the_man_page_is_that_of_the_command_line():
     assert PAGE.read_text() == page(), "run `python -m tests.man_page`"
 
 
-@pytest.mark.skipif(not shutil.which("groff"), reason="groff is not installed")
-def test_the_man_page_is_clean_roff():
-    """`man` shows it without a warning."""
-    shown = subprocess.run(["groff", "-ww", "-man", "-Tascii", PAGE], capture_output=True, text=True, check=True)
-    assert shown.stderr == ""
-    assert "fusiond job list" in re.sub(r".\x08", "", shown.stdout)
-
-
 def test_the_debian_package_takes_what_exists():
     """The extras that `make install` installs, and files of the checkout; `make deb` itself takes minutes."""
     rules = (ROOT / "packaging" / "debian" / "rules").read_text()

@@ -1,7 +1,6 @@
 """What a daemon tells of itself reaches Redis, whoever is killed."""
 
 import asyncio
-import shutil
 import socket
 from pathlib import Path
 
@@ -80,18 +79,6 @@ def test_a_redis_that_is_away_loses_none(place, tmp_path):
     assert [said.get("happened_at", "")[:10] for said in place.told] == ["2020-09-13", "", ""]
 
 
-def test_a_kill_behind_the_telling_tells_none_twice(place, tmp_path):
-    """The file of the last one is still there."""
-    place.scheduler(note)
-    directory = tmp_path / "untold-events"
-    last = max(directory.iterdir())
-    shutil.copy(last, tmp_path / last.name)
-    place.scheduler(tell)
-    shutil.copy(tmp_path / last.name, last)
-    place.scheduler(tell)
-    assert [said["event"] for said in place.told].count("drain.begun") == 1
-
-
 def test_where_nobody_wants_events_none_are_kept(place, tmp_path):
     """Nor told later."""
 
@@ -104,15 +91,3 @@ def test_where_nobody_wants_events_none_are_kept(place, tmp_path):
     place.scheduler(off)
     place.scheduler(tell)
     assert place.told == []
-
-
-def test_without_a_disk_they_are_kept_in_memory(place, tmp_path, caplog):
-    (tmp_path / "untold-events").write_text("no directory")
-
-    async def both(events):
-        await note(events)
-        await events.run_once()
-
-    place.scheduler(both)
-    assert [said["event"] for said in place.told] == ["reload.refused", "cron.overdue", "drain.begun"]
-    assert "kept in memory only" in caplog.text

@@ -1,12 +1,10 @@
 """The templates of `fusiond init` name what exists: options, groups, queues, metrics, variables and paths."""
 
 import re
-import shlex
 
 import pytest
 import yaml
 
-from fusiond import __version__
 from fusiond.cli import parser
 from fusiond.config.lint import systemd_unit
 from fusiond.config.load import load
@@ -126,13 +124,3 @@ def test_each_variable_secret_and_path_is_given():
     assert token == f"/run/secrets/{service['secrets'][0]}"
     assert "./config:/etc/fusion:ro" in service["volumes"]
     assert "FUSION_CONFIG=/etc/fusion/fusion.yaml" in DOCKER["Dockerfile"]
-
-
-def test_the_image_has_this_version_and_the_code():
-    """The groups' directory is where the Dockerfile copies the tasks."""
-    copied = re.search(r"^COPY (\S+) (\S+)$", DOCKER["Dockerfile"], re.MULTILINE)
-    assert copied[1] in DOCKER
-    assert {group.directory + "/" for group in file(DOCKER).config.workers.values()} == {copied[2]}
-    assert f"=={__version__}'" in DOCKER["Dockerfile"]
-    assert not [path for path, text in {**DOCKER, **KUBERNETES}.items() if re.search(r"@[A-Z]+@", text)]
-    assert all(shlex.split(line, comments=True) for line in DOCKER[".dockerignore"].splitlines())

@@ -258,7 +258,7 @@ def configured(tmp_path_factory):
     return lambda: config
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @shown
 @given(calls=st.lists(CALLS, max_size=12))
 def test_a_recorder_answers_as_redis_does(configured, broker_settings, calls):

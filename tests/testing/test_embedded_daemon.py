@@ -4,12 +4,11 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
 
-from fusiond import Client, ConfigError, FusionError, JobStatus, QueueFull
+from fusiond import Client, FusionError, JobStatus, QueueFull
 from fusiond.testing import embedded
 from tests.support.running import until
 
@@ -118,21 +117,6 @@ def test_a_daemon_that_cannot_serve_says_why(tmp_path, monkeypatch):
         pass
     directory = re.search(r"state directory (/tmp/fusiond-test-\w+)", str(error.value))[1]
     assert not Path(directory).exists()
-
-
-@pytest.mark.parametrize(
-    ("text", "workers", "error"),
-    [("version: 1\ntasks: 7\n", {}, ConfigError), ("version: 1\nworkers: {main: {}}\n", {"wrong": 1}, TypeError)],
-    ids=["file", "workers"],
-)
-def test_what_cannot_be_started_leaves_no_directory(tmp_path, monkeypatch, text, workers, error):
-    """A file with a mistake, or a key that worker groups do not have."""
-    (tmp_path / "fusion.yaml").write_text(text)
-    make, made = tempfile.mkdtemp, []
-    monkeypatch.setattr(tempfile, "mkdtemp", lambda **options: made.append(make(**options)) or made[-1])
-    with pytest.raises(error), embedded(tmp_path / "fusion.yaml", workers=workers):
-        pass
-    assert [directory for directory in made if Path(directory).exists()] == []
 
 
 def _processes(directory):

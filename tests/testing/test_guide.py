@@ -31,6 +31,7 @@ def run(directory, *words):
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.proof
 def test_the_flask_example(tmp_path):
     """Its tests pass, those with a recorder and the one with a daemon; conftest.py records in each test."""
     assert {"shop.py", "payments.py", "test_shop.py", "pytest.ini", "conftest.py"} <= project(
@@ -41,6 +42,7 @@ def test_the_flask_example(tmp_path):
     assert "5 passed" in said
 
 
+@pytest.mark.proof
 def test_the_flask_example_can_fail(tmp_path):
     """An application that enqueues something else does not pass."""
     project("Record what is enqueued", tmp_path)
@@ -51,6 +53,7 @@ def test_the_flask_example_can_fail(tmp_path):
     assert "'delay': '6m'" in said
 
 
+@pytest.mark.proof
 def test_the_django_example(tmp_path):
     """Its tests pass with Django's own runner."""
     assert {"accounts.py", "settings.py", "tests.py"} <= project("With unittest and Django", tmp_path)

@@ -1,10 +1,8 @@
 import asyncio
-import subprocess
-import sys
 
 import pytest
 
-from fusiond import AsyncClient, Client, ConfigError, JobFailed, JobStatus, QueueFull, ResultTimeout, UnknownTask
+from fusiond import AsyncClient, Client, JobFailed, JobStatus, QueueFull, ResultTimeout, UnknownTask
 from fusiond.errors import BadArguments
 from fusiond.testing import NotRecorded, recorded
 
@@ -160,14 +158,6 @@ def test_a_retry_is_decided_by_the_policy(jobs):
     assert (NOTED[0]["status"], NOTED[0]["attempts"], NOTED[0]["error"]["type"]) == ("failed", 3, "ValueError")
 
 
-def test_a_policy_gives_up(jobs):
-    """`give_up_on` ends the job at its first attempt."""
-    EARLY.enqueue("fail", "key")
-    with pytest.raises(KeyError):
-        jobs.run()
-    assert (jobs[0].status, jobs[0].attempts) == (JobStatus.FAILED, 1)
-
-
 def test_a_snooze_counts_no_attempt_and_ends(jobs):
     """`retry_after` says when it comes back, and `max_snooze` when it fails."""
     EARLY.enqueue("early")
@@ -176,19 +166,6 @@ def test_a_snooze_counts_no_attempt_and_ends(jobs):
     with pytest.raises(NotYetError):
         jobs.run(scheduled=True)
     assert job.status is JobStatus.FAILED
-
-
-def test_other_failures_have_the_codes_of_a_worker(jobs):
-    """Arguments that do not fit, a result that is not JSON, a function that is not there."""
-    for task, args, code in (
-        ("add", [], "BAD_ARGUMENTS"),
-        ("thing", [], "RESULT_NOT_SERIALIZABLE"),
-        ("gone", [], "TASK_NOT_FOUND"),
-    ):
-        EARLY.enqueue(task, *args)
-        with pytest.raises(JobFailed) as failed:
-            jobs.run()
-        assert failed.value.code == code
 
 
 def test_without_raising_every_job_runs(jobs):
@@ -247,14 +224,6 @@ def test_a_flow_runs_by_its_own_rules(jobs):
     assert [(each.flow, each.inputs, each.status) for each in jobs.runs] == [("etl", {"number": 2}, "finished")]
 
 
-def test_a_flow_fails_with_a_step(jobs):
-    """As in a daemon: later steps do not run."""
-    run = EARLY.run_flow("etl", number="two")
-    with pytest.raises(TypeError):
-        jobs.run()
-    assert (run.status(), run.steps()) == ("failed", {"first": "failed", "second": "skipped"})
-
-
 def test_asynchronous_code_is_recorded_too(jobs):
     """An AsyncClient, a task that is a coroutine, and both in one running loop."""
 
@@ -276,14 +245,6 @@ def test_what_needs_a_redis_says_so(jobs):
         EARLY.counts()
 
 
-def test_no_program_reaches_a_queue(jobs, tmp_path):
-    """One that a test starts has a URL that leads nowhere."""
-    program = "from fusiond import Client; Client().enqueue('add')"
-    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert "BrokerUnavailable" in done.stderr
-    assert "jobs-are-recorded-by-fusiond.testing" in done.stderr
-
-
 def test_afterwards_a_client_uses_its_own_redis(file, redis_server):
     """Also one that was made meanwhile; an inner recorder gives way to the outer one."""
     with recorded(file) as outer:
@@ -296,12 +257,3 @@ def test_afterwards_a_client_uses_its_own_redis(file, redis_server):
         made.enqueue("add", 1)
     with Client(redis_server.url) as other, pytest.raises(UnknownTask):
         other.run_flow("etl")
-
-
-def test_a_file_with_mistakes_is_told(tmp_path):
-    """With their places."""
-    (tmp_path / "fusion.yaml").write_text("version: 1\ntasks: {a: {}}\n")
-    with pytest.raises(ConfigError, match=r"fusion.yaml:2"), recorded(tmp_path / "fusion.yaml"):
-        pass
-    with pytest.raises(ConfigError, match="does not exist"), recorded(tmp_path / "other.yaml"):
-        pass

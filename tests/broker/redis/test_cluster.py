@@ -95,13 +95,6 @@ def test_moved_is_followed_with_what_confirms_it(ask):
     assert nodes.follow(ask([get(A), WAIT])) == [b"x", 0]
 
 
-def test_a_redirection_may_leave_out_the_host_or_have_many_colons(ask):
-    """As Redis writes them."""
-    moved = [[ReplyError("MOVED 3300 :7")], [ReplyError("MOVED 3300 ::1:3")], [b"x"]]
-    nodes = Nodes(*zip((ONE, "10.0.0.1:7", THREE), moved, strict=True))
-    assert nodes.follow(ask([get(A)])) == [b"x"]
-
-
 def test_ask_goes_there_once_with_asking(ask):
     """The map stays; the reply to ASKING is no reply of ours."""
     nodes = Nodes((ONE, [ReplyError("ASK 3300 10.0.0.2:2")]), (TWO, [b"OK", b"x"]))
@@ -123,36 +116,10 @@ def test_a_slot_that_never_arrives_is_given_up(ask, monkeypatch):
     assert Nodes(*[(ONE, [again])] * 100).follow(ask([get(A)])) == [again]
 
 
-def test_redirections_in_a_circle_end(ask):
-    """Two nodes that each name the other."""
-    circle = [(ONE, [ReplyError("MOVED 1 10.0.0.2:2")]), (TWO, [ReplyError("MOVED 1 10.0.0.1:1")])] * 20
-    [reply] = Nodes(*circle).follow(ask([get(A)]))
-    assert reply.kind == "MOVED"
-
-
 def test_a_lost_node_costs_the_others_nothing(ask):
     """Its replies are errors in their places, also where it alone was asked: the others may well be there."""
     assert Nodes((ONE, LOST), (TWO, [b"y"])).follow(ask([get(A), WAIT, get(B)])) == [LOST, LOST, b"y"]
     assert Nodes((ONE, LOST)).follow(ask([get(A)])) == [LOST]
-
-
-def test_a_lost_nodes_reply_is_raised_by_whoever_asked_it_alone():
-    """And stands in its place in a pipeline."""
-    with pytest.raises(BrokerUnavailable, match="gone"):
-        Nodes((ONE, LOST)).follow(ClusterNodes("shown", 0).run(get(A)))
-    assert Nodes((ONE, LOST)).follow(ClusterNodes("shown", 0).run_many([get(A), get(A)])) == [LOST, LOST]
-
-
-def test_what_a_lost_node_was_asked_may_be_repeated_at_its_successor():
-    """As a producer's call is, once, by the new map."""
-    assert Nodes((ONE, LOST), (TWO, [b"x"])).follow(ClusterNodes("shown", 1).ask([get(A)])) == [b"x"]
-
-
-def test_a_slot_without_a_node_is_unavailable(ask, monkeypatch):
-    """And not a wrong node's business."""
-    monkeypatch.setattr(cluster, "PATIENCE", 0.2)
-    [reply] = Nodes(owners=OWNERS[1:]).follow(ask([get(A)]))
-    assert reply.kind == "CLUSTERDOWN"
 
 
 def test_a_scan_of_all_keys_goes_round_the_nodes(ask):

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import dataclasses
-import gc
 import os
 import resource
 import socket
@@ -14,7 +13,6 @@ import time
 from pathlib import Path
 
 import pytest
-from hiredis import Reader
 
 from fusiond.broker.call import as_is, plain
 from fusiond.broker.records import NewJob
@@ -91,17 +89,6 @@ def test_an_error_does_not_hide_the_other_replies(connection, run):
     assert run(PING) == b"PONG"
 
 
-def test_a_plan_raises_the_first_error_of_a_pipeline(run):
-    """As if the command had been alone."""
-    run(plain(as_is, "LPUSH", "a-list", 1))
-
-    def plan():
-        yield [PING, WRONG]
-
-    with pytest.raises(BrokerError, match=r"key .a-list. is of another type"):
-        run(plan())
-
-
 def test_a_full_redis_is_told_apart(run):
     """BrokerFull, so that a producer can act on it."""
     run(plain(as_is, "CONFIG", "SET", "maxmemory", 1))
@@ -125,21 +112,6 @@ def test_an_unreachable_redis_is_one_sentence_with_the_remedy(tmp_path):
 
     with pytest.raises(BrokerUnavailable, match="cannot be reached"):
         asyncio.run(attempt())
-
-
-@pytest.mark.parametrize("kind", ["threads", "asyncio"])
-def test_of_a_host_with_several_addresses_one_reason_is_told(tmp_path, kind):
-    """In the words of the system, not with the number and the address of each attempt."""
-    with pytest.raises(BrokerUnavailable, match=r"cannot be reached: Connection refused; is it running"):
-        ping(kind, model.Broker(url="redis://localhost:1"), tmp_path)
-
-
-@pytest.mark.parametrize("kind", ["threads", "asyncio"])
-def test_a_host_that_there_is_not_is_one_sentence(tmp_path, kind):
-    """Also if its name can be none."""
-    for host in ("nowhere.invalid", "x" * 70 + ".invalid"):
-        with pytest.raises(BrokerUnavailable, match=r"cannot be reached: .*; is it running"):
-            ping(kind, model.Broker(url=f"redis://{host}:1"), tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -200,76 +172,6 @@ def test_a_cancelled_call_leaves_no_reply_for_the_next(broker_settings, tmp_path
     asyncio.run(story())
 
 
-class FullSocket:
-    """A server that reads nothing until it may, and then answers each PING and ECHO."""
-
-    def __init__(self):
-        self._listening = socket.create_server(("127.0.0.1", 0))
-        self.settings = model.Broker(url=f"redis://127.0.0.1:{self._listening.getsockname()[1]}")
-        self.reads = threading.Event()
-        self._serving = threading.Thread(target=self._serve, daemon=True)
-
-    def __enter__(self):
-        self._serving.start()
-        return self
-
-    def __exit__(self, *_):
-        self.reads.set()
-        self._listening.close()
-
-    async def hold(self, connection):
-        """Have it answer once, so that there is a connection, and read nothing from now on."""
-        self.reads.set()
-        await connection.run(PING)
-        self.reads.clear()
-
-    def _serve(self):
-        with contextlib.suppress(OSError):
-            while True:
-                threading.Thread(target=self._answer, args=self._listening.accept()[:1], daemon=True).start()
-
-    def _answer(self, peer):
-        reader = Reader()
-        with peer, contextlib.suppress(OSError):
-            while self.reads.wait(10) and (data := peer.recv(1 << 20)):
-                reader.feed(data)
-                while (words := reader.gets()) is not False:
-                    peer.sendall(b"+%s\r\n" % words[-1][:9])
-
-
-def test_a_call_that_is_cancelled_while_it_is_sent_leaves_no_reply_for_the_next():
-    """Nor does it cancel who waits for the same buffer to become empty."""
-
-    async def story():
-        async with connect_async(server.settings, Path("/"), timeout=5) as connection:
-            await server.hold(connection)
-            sending = asyncio.create_task(connection.send_at_once(plain(as_is, "ECHO", b"theirs" * 4_000_000)))
-            await asyncio.sleep(0)
-            other = asyncio.create_task(connection.run(plain(as_is, "ECHO", b"other")))
-            await asyncio.sleep(0)
-            assert not sending.done()
-            sending.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await sending
-            server.reads.set()
-            return [await other, await connection.run(plain(as_is, "ECHO", b"mine"))]
-
-    with FullSocket() as server:
-        assert asyncio.run(story()) == [b"other", b"mine"]
-
-
-def test_what_cannot_be_sent_at_once_is_given_up_in_time():
-    """As any call to a server that hangs."""
-
-    async def story():
-        async with connect_async(server.settings, Path("/"), timeout=0.2) as connection:
-            await server.hold(connection)
-            return await connection.send_at_once(plain(as_is, "ECHO", b"x" * 20_000_000))
-
-    with FullSocket() as server:
-        assert asyncio.run(story()) is None
-
-
 def open_descriptors():
     return len(list(Path("/proc/self/fd").iterdir()))
 
@@ -279,69 +181,6 @@ async def until_closed(most):
     async with asyncio.timeout(5):
         while open_descriptors() > most:  # noqa: ASYNC110 - the loop closes them later, and tells nobody
             await asyncio.sleep(0.01)
-
-
-@pytest.mark.parametrize("end", ["cancel", "close"])
-def test_a_connection_that_is_given_up_while_it_is_made_is_ended(broker_settings, tmp_path, end):
-    """At any of its steps, by a cancellation or by `close`."""
-    settings = dataclasses.replace(broker_settings, url=f"{broker_settings.url}?db=1")
-
-    async def story():
-        before = open_descriptors()
-        for steps in [*range(1, 12)] * 3:
-            connection = connect_async(settings, tmp_path)
-            asking = asyncio.create_task(connection.run(PING))
-            for _ in range(steps):
-                await asyncio.sleep(0)
-            if end == "cancel":
-                asking.cancel()
-            else:
-                await connection.close()
-            await asyncio.wait([asking])
-            assert asking.cancelled() or asking.exception() is None or isinstance(asking.exception(), BrokerUnavailable)
-            await connection.close()
-        await until_closed(before)
-
-    asyncio.run(story())
-
-
-def test_a_call_ends_with_the_connection_that_is_made_for_it():
-    """It does not go on over a connection of which `close` did not know."""
-
-    async def story():
-        connection = connect_async(settings, Path("/"), timeout=5)
-        asking = asyncio.create_task(connection.run(PING))
-        peer, _ = await asyncio.get_running_loop().sock_accept(listening)
-        with peer:
-            assert b"AUTH" in await asyncio.get_running_loop().sock_recv(peer, 4096)
-            await connection.close()
-            peer.sendall(b"+OK\r\n")
-            with pytest.raises(BrokerUnavailable, match="broken off"):
-                await asking
-            return await asyncio.get_running_loop().sock_recv(peer, 4096)
-
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        listening.setblocking(False)
-        settings = model.Broker(url=f"redis://:secret@127.0.0.1:{listening.getsockname()[1]}")
-        assert asyncio.run(story()) == b""
-
-
-def test_a_connection_that_is_forgotten_is_ended(broker_settings, tmp_path):
-    """Also one that listens, and of which nobody has read a message."""
-
-    async def story():
-        before = open_descriptors()
-        for _ in range(5):
-            await connect_async(broker_settings, tmp_path).run(PING)
-        async with connect_async(broker_settings, tmp_path) as connection:
-            for _ in range(5):
-                messages = await connection.subscribe(["x"])
-                await messages.aclose()
-            del messages
-            gc.collect()
-            await until_closed(before + 1)
-
-    asyncio.run(story())
 
 
 def test_one_event_loop_after_the_other(broker_settings, tmp_path):
@@ -384,21 +223,7 @@ def test_without_a_descriptor_it_is_unavailable(broker_settings, tmp_path):
     assert connection.run(PING) == b"PONG"
 
 
-def test_without_a_descriptor_it_is_unavailable_with_asyncio(broker_settings, tmp_path):
-    """The same; a subscription makes a connection of its own."""
-
-    async def story():
-        async with connect_async(broker_settings, tmp_path) as connection:
-            with no_descriptor():
-                with pytest.raises(BrokerUnavailable):
-                    await connection.run_many([PING])
-                with pytest.raises(BrokerUnavailable):
-                    await connection.subscribe(["channel"])
-            assert await connection.run(PING) == b"PONG"
-
-    asyncio.run(story())
-
-
+@pytest.mark.proof
 @pytest.mark.parametrize("kind", ["threads", "asyncio"])
 def test_a_reply_that_keeps_coming_is_waited_for(redis_server, tmp_path, kind):
     """However long a slow link takes for all replies of a pipeline: the time is for each of them."""
@@ -460,37 +285,6 @@ def test_a_child_of_fork_has_a_connection_of_its_own(connection, run):
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def test_a_child_of_fork_has_a_connection_of_its_own_with_asyncio(broker_settings, tmp_path):
-    """What it does leaves the parent's connection and its event loop alone."""
-
-    async def story():
-        async with connect_async(broker_settings, tmp_path, timeout=1) as connection:
-            await connection.run(PING)
-            child = os.fork()
-            if child == 0:
-                good = False
-                try:
-                    asyncio.events._set_running_loop(None)
-                    good = asyncio.run(connection.run(PING)) == b"PONG"
-                    gc.collect()
-                finally:
-                    os._exit(0 if good else 1)  # an exception must not run the rest of the tests in this child
-            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0  # noqa: ASYNC222 - no other task here
-            return [await connection.run(PING) for _ in range(2)]
-
-    assert asyncio.run(story()) == [b"PONG"] * 2
-
-
-def test_an_error_that_only_names_a_log_in_is_one_of_the_call(connection):
-    """It does not end the connection of the others."""
-    text = "ERR task NOAUTH_check failed, max number of clients reached"
-    error = plain(as_is, "EVAL", f"return redis.error_reply('{text}')", 0)
-    before, refused, after = connection.run_many([PING, error, PING])
-    assert (before, after) == (b"PONG", b"PONG")
-    assert not isinstance(refused, BrokerUnavailable)
-    assert "NOAUTH_check" in str(refused)
-
-
 def test_threads_share_a_connection(run):
     """Each has its own replies."""
     wrong = []
@@ -507,29 +301,6 @@ def test_threads_share_a_connection(run):
 
 
 # Messages
-
-
-def test_a_message_that_is_no_text_ends_the_subscription(tmp_path):
-    """What spoils an answer on its way must not end the program that listens: it subscribes anew."""
-
-    def answer():
-        with listening.accept()[0] as peer:
-            peer.recv(4096)
-            peer.sendall(b"*3\r\n$9\r\nsubscribe\r\n$1\r\nx\r\n:1\r\n*3\r\n$7\r\nmessage\r\n$1\r\nx\r\n:7\r\n")
-            peer.recv(4096)
-
-    async def story():
-        async with connect_async(settings, tmp_path) as connection:
-            messages = await connection.subscribe(["x"])
-            with pytest.raises(BrokerUnavailable):
-                await anext(messages)
-
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        settings = model.Broker(url=f"redis://127.0.0.1:{listening.getsockname()[1]}")
-        answering = threading.Thread(target=answer)
-        answering.start()
-        asyncio.run(story())
-        answering.join(10)
 
 
 def test_messages_are_heard(broker_settings, tmp_path, broker):
@@ -563,30 +334,6 @@ def test_a_lost_subscription_says_so(redis_server, broker_settings, tmp_path):
     asyncio.run(story())
 
 
-def test_who_reads_slowly_makes_redis_wait(broker_settings, tmp_path):
-    """Messages of which nobody has read the last ones stay in Redis, which has a limit, not in this process."""
-    text, count = b"x" * 100_000, 80
-
-    def unsent(reply):
-        client = dict(word.partition(b"=")[::2] for word in reply.split())
-        sent = client.get(b"tot-net-out")  # newer ones share a message among clients, and do not count it in omem
-        return count * len(text) - int(sent) if sent else int(client[b"omem"])
-
-    async def story():
-        async with connect_async(broker_settings, tmp_path) as connection:
-            subscription = await connection.subscribe(["x"])
-            for _ in range(count):
-                await connection.run(plain(as_is, "PUBLISH", "x", text))
-            waiting = await connection.run(plain(unsent, "CLIENT", "LIST", "TYPE", "pubsub"))
-            heard = [await anext(subscription) for _ in range(count)]
-            await subscription.aclose()
-            return waiting, heard
-
-    waiting, heard = asyncio.run(story())
-    assert waiting > count * len(text) // 2
-    assert heard == [("x", text)] * count
-
-
 @pytest.mark.parametrize("kind", ["threads", "asyncio"])
 def test_what_is_larger_than_all_buffers_passes(broker_settings, tmp_path, kind):
     """In both directions, behind and before others."""
@@ -613,13 +360,6 @@ def test_one_server_is_spoken_to_without_redis_py(redis_server):
 
 
 # Fitness
-
-
-def test_a_fit_redis_passes_and_has_our_layout(connection, run):
-    """Again and again."""
-    connection.check()
-    connection.check()
-    assert run(plain(as_is, "HGET", "test:meta", "layout")) == b"3"
 
 
 def test_a_redis_that_evicts_is_refused(connection, run):
@@ -721,17 +461,6 @@ def test_without_a_password_where_one_is_needed(broker_settings, tmp_path, run, 
 
 
 @pytest.mark.parametrize("kind", ["threads", "asyncio"])
-def test_a_user_may_need_no_password(broker_settings, tmp_path, run, kind):
-    """It is that user all the same who asks."""
-    run(plain(as_is, "ACL", "SETUSER", "open", "reset", "on", "nopass", "+ping"))
-    settings = dataclasses.replace(broker_settings, url=broker_settings.url.replace("//", "//open@"))
-    ping(kind, settings, tmp_path)
-    with pytest.raises(BrokerError, match="NOPERM"):
-        connect(settings, tmp_path).run(plain(as_is, "ACL", "WHOAMI"))
-    run(plain(as_is, "ACL", "DELUSER", "open"))
-
-
-@pytest.mark.parametrize("kind", ["threads", "asyncio"])
 def test_a_server_that_takes_no_more_clients_is_away(tmp_path, kind):
     """So that the call is tried again. Redis says so in place of the first reply, and ends the connection."""
 
@@ -746,14 +475,6 @@ def test_a_server_that_takes_no_more_clients_is_away(tmp_path, kind):
         with pytest.raises(BrokerUnavailable, match="max number of clients reached"):
             ping(kind, model.Broker(url=f"redis://127.0.0.1:{other.getsockname()[1]}"), tmp_path)
         refusing.join(10)
-
-
-def test_a_password_file_that_holds_no_text(broker_settings, tmp_path):
-    """It is named, and none of its bytes is shown."""
-    (tmp_path / "password").write_bytes(b"\xff\xfe")
-    settings = dataclasses.replace(broker_settings, password_file=str(tmp_path / "password"))
-    with pytest.raises(BrokerUnavailable, match=r"password is not UTF-8 text$"):
-        connect(settings, tmp_path).run(PING)
 
 
 @pytest.mark.parametrize("kind", ["threads", "asyncio"])

@@ -172,6 +172,7 @@ def test_each_line_is_a_json_object(start):
     assert wrapper.tail.read_text() == output
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("options", [(), ("--json",)])
 def test_who_does_not_read_the_log_stops_neither_the_server_nor_its_program(start, options):
     """A stopped terminal, a stalled log driver: both answer, before and after the server has something to log."""
@@ -187,21 +188,6 @@ def test_who_does_not_read_the_log_stops_neither_the_server_nor_its_program(star
     assert wrapper.process.wait(PATIENCE) == 0
 
 
-def test_what_the_server_prints_is_logged_line_by_line(caplog):
-    """A line that came in two pieces is one; what the server marks as a warning is one."""
-    output = embedded.ServerOutput()
-    with caplog.at_level("INFO", logger="redis"):
-        for piece in (b"9:M 22 Nov 2030 09:00:00.000 * Ready\n9:M 22 Nov 2030 ", b"09:00:00.001 # bad\xff\n"):
-            os.write(output.writer, piece)
-            output.pass_on()
-    assert [(each.levelname, each.message.partition("2030 ")[2]) for each in caplog.records] == [
-        ("INFO", "09:00:00.000 * Ready"),
-        ("WARNING", "09:00:00.001 # bad\\xff"),
-    ]
-    os.close(output.reader)
-    os.close(output.writer)
-
-
 def test_it_ends_when_the_supervisor_does(start):
     """EOF on the link: the server ends too, and nothing is lost."""
     first = start().ready()
@@ -210,13 +196,6 @@ def test_it_ends_when_the_supervisor_does(start):
     assert first.end()[0] == 0
     assert not first.path.exists()
     assert start().ready().run("GET", "a") == b"b"
-
-
-def test_a_reload_is_acknowledged(start):
-    """It has nothing to change, and says so."""
-    wrapper = start().ready()
-    wrapper.link.send(json.dumps({"do": "apply", "snapshot": "/x", "generation": 7}).encode())
-    assert wrapper.hear() == {"is": "applied", "generation": 7}
 
 
 def test_a_killed_wrapper_takes_its_server_along(start):
@@ -330,6 +309,7 @@ def test_a_ctrl_c_is_for_the_supervisor(start):
     assert os.getpgid(wrapper.server) == wrapper.server != os.getpgid(wrapper.process.pid)
 
 
+@pytest.mark.proof
 def test_kill_nine_of_anything_at_any_time_loses_nothing(start):
     """Link, wrapper or server dies at a random moment of writing; each acknowledged write is there afterwards."""
     rand = random.Random(7)

@@ -121,36 +121,6 @@ def test_a_primary_that_hangs_is_given_up(watched, tmp_path, kind):
         watched.one.process.send_signal(signal.SIGCONT)
 
 
-def test_one_event_loop_after_the_other(watched, tmp_path):
-    """With the clients of the Sentinels, which belong to a loop, too."""
-    connection = connect_async(broker(watched), tmp_path)
-
-    async def together():
-        return await asyncio.gather(*(connection.run(WHO) for _ in range(3)))
-
-    assert [asyncio.run(together()) for _ in range(3)] == [["one"] * 3] * 3
-
-
-def test_a_password_file_that_is_gone_leaves_the_connection_alone(watched, tmp_path):
-    """Nobody can ask the Sentinels without it, but the primary still answers."""
-    (tmp_path / "password").write_text("secret")
-    watched.one.do("ACL", "SETUSER", "app", "reset", "on", ">secret", "~*", "&*", "+@all")
-    settings = broker(watched, login="app@", password_file=str(tmp_path / "password"))
-    with connect(settings, tmp_path) as connection:
-        assert connection.run(WHO) == "one"
-        watched.sentinel.do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-        (tmp_path / "password").unlink()
-        assert connection.run(WHO) == "one"
-
-
-def test_a_file_for_tls_is_read_at_the_first_call(watched, tmp_path):
-    """Not when a client is made: nothing there would try again."""
-    url = broker(watched).url.replace("redis+", "rediss+")
-    settings = model.Broker(url=url, tls=model.Tls(ca_file=str(tmp_path / "gone")))
-    with connect(settings, tmp_path) as connection, pytest.raises(BrokerUnavailable, match=r"ca_file .*gone"):
-        connection.run(WHO)
-
-
 def test_what_is_wrong_is_one_sentence(watched, tmp_path):
     """Each Sentinel's own answer, and no password."""
     with pytest.raises(BrokerUnavailable) as caught:

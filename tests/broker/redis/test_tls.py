@@ -2,7 +2,6 @@
 
 import asyncio
 import shutil
-import socket
 import ssl
 import subprocess
 import threading
@@ -147,18 +146,6 @@ def test_the_url_may_ask_for_less(redis_server, papers, tmp_path, option, of, le
         else:
             with pytest.raises(BrokerUnavailable, match="certificate"):
                 attempt()
-
-
-def test_a_time_out_holds_over_tls(papers, tmp_path):
-    """Though Python keeps it there, not the kernel."""
-    path = tmp_path / "silent"
-    with socket.socket(socket.AF_UNIX) as silent:
-        silent.bind(str(path))
-        silent.listen()
-        door = Door(path, *papers[:2]).open()
-        settings = model.Broker(url=f"rediss://127.0.0.1:{door.port}", tls=model.Tls(ca_file=str(papers[0])))
-        with pytest.raises(BrokerUnavailable, match="cannot be reached"):
-            connect(settings, tmp_path, timeout=0.3).run(PING)
 
 
 def test_a_client_trusts_the_certificates_that_it_is_given(settings, papers):

@@ -48,14 +48,6 @@ def test_a_range_of_processes_changes_in_place():
     assert "environment.scaling" in next(group.because for group in changed.groups if group.name == "main")
 
 
-def test_nothing_changes():
-    """The same file is the empty plan, and every group is kept."""
-    same = compare(config_of(BASE), config_of("# a comment\n" + BASE))
-    assert same.is_empty
-    assert same.names("kept") == ("all", "main", "other")
-    assert str(same) == "nothing changes"
-
-
 @pytest.mark.parametrize(
     ("old", "new", "keys"),
     [
@@ -73,25 +65,6 @@ def test_a_group_changes_in_place(old, new, keys):
     assert found.names("changed") == ("other",)
     assert found.names("kept") == ("all", "main")
     assert next(group for group in found.groups if group.name == "other").because == keys
-
-
-def test_fewer_queues_change_in_place_and_more_only_where_nothing_must_be_loaded():
-    """A queue whose tasks the group has not loaded needs new processes; one that is given up does not."""
-    assert change("queues: [default, q]", "queues: [default]").names("changed") == ("main",)
-    more = change("queues: [r]", "queues: [r, q]")
-    assert next(group for group in more.groups if group.name == "other").because == ("queues",)
-    assert more.names("replaced") == ("other",)
-
-
-def test_a_task_that_a_group_must_load_is_named_by_what_brought_it():
-    """Its `run`, if that is new; its queue, if it was moved."""
-    moved = change("run: x.b, queue: q", "run: x.b, queue: r")
-    assert {group.name: group.because for group in moved.groups if group.because} == {"other": ("tasks.b.queue",)}
-    other = change("run: x.b", "run: x.d")
-    assert {group.name: group.because for group in other.groups if group.because} == {
-        "all": ("tasks.b.run",),
-        "main": ("tasks.b.run",),
-    }
 
 
 @pytest.mark.parametrize(

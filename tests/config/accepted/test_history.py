@@ -49,15 +49,6 @@ def test_an_entry_says_when_who_and_what(kept):
     assert rebuild(history.Entry, json.loads(json.dumps(dataclasses.asdict(second)))) == second
 
 
-def test_its_config_can_be_had_again(kept):
-    """Whole, so that it can be run."""
-    accept(kept, 1, 2)
-    accept(kept, 2, 5)
-    assert history.config_of(kept, 1) == config_of(2)
-    with pytest.raises(ConfigError, match="generation 3 cannot be restored"):
-        history.config_of(kept, 3)
-
-
 def test_only_the_owner_can_read_it_whatever_the_umask(kept):
     """It holds what the environment held."""
     before = os.umask(0)
@@ -75,40 +66,6 @@ def test_it_is_bounded_and_the_newest_stay(kept):
         accept(kept, generation, generation)
     assert [entry.generation for entry in history.entries(kept)] == list(range(12, history.LIMIT + 12))
     assert history.newest(kept) == history.LIMIT + 11
-
-
-def test_reloads_of_code_push_no_other_content_out(kept):
-    """Of many generations with the same content the older ones go first: a rollback finds the content before."""
-    for generation, processes in enumerate([1, 2, *[3] * history.LIMIT], 1):
-        running = accept(kept, generation, processes)
-    entries = history.entries(kept)
-    assert [entry.generation for entry in entries] == [1, 2, 3, *range(6, history.LIMIT + 3)]
-    assert history.target(entries, running, 2).generation == 2
-
-
-def test_a_spoilt_file_is_left_out(kept):
-    """A power cut, another version, another's file: the others are listed."""
-    accept(kept, 1, 1)
-    for name, text in (
-        ("2.jsonl", ""),
-        ("3.jsonl", "{}\n{}\n"),
-        ("4.jsonl", "[1"),
-        ("5.jsonl", '{"new": 1}\n{}\n'),
-        ("x.jsonl", "?"),
-        ("5.txt", ""),
-    ):
-        (kept / name).write_text(text)
-    assert [entry.generation for entry in history.entries(kept)] == [1]
-    assert history.newest(kept) == 5
-    for generation in (2, 3, 4, 5):
-        with pytest.raises(ConfigError, match="choose another"):
-            history.config_of(kept, generation)
-
-
-def test_no_history_is_an_empty_one(kept):
-    """Before the first, and after somebody cleaned up."""
-    assert history.entries(kept) == []
-    assert history.newest(kept) == 0
 
 
 def test_back_and_back_again(kept):

@@ -18,14 +18,6 @@ ONE = Config(tasks={"a": Task("a", "x.y")})
 TWO = Config(tasks={"a": Task("a", "x.z")}, queues={"default": Queue("default"), "ü": Queue("ü", max_length=3)})
 
 
-def test_what_is_written_is_read(tmp_path):
-    """Generation, hash, source and Config come back as they went."""
-    written = snapshot.write(tmp_path / "s.json", TWO, generation=7, source='/x", "config": {"/é\\.yaml')
-    assert snapshot.read_snapshot(tmp_path / "s.json") == written
-    assert written.config == TWO
-    assert written.hash == snapshot.content_hash(TWO) != snapshot.content_hash(ONE)
-
-
 def test_only_the_owner_can_read_it_whatever_the_umask(tmp_path):
     """A Config may hold secrets."""
     before = os.umask(0)
@@ -122,21 +114,6 @@ def test_a_bad_file_leaves_no_candidate(tmp_path):
     assert (status, said["hash"]) == (0, "")
     assert [Problem(**problem).code for problem in said["problems"]] == ["out-of-range"]
     assert not (tmp_path / "out.json").exists()
-
-
-def test_a_missing_file_is_unreadable(tmp_path):
-    """With the path to watch until it is there."""
-    status, said = candidate(tmp_path)
-    assert (status, said["problems"][0]["code"]) == (0, "unreadable")
-    assert said["files"] == [str(tmp_path / "fusion.yaml")]
-
-
-def test_a_snapshot_that_cannot_be_written_is_told(tmp_path):
-    """The reason is a problem as any other."""
-    (tmp_path / "out.json").mkdir()
-    (tmp_path / "out.json" / "x").touch()
-    status, said = candidate(tmp_path, "version: 1\n")
-    assert (status, said["hash"], said["problems"][0]["code"]) == (0, "", "unwritable")
 
 
 def test_programs_read_their_snapshot_without_yaml(tmp_path):

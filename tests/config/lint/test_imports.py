@@ -57,19 +57,6 @@ def test_the_four_ways_in_which_a_path_leads_nowhere_are_told_apart(app):
     assert [problem["remedy"] for problem in found[:2]] == ["did you mean 'shop.send'?"] * 2
 
 
-def test_an_on_start_that_cannot_be_called_is_told_at_its_group(app):
-    """Of each group, also where one interpreter answers for several; it is called without arguments."""
-    found = app(
-        "version: 1\ndefaults: {workers: {directory: .}}\nworkers:\n  m: {on_start: shop.opne}\n"
-        "  n: {on_start: shop.send}\n  o: {on_start: shop.open}\ntasks: {a: {run: shop.send}}\n",
-        status=1,
-        shop="def send(to): ...\nasync def open(): ...\n",
-    )
-    assert list(map(underlined, found)) == [("missing-attribute", "shop.opne"), ("bad-arguments", "shop.send")]
-    assert found[0]["remedy"] == "did you mean 'shop.open'?"
-    assert found[1]["message"].startswith("workers.n.on_start: missing a required argument: 'to'")
-
-
 def test_a_failing_import_shows_the_users_traceback_and_nothing_of_ours(app):
     """Its own frames, innermost last, once for all tasks of the module; a missing need is no missing module."""
     found = app(
@@ -83,19 +70,6 @@ def test_a_failing_import_shows_the_users_traceback_and_nothing_of_ours(app):
     frames = [line for line in first.splitlines() if line.startswith("  File")]
     assert [Path(line.split('"')[1]).name for line in frames] == ["shop.py", "helper.py"]
     assert first.splitlines()[-1] == "ModuleNotFoundError: No module named 'no_such_need'"
-
-
-def test_a_package_and_what_is_in_it_are_told_apart(app):
-    """A wrong module of a right package is answered with the module that was meant."""
-    found = app(
-        HEAD + "tasks: {a: {run: pkg.mial.go}, b: {run: pkg.mail.Mail.snd}}\n",
-        **{"pkg/__init__": ""},
-        pkg__mail="class Mail:\n    def send(self): ...\n",
-    )
-    assert [(problem["code"], problem["remedy"]) for problem in found] == [
-        ("missing-attribute", "did you mean 'pkg.mail.go'?"),
-        ("missing-attribute", "did you mean 'pkg.mail.Mail.send'?"),
-    ]
 
 
 @pytest.mark.parametrize(
@@ -138,31 +112,6 @@ def test_whatever_can_be_called_is_taken(app, function):
     assert found == [] or ("dict.fromkeys" in function and found[0]["code"] == "bad-arguments")
 
 
-def test_pass_job_must_be_a_parameter(app):
-    """The keyword of the job binds as well, and fills what would be missing."""
-    text = "tasks: {a: {run: shop.f, pass_job: %s}}\ncron: {c: {task: a, every: 1h}}\n"
-    shop = "def f(job): ...\n"
-    assert app(HEAD + text % "job", shop=shop) == []
-    found = app(HEAD + text % "jb", shop=shop)
-    assert underlined(found[0]) == ("bad-arguments", "jb")
-    assert found[0]["remedy"] == "did you mean 'job'?"
-
-
-def test_exceptions_of_policies_resolve(app):
-    """A module that is not there is a warning, a name that is no exception an error; re-exported names are right."""
-    found = app(
-        HEAD
-        + "retry_policies:\n  p: {retry_on: [shop.Late, shop.Lat, no_such.Error], give_up_on: [json.JSONDecodeError]}\n"
-        "tasks: {a: {run: shop.f, retry: p}}\n",
-        shop="from other import Late\ndef f(): ...\n",
-        other="class Late(Exception): ...\n",
-    )
-    assert [(*underlined(problem), problem["severity"]) for problem in found] == [
-        ("not-an-exception", "shop.Lat", "error"),
-        ("unknown-exception", "no_such.Error", "warning"),
-    ]
-
-
 def test_what_hangs_dies_or_prints_costs_the_others_nothing(app):
     """A hang ends after the deadline and says where; a crash says how; the tasks behind them are still checked."""
     began = time.monotonic()
@@ -181,19 +130,6 @@ def test_what_hangs_dies_or_prints_costs_the_others_nothing(app):
     assert "bye" in found[2]["detail"]
 
 
-def test_what_an_import_leaves_behind_is_killed(app, tmp_path):
-    """Threads do not keep the probe, and a process in a session of its own does not outlive the command."""
-    found = app(
-        HEAD + "tasks: {a: {run: shop.f}}\n",
-        shop="import subprocess, threading, time\n"
-        "child = subprocess.Popen(['sleep', '600'], start_new_session=True)\n"
-        "open('pid', 'w').write(str(child.pid))\n"
-        "threading.Thread(target=time.sleep, args=(600,)).start()\ndef f(): ...\n",
-    )
-    assert found == []
-    assert not Path(f"/proc/{(tmp_path / 'pid').read_text()}").exists()
-
-
 def test_each_group_is_asked_with_its_own_interpreter_and_environment(app, tmp_path):
     """A task of two groups that only one can load is told with the group; one that starts nothing is told as such."""
     found = app(
@@ -207,41 +143,6 @@ def test_each_group_is_asked_with_its_own_interpreter_and_environment(app, tmp_p
         ("imports-unchecked", "/bin/false"),
     ]
     assert "(group 'bare')" in found[0]["message"]
-
-
-def test_a_task_that_leads_nowhere_is_told_with_a_group_that_serves_it(app):
-    """Where groups share an interpreter, the one that has the task's queue, and not the first; a policy's likewise."""
-    found = app(
-        "version: 1\nqueues: {quick: {}}\nretry_policies: {p: {delay: 1s, retry_on: [apq.Busy]}}\n"
-        "tasks: {a: {run: apq.quick, queue: quick, retry: p}, b: {run: app.quick}}\n"
-        "workers:\n  forked: {directory: ., queues: [default]}\n  quickies: {directory: ., queues: [quick]}\n",
-        app="class Busy(Exception): ...\ndef quick(): ...\n",
-    )
-    assert [underlined(problem)[1] for problem in found] == ["apq.Busy", "apq.quick"]
-    for problem in found:
-        assert "group 'quickies'" in problem["message"]
-
-
-@pytest.mark.parametrize(
-    ("path", "remedy"),
-    [
-        ("apq.quick", "did you mean 'app.quick'?"),  # heapq is nearer, and has no such name
-        ("tiem.sleep", "did you mean 'time.sleep'?"),
-        ("pgk.mail.send", "did you mean 'pkg.mail.send'?"),
-        ("pgk.mail.sedn", "correct the path"),
-        ("apq.slow", "correct the path"),
-    ],
-)
-def test_a_module_is_suggested_only_if_it_has_the_name(app, path, remedy):
-    """As its source says; no module is imported for that."""
-    broken = "raise SystemExit\n"
-    found = app(
-        HEAD + f"tasks: {{a: {{run: {path}}}}}\n",
-        app=f"{broken}def quick(): ...\n",
-        pkg__mail=f"{broken}def send(): ...\n",
-        **{"pkg/__init__": broken},
-    )
-    assert found[0]["remedy"].startswith(remedy)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")

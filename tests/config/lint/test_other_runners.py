@@ -40,11 +40,6 @@ def test_a_word_of_another_runner_gets_ours(key, says):
     assert says in remedy(f"version: 1\ntasks: {{t: {{run: a.b, {key}}}}}\nworkers: {{main: {{queues: [default]}}}}\n")
 
 
-def test_a_slip_of_the_pen_is_no_word_of_another_runner():
-    """What is spelt alike is still suggested."""
-    assert remedy("version: 1\nqueus: {}\n") == "did you mean 'queues'?"
-
-
 @pytest.mark.parametrize("key", KEYS)
 def test_each_word_has_a_remedy_that_names_keys_of_ours(key):
     """Or says that there is nothing to set."""

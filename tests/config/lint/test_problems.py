@@ -3,12 +3,9 @@
 import os
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from fusiond.config.lint.reports import as_text
 from fusiond.config.load import load
-from fusiond.config.problems import Problem
 
 #: what every file below has in addition, after its own lines
 HEAD = "version: 1\n"
@@ -220,63 +217,6 @@ def test_did_you_mean():
     assert problem.remedy == "did you mean 'processes'?"
 
 
-@pytest.mark.parametrize(("queues", "listed"), [("{}", "default"), ("{callbacks: {}}", "callbacks, default")])
-def test_the_queue_of_callbacks_is_listed_where_it_is_declared(queues, listed):
-    """A file without callbacks is not told of it."""
-    problem = found(f"version: 1\nqueues: {queues}\ntasks: {{a: {{run: x.y, queue: emial}}}}\n")[-1]
-    assert problem.remedy == f"declared are {listed}"
-
-
-def test_a_switch_where_a_word_is_wanted():
-    """The remedy says what to write: in quotes the word would be `true`."""
-    (problem,) = found("version: 1\ntasks: {a: {run: x.y, pass_job: true}}\n")
-    assert problem.remedy.startswith("write a Python name, such as job;")
-
-
-def test_a_word_of_another_key():
-    """Who wants threads is told which keys have them; a typing mistake is answered with the word."""
-    said = []
-    for word in ("thread", "proces"):
-        (problem,) = found(f"version: 1\ntasks: {{a: {{run: x.y}}}}\nworkers: {{m: {{isolation: {word}}}}}\n")
-        said.append(problem.remedy)
-    threads = "write fork or process; for jobs in threads, write isolation: process and executor: thread"
-    assert said == [threads, "did you mean 'process'?"]
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "told"),
-    [
-        ("timeout", "-2m", "'-2m' has a sign, which a duration cannot have; write 2m"),
-        ("expires", "+1h", "'+1h' has a sign, which a duration cannot have; write 1h"),
-        ("timeout", "-2", "-2 has no unit; write 2s for seconds; also ms, m, h, d"),
-    ],
-)
-def test_a_sign_in_a_duration(key, value, told):
-    """It is told as such, and no remedy has it."""
-    (problem,) = found(f"version: 1\ntasks: {{a: {{run: x.y, {key}: {value}}}}}\nworkers: {{m: {{}}}}\n")
-    assert f"{problem.message}; {problem.remedy}" == f"tasks.a.{key}: {told}"
-
-
-def test_what_a_short_drain_costs():
-    """A job of at most once is not run again after a shutdown has killed it."""
-    said = []
-    for policy in ("none", "standard"):
-        (problem,) = found(
-            f"version: 1\ntasks: {{a: {{run: x.y, timeout: 25s, retry: {policy}}}}}\nworkers: {{m: {{}}}}\n"
-        )
-        said.append(problem.remedy)
-    assert said == [f"write drain_timeout: 35s, or accept that such jobs {cost}" for cost in ("fail", "run again")]
-
-
-def test_a_host_needs_nothing_for_the_groups_of_other_hosts():
-    """What a group needs is looked for where it runs: here the first group's, and not the second one's."""
-    group = "{{hosts: [{}], user: no_such_user, directory: /no/such, python: /no/python, environment_file: [/no/file]}}"
-    here, other = group.format('"*"'), group.format("no-such-host")
-    problems = found(f"version: 1\ntasks: {{a: {{run: x.y}}}}\nworkers:\n  m: {here}\n  other: {other}\n")
-    expected = {"unknown-user", "missing-directory", "missing-python", "missing-file"}
-    assert {(problem.code, problem.line) for problem in problems} == {(code, 4) for code in expected}
-
-
 def test_the_text_face_points_at_the_place():
     """file:line:column, severity, sentence, remedy, code; the line; a caret beneath the value."""
     text = as_text(found("version: 1\nqueues: {email: {}}\ntasks: {a: {run: x.y, queue: emial}}\n", name="etc/f.yaml"))
@@ -285,22 +225,6 @@ def test_the_text_face_points_at_the_place():
         "    3 | tasks: {a: {run: x.y, queue: emial}}",
         "                                     ^^^^^",
     ]
-
-
-def test_the_caret_stands_beneath_wide_characters():
-    """Two columns for a wide character, none for a combining one."""
-    excerpt = "日e\u0301: xy"
-    *_, line, caret = as_text([Problem("f", 1, 6, "error", "c", "m", "", 2, excerpt)]).splitlines()
-    assert line == f"    1 | {excerpt}"
-    assert caret == " " * (len("    1 | ") + 5) + "^^"
-
-
-def test_a_very_long_line_is_cut_around_the_mistake():
-    """The excerpt stays readable, and the caret beneath the value."""
-    problem = found("version: 1\nqueues: {" + "".join(f"q{n}: {{}}, " for n in range(100)) + "bad name: {}}\n")[-1]
-    _, line, caret = as_text([problem]).splitlines()
-    assert len(line) < 200
-    assert line[caret.index("^") : caret.rindex("^") + 1] == "bad name"
 
 
 def test_secrets_are_not_shown():
@@ -325,12 +249,6 @@ def test_a_file_cannot_drive_the_terminal():
     assert all(char.isprintable() or char == "\n" for char in as_text(problems))
 
 
-@given(st.builds(Problem, st.text(), st.integers(0), st.integers(1, 9), st.just("error"), st.text(), st.text()))
-def test_a_problem_survives_json(problem):
-    """What the validating helper prints is what the daemon shows."""
-    assert Problem(**problem.to_dict()) == problem
-
-
 def test_what_this_machine_lacks_is_an_error_where_it_is_about_to_run(tmp_path):
     """A warning for a linter elsewhere, a refusal here."""
     path = tmp_path / "fusion.yaml"
@@ -341,11 +259,3 @@ def test_what_this_machine_lacks_is_an_error_where_it_is_about_to_run(tmp_path):
         assert {problem.severity for problem in of_machine} == {severity}
         assert len(of_machine) == 3
         assert (loaded.config is None) == to_run
-
-
-def test_a_retry_policy_as_a_map_is_told_where_policies_are_declared(tmp_path):
-    """In a task and in the defaults; the remedy names the section."""
-    for text in ("tasks: {a: {run: a.b, retry: {max_attempts: 3}}}\n", "defaults: {tasks: {retry: {delay: 1s}}}\n"):
-        (file := tmp_path / "fusion.yaml").write_text("version: 1\n" + text)
-        [problem] = [one for one in load(file, environ={}).problems if one.is_error]
-        assert "declare it under `retry_policies` and write its name here" in problem.sentence

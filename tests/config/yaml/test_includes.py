@@ -5,7 +5,6 @@ import os
 import pytest
 
 from fusiond.config.load import load
-from tests.support.fusiond_command import fusiond
 
 
 @pytest.fixture
@@ -62,23 +61,10 @@ def test_circles_and_nesting_are_refused(place):
     assert problems == [("a.yaml", 1, "nested-include"), ("fusion.yaml", 2, "include-circle")]
 
 
-def test_a_glob_that_matches_itself_is_a_circle(place):
-    """`*.yaml` beside the file."""
-    _, problems = place("version: 1\ninclude: ['*.yaml']\n")
-    assert problems == [("fusion.yaml", 2, "include-circle")]
-
-
 def test_a_missing_file_is_an_error_and_an_empty_glob_is_not(place):
     """A directory of drop-ins may be empty."""
     _, problems = place("version: 1\ninclude: [no.yaml, 'no.d/*.yaml', '/no/such/*']\n")
     assert problems == [("fusion.yaml", 2, "missing-include")]
-
-
-def test_a_file_that_two_patterns_match_is_read_once(place):
-    """Overlapping globs are no mistake."""
-    loaded, problems = place("version: 1\ninclude: [d/a.yaml, 'd/*.yaml']\n", d__a="queues: {default: {}}\n")
-    assert problems == []
-    assert len(loaded.tree.files) == 2
 
 
 def test_a_broken_drop_in_is_told_with_its_own_place(place):
@@ -96,35 +82,6 @@ def test_a_broken_drop_in_is_told_with_its_own_place(place):
     ]
 
 
-@pytest.mark.parametrize("broken", ["tasks: [\n", "\x01", "tasks: {a: &x *x}"])
-def test_names_of_a_drop_in_that_cannot_be_read_are_not_missed(place, broken):
-    """One mistake is one problem: what the file would have declared is not said to be undeclared."""
-    _, problems = place(MAIN + "cron: {c: {task: tb, every: 5m}}\n", **{"conf.d__b": broken})
-    assert [file for file, _, _ in problems] == ["conf.d/b.yaml"]
-    _, problems = place("version: 1\ninclude: [no.yaml]\ncron: {c: {task: tb, every: 5m}}\n")
-    assert [code for _, _, code in problems] == ["missing-include"]
-
-
-def test_a_directory_with_brackets_is_no_glob(tmp_path):
-    """Only what the file says may be one."""
-    (tmp_path / "b[1]" / "conf.d").mkdir(parents=True)
-    (tmp_path / "b[1]" / "fusion.yaml").write_text(MAIN)
-    (tmp_path / "b[1]" / "conf.d" / "b.yaml").write_text("tasks: {tb: {run: x.y}}\n")
-    assert set(load(tmp_path / "b[1]" / "fusion.yaml", environ={}).config.tasks) == {"ta", "tb"}
-
-
-@pytest.mark.parametrize("pattern", ["conf.d/*.yaml", "conf.d/*/q.yaml", "*.d/sub/q.yaml"])
-def test_a_directory_that_cannot_be_searched_is_not_an_empty_one(tmp_path, pattern):
-    """What a drop-in says there would be lost, and nobody told."""
-    (tmp_path / "conf.d" / "sub").mkdir(parents=True)
-    (tmp_path / "conf.d" / "sub" / "q.yaml").touch()
-    (tmp_path / "fusion.yaml").write_text(f"version: 1\ninclude: ['{pattern}']\n")
-    (tmp_path / "conf.d").chmod(0o000)
-    done = fusiond("validate", "fusion.yaml", cwd=tmp_path, as_person=True)
-    (tmp_path / "conf.d").chmod(0o755)
-    assert (done.status, "conf.d cannot be searched: permission denied" in done.err + done.out) == (2, True)
-
-
 def test_unreadable_files(tmp_path):
     """A missing file, a directory and a device are one problem each."""
     for path in (tmp_path / "no.yaml", tmp_path, "/dev/null", "/dev/zero"):
@@ -132,9 +89,3 @@ def test_unreadable_files(tmp_path):
         codes = {problem.code for problem in loaded.problems}
         assert codes & {"unreadable", "empty-file", "too-large"}, codes
         assert loaded.config is None
-
-
-def test_a_thousand_drop_ins_are_refused(place):
-    """A glob cannot make the daemon read without end."""
-    _, problems = place("version: 1\ninclude: ['d/*.yaml']\n", **{f"d__{n}": "{}" for n in range(520)})
-    assert problems == [("fusion.yaml", 2, "too-many-files")]
