@@ -13,6 +13,7 @@ import pytest
 from fusiond.broker.call import as_is, plain
 from fusiond.config.model import RetryPolicy
 from fusiond.config.model.tasks import Timeout
+from tests import failpoints
 from tests.chaos.package import SHORT_LEASES, Edit
 from tests.support.job_text import read_job
 from tests.support.running import until
