@@ -32,6 +32,7 @@ FLOORS = [
         "redis_server",
         "shipped",
         "untold",
+        "written_text",
     },
     {"config"},
     {"importing"},  # files of other job runners become one of ours
@@ -92,7 +93,7 @@ ALONE = [
         )
     }
     | {"fusiond.callbacks"},
-    {"fusiond.tasks", "fusiond.tasks.programs", "fusiond.tasks.webhooks"},
+    {"fusiond.tasks", "fusiond.tasks.programs", "fusiond.tasks.webhooks", "fusiond.written_text"},
     {f"fusiond.{name}" for name in FLOORS[0]},
 ]
 

@@ -59,6 +59,25 @@ def test_a_page_shows_what_jobs_wrote_as_text(dashboard, desk):
         assert "&lt;" in page
 
 
+@pytest.mark.parametrize("text", ["\udce9.csv", "\ud83d", "a\0b", "\x1b[2J\x7f\x9b", "\u202egpj.exe"])
+def test_any_text_of_a_job_can_be_shown(dashboard, desk, text):
+    """Lone surrogates, NUL and control characters in arguments, result or error: each page and the API have them."""
+    raw = json.dumps([[text], {text: text}]).encode()
+    desk.run(desk.verbs.enqueue("default", [NewJob("odd", "send", raw), NewJob("good", "send", raw)]))
+    failed = desk.settle("failed", code="EXCEPTION", type=text, message=text, traceback=text)
+    finished = desk.settle("finished", result={text: text})
+    for name in (failed, finished):
+        for path in ("/jobs", "/failures", "/", f"/jobs/{name}", "/jobs?text=csv"):
+            page = dashboard.get(path)
+            assert page.status == 200
+            assert text not in page.text
+            assert dashboard.get(f"/api/v1{'/overview' if path == '/' else path}").status == 200
+    assert json.dumps(text)[1:-1].lower() in dashboard.get(f"/jobs/{failed}").text.lower()
+    answer = dashboard.post("/api/v1/jobs", {"task": "send", "key": text})
+    assert answer.status == (400 if "\ud800" <= text[0] <= "\udfff" else 200)
+    assert dashboard.post("/api/v1/jobs", {"task": "send", "args": [text]}).status in (200, 400)
+
+
 def test_one_jobs_story(dashboard, jobs):
     """Arguments, error, traceback, attempts; the result of one that finished; 404 for one that is not there."""
     story = dashboard.get(f"/api/v1/jobs/{jobs['failed']}").json
