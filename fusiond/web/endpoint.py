@@ -25,8 +25,8 @@ from fusiond.errors import BrokerError, ControlError, EnqueueError, FusionError,
 from fusiond.web import responses
 from fusiond.web.access import User
 from fusiond.web.backend import Backend
-from fusiond.web.gate import Refusal
 from fusiond.web.inputs import BadInput, Input, gathered, read_json, texts_of
+from fusiond.web.responses import Refusal
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -35,10 +35,20 @@ _TITLES = {
     401: "Log in first",
     403: "Refused",
     404: "Not found",
+    408: "Too slow",
     413: "Too large",
     421: "Another name",
+    429: "Too many requests",
     503: "Out of reach",
 }
+
+
+class Refusal(Exception):  # noqa: N818 - an answer, not a fault
+    """The request is refused with a status and one sentence."""
+
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status, self.sentence = status, sentence
 
 
 @functools.cache

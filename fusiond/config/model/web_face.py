@@ -21,6 +21,15 @@ Listen = Annotated[
 ]
 HostName = Annotated[str, text("host name", r"^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$", _HOST)]
 HeaderName = Annotated[str, text("header", r"^[A-Za-z][A-Za-z0-9-]{0,99}$", _HEADER)]
+ProxyAddress = Annotated[
+    str,
+    text(
+        "address or network",
+        r"^(((25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])(\.(?=.)|(?=/)|$)){4}(/(3[0-2]|[12]?[0-9]))?"
+        "|([0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4}(/(12[0-8]|1[01][0-9]|[1-9]?[0-9]))?)$",
+        "write an address or a network, such as 10.0.0.5 or fd00::/64",
+    ),
+]
 Hidden = Annotated[str, text("argument", ARGUMENT, "write kwargs.NAME or args.N, such as kwargs.password")]
 
 
@@ -41,5 +50,9 @@ class Web:
     #: A header in which a proxy names the user it has logged in; a request that has it needs no token. Only the proxy
     #: may reach the port. null: each user needs the token.
     user_header: Annotated[HeaderName | None, Key("User header", "X-Forwarded-User", in_place=True)] = None
+    #: Addresses and networks of proxies: there is no bound for the requests of one of these addresses.
+    trusted_proxies: Annotated[
+        tuple[ProxyAddress, ...], Key("Trusted proxies", ["10.0.0.5", "fd00::/64"], in_place=True)
+    ] = ()
     #: Arguments of jobs that are never shown.
     hide: Annotated[tuple[Hidden, ...], Key("Hide", ["kwargs.password", "args.0"], in_place=True)] = ()
