@@ -35,7 +35,7 @@ class Site:
 
     def __init__(self, backend: Backend, access: Access) -> None:
         self.backend, self.access = backend, access
-        self.door = Door(lambda address: self.access.is_trusted_proxy(address))
+        self.door = Door(lambda address: self.access.is_trusted_proxy(address))  # noqa: PLW0108 - a reload replaces it
         #: set when the streams must end
         self.closing = asyncio.Event()
         self.streams = 0
