@@ -11,10 +11,12 @@ Redis has no index of what is searched for here, so a search costs time with eac
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from fusiond.broker.queries import are_by_end
+from fusiond.broker.records import Counts
 from fusiond.job import JobRecord, JobStatus
 from fusiond.job_display import arguments, error_of, moment
 from fusiond.web.backend import Backend
@@ -96,11 +98,13 @@ class Found:
     #: jobs that were looked at, and jobs that there are of these states and queues; equal where each one fits
     looked_at: int
     among: int
+    #: whether a queue cannot be read
+    has_unread: bool = False
 
     @property
     def is_complete(self) -> bool:
         """Whether each of them was looked at."""
-        return self.looked_at >= self.among
+        return self.looked_at >= self.among and not self.has_unread
 
 
 async def search(backend: Backend, filter_: Filter, *, most: int, depth: int, patient: bool = False) -> Found:
@@ -111,9 +115,10 @@ async def search(backend: Backend, filter_: Filter, *, most: int, depth: int, pa
     the caller is `patient`, or asks for a depth above the default.
     """
     until = time.monotonic() + (_LONG if patient or depth > DEPTH.default else _QUICK)
-    pairs = await _pairs(backend, filter_)
+    counted, errors = await backend.counts()
+    pairs = _pairs(counted, filter_)
     tags = {name: str(said.get("log_tag") or "") for name, said in (await backend.catalogue()).tasks.items()}
-    found = Found([], 0, sum(pairs.values()))
+    found = Found([], 0, sum(pairs.values()), bool(errors))
     # The short ones first: what they leave of the depth is for the long ones.
     for number, ((queue, state), there) in enumerate(sorted(pairs.items(), key=lambda pair: pair[1])):
         share = min(there, max(1, (depth - found.looked_at) // (len(pairs) - number)))
@@ -129,9 +134,8 @@ async def search(backend: Backend, filter_: Filter, *, most: int, depth: int, pa
     return found
 
 
-async def _pairs(backend: Backend, filter_: Filter) -> dict[tuple[str, str], int]:
+def _pairs(counted: Mapping[str, Counts], filter_: Filter) -> dict[tuple[str, str], int]:
     """The pairs of queue and state that hold jobs, and how many. Raises NotThere."""
-    counted, _ = await backend.counts()
     if filter_.queue and filter_.queue not in counted:
         raise NotThere(f"there is no queue {filter_.queue!r}")
     numbers = {
