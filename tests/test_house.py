@@ -22,6 +22,7 @@ FLOORS = [
         "job",
         "job_display",
         "loading_guard",
+        "masking",
         "logs",
         "nesting",
         "paths",

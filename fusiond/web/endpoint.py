@@ -74,8 +74,6 @@ class WebCall:
     user: User
     #: values of its inputs
     said: Mapping[str, Any]
-    #: arguments that are never shown
-    hide: tuple[str, ...] = ()
 
     def __getitem__(self, name: str) -> Any:
         return self.said[name]
@@ -138,7 +136,7 @@ class Endpoint:
             texts |= parse_qs(request.url.query, max_num_fields=200)
         else:
             texts |= await read(request)
-        call = WebCall(site.backend, request.state.user, gathered(self.inputs, texts), site.access.settings.hide)
+        call = WebCall(site.backend, request.state.user, gathered(self.inputs, texts))
         view = await self.answer(call)
         if self.method == "POST":
             site.backend.forget()

@@ -92,7 +92,7 @@ def test_one_jobs_story(dashboard, jobs):
 
 def test_what_is_hidden_is_not_shown_and_not_found(open_dashboard, jobs):
     """Neither on a page nor by a search that would tell it letter by letter."""
-    with open_dashboard(hide=("kwargs.code", "args.0")) as dashboard:
+    with open_dashboard(secret=("kwargs.code", "args.0")) as dashboard:
         for path in ("/jobs", f"/jobs/{jobs['failed']}", f"/api/v1/jobs/{jobs['failed']}", "/api/v1/jobs"):
             text = dashboard.get(path).text
             assert "1234" not in text
@@ -166,7 +166,7 @@ def test_each_option_of_a_producer_is_one_of_the_api(dashboard, desk):
     """Also those that wait for other jobs, and those that call something."""
     document = dashboard.get("/api/v1/openapi.json").json["paths"]["/api/v1/jobs"]["post"]["requestBody"]
     declared = document["content"]["application/json"]["schema"]["properties"].keys()
-    assert declared == {"task", "args", "kwargs"} | {field.name for field in dataclasses.fields(Options)}
+    assert declared == {"task", "args", "kwargs", "like"} | {field.name for field in dataclasses.fields(Options)}
     first, second = (dashboard.post("/api/v1/jobs", {"task": "report"}).json["job"] for _ in range(2))
     said = {"task": "report", "after": [first, second], "join": 1, "on_parent_failure": "run"}
     reply = dashboard.post("/api/v1/jobs", said | {"on_success": {"task": "send"}, "on_failure": {}})

@@ -1,10 +1,9 @@
-"""The `web` program: where it listens, who may use it, what it hides."""
+"""The `web` program: where it listens, and who may use it."""
 
 from dataclasses import dataclass
 from typing import Annotated, Final
 
 from fusiond.config.kinds import FilePath, Key, text
-from fusiond.config.model.limits import ARGUMENT
 
 _LISTEN: Final = "write an address and a port, such as 127.0.0.1:8321 or [::1]:8321"
 _HOST: Final = "write a host name without a port, such as jobs.example.com"
@@ -30,7 +29,6 @@ ProxyAddress = Annotated[
         "write an address or a network, such as 10.0.0.5 or fd00::/64",
     ),
 ]
-Hidden = Annotated[str, text("argument", ARGUMENT, "write kwargs.NAME or args.N, such as kwargs.password")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,5 +52,3 @@ class Web:
     trusted_proxies: Annotated[
         tuple[ProxyAddress, ...], Key("Trusted proxies", ["10.0.0.5", "fd00::/64"], in_place=True)
     ] = ()
-    #: Arguments of jobs that are never shown.
-    hide: Annotated[tuple[Hidden, ...], Key("Hide", ["kwargs.password", "args.0"], in_place=True)] = ()

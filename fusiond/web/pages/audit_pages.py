@@ -12,6 +12,7 @@ from fusiond.broker.call import Call
 from fusiond.broker.event_records import DAEMONS, Event
 from fusiond.broker.event_verbs import EventPage
 from fusiond.job import JobRecord
+from fusiond.masking import Secret, masked_event
 from fusiond.web.backend import Backend
 from fusiond.web.endpoint import Endpoint, WebCall
 from fusiond.web.inputs import Input
@@ -109,13 +110,13 @@ async def events_of(
     `read`: the verb that reads; None: events_before.
     """
     found: list[EventRow] = []
-    number, count = None, _FIRST
+    number, count, secret = None, _FIRST, await backend.secret()
     until = until or time.monotonic() + _QUICK
     while len(found) < most:
         part = await backend.run(_reading((read or backend.verbs.events_before)(stream, number, count), wanted))
         if part is None:
             return found, None
-        found += map(_row, part.events)
+        found += [_row(event, secret) for event in part.events]
         if part.at < wanted.since:
             return found, None
         if time.monotonic() > until:
@@ -140,8 +141,8 @@ def _reading(call: Call[EventPage], wanted: EventSearch) -> Call[_EventPart | No
     return Call(call.words, parse)
 
 
-def _row(event: Event) -> EventRow:
-    said = event.document()
+def _row(event: Event, secret: Secret) -> EventRow:
+    said = masked_event(event.document(), secret)
     queue, job = said.get("queue", ""), said.get("job_id", "")
     error = said.get("error") or {}
     place = " ".join(filter(None, (said.get("host"), said.get("group"))))
