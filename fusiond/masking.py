@@ -4,6 +4,7 @@ What is not shown of a job: the values of the arguments that `secret` of its tas
 | where a value can be                                              | what is masked                             |
 |-------------------------------------------------------------------|--------------------------------------------|
 | arguments of a job, a callback's event, a pushed or a broken body | the argument, by its place                 |
+| the URL of a callback's job, or of a sink                         | what is behind its host                    |
 | the names of a limit and of a tenant                              | the argument, by its name                  |
 | the name of a lock                                                | the value; all values if no job tells them |
 | inputs of a run of a flow                                         | those that a step passes as the argument   |
@@ -19,8 +20,9 @@ import json
 import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
-from urllib.parse import quote, quote_plus
+from urllib.parse import quote, quote_plus, urlsplit
 
+from fusiond.callbacks import WEBHOOK_TASK
 from fusiond.job import JobRecord
 
 #: in place of a value
@@ -74,9 +76,24 @@ def masked_body(raw: bytes, secret: Secret) -> bytes:
     return _masked_raw(raw, "", secret, set()) if secret else raw
 
 
+def masked_url(url: str) -> str:
+    """A URL of the file, of which the rest may have come from a variable: `https://hooks.example.com/•••`."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return HIDDEN
+    rest = parts.path.strip("/") or parts.query or parts.fragment
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" + (f"/{HIDDEN}" if rest else "")
+
+
+def without_url(text: str, url: str) -> str:
+    """A sentence about a URL, without what is behind its host."""
+    return _without(text.replace(url, masked_url(url)), _parts_of(url)) if url else text
+
+
 def unmasked(shown: Any, real: Any) -> Any:
     """What somebody has edited of masked arguments, with the real values where it still says HIDDEN."""
-    if shown == HIDDEN:
+    if isinstance(shown, str) and shown.endswith(HIDDEN):
         return real
     if isinstance(shown, dict) and isinstance(real, dict):
         return {name: unmasked(value, real[name]) if name in real else value for name, value in shown.items()}
@@ -87,7 +104,12 @@ def unmasked(shown: Any, real: Any) -> Any:
 
 def is_masked(value: Any) -> bool:
     """Whether a part of the value is HIDDEN."""
-    return any(leaf == HIDDEN for leaf in _leaves(value))
+    return any(isinstance(leaf, str) and leaf.endswith(HIDDEN) for leaf in _leaves(value))
+
+
+def _parts_of(url: str) -> set[str]:
+    """What of a URL is not shown."""
+    return {url.partition("://")[2].partition("/")[2]} if url != masked_url(url) else set()
 
 
 # -- by place ---------------------------------------------------------------------------------------------------------
@@ -95,7 +117,7 @@ def is_masked(value: Any) -> bool:
 
 def _masked_raw(raw: bytes, task: str, secret: Secret, values: set[Any]) -> bytes:
     """JSON of `[args, kwargs]` or of an object, masked. What was masked is added to `values`."""
-    if not secret:
+    if not secret and task != WEBHOOK_TASK:
         return raw
     try:
         value = json.loads(raw)
@@ -121,6 +143,10 @@ def _masked(value: Any, secret: Secret, values: set[Any]) -> Any:
     task = value.get("task")
     names = secret.get(task, ()) if isinstance(task, str) else ()
     shown = {name: _masked(each, secret, values) for name, each in value.items()}
+    if task == WEBHOOK_TASK and isinstance(value.get("kwargs"), dict) and isinstance(value["kwargs"].get("url"), str):
+        url = value["kwargs"]["url"]
+        values.update(_parts_of(url))
+        shown["kwargs"]["url"] = masked_url(url)
     for name in names:
         kind, _, key = name.partition(".")
         there = value.get(kind)

@@ -21,7 +21,7 @@ from fusiond.config.accepted.snapshot import Snapshot, read_snapshot
 from fusiond.config.model import Config
 from fusiond.errors import BrokerError, ConfigError, FusionError
 from fusiond.identity import daemon_id
-from fusiond.masking import Secret, masked_event
+from fusiond.masking import Secret, masked_event, without_url
 from fusiond.program import Link, on_failed_callback, wait_until_set
 from fusiond.sinks.choice import outlet
 from fusiond.sinks.outlets import DeliveryError, Document, deliver_in_parts
@@ -85,6 +85,8 @@ class Delivery:
         if config.events is None:
             raise FusionError("there is no `events` in the file")
         sink = config.events.sinks[self._name]
+        #: of which only the host is told: the rest may have come from a variable
+        self._url = sink.url or ""
         self._outlet, self._wanted = outlet(sink), Wanted(sink.only).accepts
         self._own_secret = {name: task.secret for name, task in config.tasks.items() if task.secret}
         self._tags = {name: task.log_tag for name, task in config.tasks.items() if task.log_tag}
@@ -240,11 +242,12 @@ class Delivery:
             raise
         try:
             trying.result()
-        except DeliveryError:
+        except DeliveryError as error:
+            error.args = (without_url(str(error), self._url),)
             raise
         except Exception as error:
             # What a library makes of an answer is not known in advance, and must not end this program.
-            raise DeliveryError(f"{type(error).__name__}: {error}") from error
+            raise DeliveryError(without_url(f"{type(error).__name__}: {error}", self._url)) from error
         if is_slow or self._failures >= _TOLD:
             log.info("it delivers again")
             await self._tell("sink.delivers", "")
