@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from fusiond.job import JobRecord, JobStatus
-
-#: in place of a hidden argument
-HIDDEN: Final = "•••"
 
 
 def parsed(raw: bytes | None) -> Any:
@@ -22,32 +18,24 @@ def parsed(raw: bytes | None) -> Any:
         return raw.decode(errors="replace")
 
 
-def arguments(raw: bytes, hide: Sequence[str] = ()) -> tuple[Any, dict[str, Any]]:
+def arguments(raw: bytes) -> tuple[Any, dict[str, Any]]:
     """
     Positional and keyword arguments, from `[args, kwargs]` or from an object that was pushed to the inbox.
 
-    `hide`: `kwargs.NAME` or `args.N` of each argument that is not shown. Of what has neither form the text is
-    returned, or HIDDEN if anything is to be hidden.
+    Of what has neither form the text is returned.
     """
     value = parsed(raw)
     if isinstance(value, dict):
         value = [value.get("args", []), value.get("kwargs", {})]
     match value:
         case [list(args), dict(kwargs)]:
-            return _hidden(args, kwargs, hide)
-    return (HIDDEN if hide else raw.decode(errors="replace")), {}
+            return args, kwargs
+    return raw.decode(errors="replace"), {}
 
 
-def _hidden(args: list[Any], kwargs: dict[str, Any], hide: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:
-    names = {name.removeprefix("kwargs.") for name in hide if name.startswith("kwargs.")}
-    numbers = {int(name.removeprefix("args.")) for name in hide if name.startswith("args.")}
-    shown = [HIDDEN if number in numbers else value for number, value in enumerate(args)]
-    return shown, {name: HIDDEN if name in names else value for name, value in kwargs.items()}
-
-
-def signature(record: JobRecord, hide: Sequence[str] = ()) -> str:
+def signature(record: JobRecord) -> str:
     """The call as Python would write it: `send_otp("+49", code="1234")`."""
-    args, kwargs = arguments(record.args, hide)
+    args, kwargs = arguments(record.args)
     if not isinstance(args, list):
         return f"{record.task}: {args}"
     words = [json.dumps(value, ensure_ascii=False) for value in args]

@@ -22,6 +22,7 @@ FLOORS = [
         "job",
         "job_display",
         "loading_guard",
+        "masking",
         "logs",
         "nesting",
         "paths",
@@ -32,6 +33,7 @@ FLOORS = [
         "redis_server",
         "shipped",
         "untold",
+        "written_text",
     },
     {"config"},
     {"importing"},  # files of other job runners become one of ours
@@ -92,7 +94,7 @@ ALONE = [
         )
     }
     | {"fusiond.callbacks"},
-    {"fusiond.tasks", "fusiond.tasks.programs", "fusiond.tasks.webhooks"},
+    {"fusiond.tasks", "fusiond.tasks.programs", "fusiond.tasks.webhooks", "fusiond.written_text"},
     {f"fusiond.{name}" for name in FLOORS[0]},
 ]
 

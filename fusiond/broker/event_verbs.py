@@ -59,6 +59,12 @@ class EventVerbs(VerbGroup):
         words = ("XREVRANGE", self._stream(stream), end, "-", "COUNT", count)
         return plain(lambda reply: _page(stream, reply[::-1]), *words)
 
+    def audit_before(self, queue: str, number: int | None, count: int) -> Call[EventPage]:
+        """The same of what operators did to a queue, which the events of its jobs do not push out."""
+        end = "+" if number is None else f"({number}-0"
+        words = ("XREVRANGE", self._root(queue) + b":audit", end, "-", "COUNT", count)
+        return plain(lambda reply: _page(queue, reply[::-1]), *words)
+
     def keep_events(self, stream: str, wanted: str) -> Call[None]:
         """Have a queue, or the daemons, keep events, as `Events.wanted` says; empty: none. Those that it has stay."""
         words = ("HSET", self._root(stream) + b":conf", "events", wanted)

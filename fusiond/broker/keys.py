@@ -37,6 +37,7 @@ Every key: the data model.
     ns:{q}:inbox        LIST    raw JSON jobs pushed by any language
     ns:{q}:broken       LIST    what could not be read: "<ms> <reason>\n<raw>", newest first
     ns:{q}:events       STREAM  what became of jobs: see lua/shared/events.lua; with q = /daemons what daemons did
+    ns:{q}:audit        STREAM  those events that an operator's command told, so that they outlive the events of jobs
     ns:{q}:ticks        HASH    cron entry -> "<newest tick> <newest tick that has a job here>", of what was decided;
                                 "<cron entry> success" -> epoch ms when a job of the entry finished last
     ns:{q}:metrics      HASH    counters of what becomes of jobs: at = this minute, m <task> = of this minute,

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from fusiond.broker.queries import BrokenBody
+    from fusiond.masking import Secret
 
     #: does something to a body of a queue; returns whether it was done
     Act = Callable[[broker.Session, str, BrokenBody], bool]
@@ -57,21 +58,28 @@ def _list(options: arguments.Options) -> None:
         for queue in session.queues(*options.queue or ()):
             pages = _bodies(session, queue)
             found += [(queue, body) for _, body in zip(range(options.limit), pages, strict=False)]
+        secret = session.secret()
     found.sort(key=lambda each: -each[1].at)
     del found[options.limit :]
     now = time.time() * 1000
     rows = (
-        (f"{queue}/{body.digest}", when(body.at, now), len(body.raw), body.reason, one_line(_text(body), _SHOWN))
+        (
+            f"{queue}/{body.digest}",
+            when(body.at, now),
+            len(body.raw),
+            body.reason,
+            one_line(_text(body, secret), _SHOWN),
+        )
         for queue, body in found
     )
-    document = [_document(queue, body) for queue, body in found]
+    document = [_document(queue, body, secret) for queue, body in found]
     arguments.answer(options, document, lambda: table(("BODY", "WHEN", "BYTES", "REASON", "TEXT"), rows, right="bytes"))
 
 
 def _show(options: arguments.Options) -> None:
     """[broker] Show bodies that could not be read, and why."""
     with broker.session(options) as session:
-        found = _named(session, options.bodies)
+        found, secret = _named(session, options.bodies), session.secret()
     now = time.time() * 1000
     pages = (
         fields(
@@ -80,12 +88,12 @@ def _show(options: arguments.Options) -> None:
                 ("put aside", when(body.at, now)),
                 ("reason", body.reason),
                 ("bytes", len(body.raw)),
-                ("text", _text(body)),
+                ("text", _text(body, secret)),
             ]
         )
         for queue, body in found
     )
-    arguments.answer(options, [_document(queue, body) for queue, body in found], lambda: "\n\n".join(pages))
+    arguments.answer(options, [_document(queue, body, secret) for queue, body in found], lambda: "\n\n".join(pages))
 
 
 def _requeue(options: arguments.Options) -> int:
@@ -167,10 +175,12 @@ def _bodies(session: broker.Session, queue: str) -> Iterator[BrokenBody]:
             return
 
 
-def _document(queue: str, body: BrokenBody) -> dict[str, Any]:
+def _document(queue: str, body: BrokenBody, secret: Secret) -> dict[str, Any]:
     name = f"{queue}/{body.digest}"
-    return {"body": name, "queue": queue, "at": body.at, "reason": body.reason, "text": _text(body)}
+    return {"body": name, "queue": queue, "at": body.at, "reason": body.reason, "text": _text(body, secret)}
 
 
-def _text(body: BrokenBody) -> str:
-    return body.raw.decode(errors="backslashreplace")
+def _text(body: BrokenBody, secret: Secret) -> str:
+    from fusiond.masking import masked_body
+
+    return masked_body(body.raw, secret).decode(errors="backslashreplace")

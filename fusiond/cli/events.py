@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from fusiond.broker.event_reading import Wanted
     from fusiond.broker.event_records import Event
+    from fusiond.masking import Secret
 
 #: s; from one look to the next with --follow
 _AGAIN = 0.5
@@ -82,7 +83,7 @@ def _show_newest(
     found.sort(key=lambda event: event.at_ms)
     if not any(read.values()) and not options.follow:
         tell("there are no events; Redis keeps them if `events: {}` is in the file")
-    _show(found[-options.last :], options)
+    _show(found[-options.last :], session.secret(), options)
     return read
 
 
@@ -96,19 +97,22 @@ def _show_next(
     pages, unreadable = session.run_each(cursors.ask(session.verbs, streams))
     for error in unreadable:
         tell(str(error))
-    _show(filter(wanted.accepts, cursors.take(pages)), options)
+    if found := list(filter(wanted.accepts, cursors.take(pages))):
+        _show(found, session.secret(), options)
     read.update(cursors.read)
     if not any(page.entries for page in pages.values()):
         time.sleep(_AGAIN)
 
 
-def _show(events: Iterable[Event], options: arguments.Options) -> None:
+def _show(events: Iterable[Event], secret: Secret, options: arguments.Options) -> None:
+    from fusiond.masking import masked_event
+
     for event in events:
-        print(json_text(event.document()) if options.json else _line(event), flush=options.follow)
+        said = masked_event(event.document(), secret)
+        print(json_text(said) if options.json else _line(event, said), flush=options.follow)
 
 
-def _line(event: Event) -> str:
-    said = event.document()
+def _line(event: Event, said: dict[str, Any]) -> str:
     moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event.at_ms / 1000))
     subject = "/".join(filter(None, (said.get("queue"), said.get("job_id")))) or "-"
     head = f"{moment}.{event.at_ms % 1000:03}  {paint_state(event.name)}{' ' * (9 - len(event.name))}  {subject:<30}"

@@ -77,9 +77,10 @@ def _list(options: arguments.Options) -> None:
             for queue in session.queues(*options.queue or ())
             for view in session.run(control.runs(queue, options.limit))
         ]
+        secret = session.secret()
     now = time.time() * 1000
     found.sort(key=lambda view: (view.ended_at == 0, view.ended_at, view.created_at), reverse=True)
-    found = found[: options.limit]
+    found = [view.masked(secret) for view in found[: options.limit]]
     rows = (
         (
             *(view.ref.name, view.flow, view.status, _steps_done(view)),
@@ -94,7 +95,7 @@ def _list(options: arguments.Options) -> None:
 def _show(options: arguments.Options) -> None:
     """[broker] Show a run: its graph, with the state of each step."""
     with broker.session(options) as session:
-        view = session.run(_control(session).view(_find(session, options.run)))
+        view = session.run(_control(session).view(_find(session, options.run))).masked(session.secret())
     arguments.answer(options, _document(view), lambda: _shown(view))
 
 

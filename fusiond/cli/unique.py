@@ -29,8 +29,11 @@ def register(subparsers: Any) -> None:
 
 def _list(options: arguments.Options) -> None:
     """[broker] List the locks of unique jobs, and the job that holds each."""
+    from fusiond.masking import masked_lock
+
     with broker.session(options) as session:
-        found = sorted(_locks(session, session.queues(*options.queue or ())))
+        locks, secret = sorted(_locks(session, session.queues(*options.queue or ()))), session.secret()
+    found = [(queue, lock._replace(name=masked_lock(lock.name, secret))) for queue, lock in locks]
     document = [{"queue": queue, **lock._asdict()} for queue, lock in found]
     rows = ((queue, lock.name, f"{queue}/{lock.id}", _end(lock)) for queue, lock in found)
     arguments.answer(options, document, lambda: table(("QUEUE", "LOCK", "JOB", "EXPIRES"), rows))

@@ -61,6 +61,10 @@ def _for_python(schema: dict[str, Any]) -> dict[str, Any]:
     return schema
 
 
+#: a key that is gone → what to write
+_GONE = {"web.hide": "write it as `secret: [kwargs.password]` at the task, or in defaults.tasks for all"}
+
+
 def _problems(root: Node, error: Error) -> Iterator[Problem]:
     """The problems that one error of jsonschema stands for."""
     node, place = root.find(*error.absolute_path)
@@ -75,7 +79,7 @@ def _problems(root: Node, error: Error) -> Iterator[Problem]:
         known = error.schema["properties"]
         for key, place_of_key in node.keys.items():
             if key not in known:
-                remedy = _remedy_of_key(key, known)
+                remedy = _GONE.get(f"{path}.{key}") or _remedy_of_key(key, known)
                 message = f"{path}: unknown key {key!r}" if path else f"unknown key {key!r}"
                 yield place_of_key.error("unknown-key", message, remedy)
     elif error.validator != "oneOf" or isinstance(error.instance, dict):  # else its type is a problem already

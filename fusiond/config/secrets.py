@@ -20,6 +20,7 @@ from typing import Any, Final
 from fusiond.config.layers import all_maps, cron_arguments
 from fusiond.config.problems import Problem, mask
 from fusiond.config.yaml.nodes import Node, Place
+from fusiond.masking import masked_url
 
 HIDDEN: Final = "***"
 _WORDS: Final = (
@@ -75,23 +76,27 @@ def hidden(name: str, value: Any) -> Any:
 _NAMED: Final = frozenset(
     {"priorities", "retry_policies", "queues", "tasks", "flows", "steps", "cron", "workers", "weights", "sinks"}
 )
-#: values of which nothing is known; positional ones have no name but that of their entry
-_POSITIONAL: Final = ("args", "for_each")
-_ARGUMENTS: Final = (*_POSITIONAL, "kwargs", "inputs", "environment")
+#: values of which nothing is known
+_ARGUMENTS: Final = ("args", "for_each", "kwargs", "inputs", "environment")
 
 
 def hidden_config(config: dict[str, Any], entry: str = "") -> dict[str, Any]:
     """
     What `Config.to_json` has, or a part of it, with `***` for what may be a secret.
 
-    The name of an entry hides no more than the entry's positional arguments.
+    A value may have come from a variable, which a Config does not tell: no argument of a call is shown, and of a URL
+    the host alone.
     """
     return {key: _hidden_key(key, value, entry) for key, value in config.items()}
 
 
 def _hidden_key(key: str, value: Any, entry: str) -> Any:
-    if not isinstance(value, dict) or key in _ARGUMENTS:
-        return hidden(entry if key in _POSITIONAL and value else key, value)
+    if key in _ARGUMENTS:
+        return dict.fromkeys(value, HIDDEN) if isinstance(value, dict) else HIDDEN if value else value
+    if isinstance(value, str) and value.startswith(("http://", "https://")):
+        return masked_url(value)
+    if not isinstance(value, dict):
+        return hidden(key, value)
     if key not in _NAMED:
         return hidden_config(value, entry)
     return {
@@ -105,6 +110,8 @@ def _hidden_key(key: str, value: Any, entry: str) -> Any:
 def check(root: Node) -> Iterator[Problem]:
     """Each secret of one file; hides it. Must run before anything else quotes the file."""
     found = [(key, node) for key, node in _candidates(root) if _in_clear(key, node)]
+    known = {id(node) for _, node in found}
+    found += [(key, node) for key, node in _declared(root) if id(node) not in known and _is_plain(node)]
     _hide([node for _, node in found])
     for key, node in found:
         message = f"the file has a secret in plain text{f', as {key}' if key else ''}"
@@ -119,12 +126,31 @@ def _candidates(root: Node) -> Iterator[tuple[str, Node]]:
     yield from cron_arguments(root)
 
 
+def _declared(root: Node) -> Iterator[tuple[str, Node]]:
+    """Each argument of a cron entry or of a flow's step that `secret` of its task names."""
+    calls = [entry for _, entry in root.entries("cron")]
+    calls += [step for _, flow in root.entries("flows") for _, step in flow.entries("steps")]
+    for call in calls:
+        task = call.text("task") or ""
+        secret = root.get("tasks", task, "secret") or root.get("defaults", "tasks", "secret")
+        for name in secret.items() if secret is not None else ():
+            kind, _, key = str(name.value).partition(".")
+            if kind == "kwargs" and (node := call.get("kwargs", key)) is not None:
+                yield key, node
+            elif kind == "args" and key.isdigit() and int(key) < len(call.items("args")):
+                yield task, call.items("args")[int(key)]
+
+
+def _is_plain(node: Node) -> bool:
+    """Whether a value is a text or number, and refers to no variable."""
+    return bool(node.raw) and "${" not in node.raw and not isinstance(node.value, bool | dict | list | None)
+
+
 def _in_clear(key: str, node: Node) -> bool:
     """Whether the value is a secret itself, and neither a reference to one nor the path of its file."""
     text = node.raw
-    if "${" in text or not text or isinstance(node.value, bool) or node.value is None:
-        return False
-    return looks_secret(text) or (names_secret(key) and not text.startswith(("/", "~", ".")))
+    is_named = names_secret(key) and not text.startswith(("/", "~", "."))
+    return _is_plain(node) and (looks_secret(text) or is_named)
 
 
 def _hide(nodes: list[Node]) -> None:
@@ -155,6 +181,8 @@ _PAIR: Final = re.compile(
     r"""((?:^|[{,\s])["']?([A-Za-z0-9_.-]+)["']?\s*:\s+)"""
     r"""("(?:[^"\\]|\\.)*"|'[^']*'|["'].*|\[[^\]]*\]?|[^{\s,}\]][^,}\]]*)"""
 )
+#: an argument that a list names, such as `secret` of a task
+_DECLARED: Final = re.compile(r"(?<![\w.])kwargs\.([A-Za-z_]\w*)")
 #: the begin of the map `environment` behind something else in a line
 _IN_LINE: Final = re.compile(rf"[{{,\s][\"']?{_ENVIRONMENT}[\"']?\s*:\s")
 
@@ -170,14 +198,16 @@ def censored(lines: Sequence[str]) -> list[str]:
     for line in reversed(lines):
         following.append(below)
         below = line if line.strip() else below
-    censor = _Censor()
+    censor = _Censor(frozenset(name for line in lines for name in _DECLARED.findall(line)))
     return [censor.line(line, below) for line, below in zip(lines, reversed(following), strict=True)]
 
 
 class _Censor:
     """Goes through the lines of a file."""
 
-    def __init__(self) -> None:
+    def __init__(self, declared: frozenset[str]) -> None:
+        #: arguments that `secret` of a task may name
+        self._declared = declared
         #: what is beneath a key at this column is hidden; None: nothing is
         self._column: int | None = None
         #: of `environment`, the column of its names, which are shown; 0: not known yet; None: of no environment
@@ -192,7 +222,7 @@ class _Censor:
         if self._column is not None and _is_beneath(line, self._column):
             return self._beneath(line)
         self._column, found = None, _KEY_LINE.match(line)
-        if found and _hides(found["key"]) and not _has_map(found, below):
+        if found and self._hides(found["key"]) and not _has_map(found, below):
             self._column = len(found["before"].rstrip("\"'"))
             self._names = 0 if found["key"] == _ENVIRONMENT else None
             return f"{found['head']} {HIDDEN}" if found["rest"] else line
@@ -200,7 +230,13 @@ class _Censor:
             # What a value has in quotes could look like the end of the map: nothing behind its begin is shown.
             self._column, self._names = _indent(line), None
             line = f"{line[: environment.end()]}{HIDDEN}"
-        return mask(_FORM.sub(HIDDEN, _PAIR.sub(_pair, line)))
+        return mask(_FORM.sub(HIDDEN, _PAIR.sub(self._pair, line)))
+
+    def _hides(self, key: str) -> bool:
+        return key == _ENVIRONMENT or key in self._declared or (is_secret(key) and not key.endswith("_file"))
+
+    def _pair(self, found: re.Match[str]) -> str:
+        return f"{found[1]}{HIDDEN}" if self._hides(found[2]) else found[0]
 
     def _beneath(self, line: str) -> str:
         if self._names == 0 and line.strip():
@@ -209,10 +245,6 @@ class _Censor:
         if found and self._names == _indent(line):
             return f"{found['head']} {HIDDEN}" if found["rest"] else line
         return _starred(line)
-
-
-def _hides(key: str) -> bool:
-    return key == _ENVIRONMENT or (is_secret(key) and not key.endswith("_file"))
 
 
 def _has_map(found: re.Match[str], below: str) -> bool:
@@ -226,10 +258,6 @@ def _is_beneath(line: str, column: int) -> bool:
     """Whether a line belongs to the key at that column."""
     text = line.lstrip()
     return not text or _indent(line) > column or (_indent(line) == column and text.startswith("-"))
-
-
-def _pair(found: re.Match[str]) -> str:
-    return f"{found[1]}{HIDDEN}" if _hides(found[2]) else found[0]
 
 
 def _indent(line: str) -> int:

@@ -16,6 +16,7 @@ from fusiond.broker.call import Call, Plan, Unreadable, looked_at
 from fusiond.broker.flow_records import RunRecord, RunWrite, StepOf
 from fusiond.broker.outbox import FEW_PAGES, PAGES
 from fusiond.broker.verbs import Verbs
+from fusiond.config.model.flow_steps import INPUT
 from fusiond.enqueue_options import encoded
 from fusiond.errors import BrokerError, BrokerUnavailable, JobCanceled, JobFailed, JobNotFound, ResultTimeout
 from fusiond.flows.progress import Ends, RunState
@@ -23,6 +24,7 @@ from fusiond.flows.run_callbacks import failure_of
 from fusiond.flows.run_plans import Advancer
 from fusiond.flows.runs import UNREADABLE, Run, id_of_job, new_fields, opened, retried_fields
 from fusiond.flows.shapes import Shape
+from fusiond.masking import HIDDEN, Secret
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +64,17 @@ class RunView(NamedTuple):
     run: Run
     #: step that failed → why
     reasons: Mapping[str, str]
+
+    def masked(self, secret: Secret) -> RunView:
+        """The same without the inputs that a step passes as a secret argument, or on to a flow, whatever that does."""
+        hidden = {
+            reference.split(".")[1]
+            for step in self.run.flow.steps.values()
+            for name, reference in (*step.inputs.items(), (step.item, step.for_each or ""))
+            if reference.startswith(f"{INPUT}.") and (step.flow or f"kwargs.{name}" in secret.get(step.task, ()))
+        }
+        shown = {name: HIDDEN if secret and name in hidden else value for name, value in self.inputs.items()}
+        return self._replace(inputs=shown)
 
     @property
     def parent(self) -> str:

@@ -44,7 +44,7 @@ PUBLISH = 60.0
 #: seconds for the last message; if it does not arrive, the sign of life expires
 _LAST_MESSAGE = 2.0
 #: the fields of a task that producers get
-_TASK_FIELDS = ("queue", "priority", "expires", "run", "log_tag", "description", "limit_by")
+_TASK_FIELDS = ("queue", "priority", "expires", "run", "log_tag", "description", "limit_by", "secret")
 
 
 class Publisher:
@@ -174,7 +174,7 @@ def catalogue(
         daemon,
         snapshot.hash,
         {
-            name: {field: value for field in _TASK_FIELDS if (value := getattr(task, field)) is not None}
+            name: {field: value for field in _TASK_FIELDS if (value := getattr(task, field)) not in (None, ())}
             | ({"unique": task.unique.to_text()} if task.unique else {})
             | ({"follow": follow} if (follow := follow_of(config, task)) else {})
             for name, task in config.tasks.items()

@@ -22,6 +22,7 @@ from fusiond.config.accepted.snapshot import Snapshot, read_snapshot
 from fusiond.config.model import Config
 from fusiond.errors import BrokerError, ConfigError, FusionError
 from fusiond.identity import daemon_id
+from fusiond.masking import Secret, masked_event, without_url
 from fusiond.program import Link, on_failed_callback, wait_until_set
 from fusiond.sinks.choice import outlet
 from fusiond.sinks.outlets import DeliveryError, Document, deliver_in_parts
@@ -70,6 +71,8 @@ class Delivery:
         #: how far the streams are read; None: another daemon delivers, as far as is known
         self._cursors: Cursors | None = None
         self._streams: list[str] = []
+        #: task → its secret arguments, of any daemon's file
+        self._secret: Secret = {}
         #: monotonic s
         self._held_at = self._listed_at = 0.0
         self._failures = 0
@@ -83,7 +86,10 @@ class Delivery:
         if config.events is None:
             raise FusionError("there is no `events` in the file")
         sink = config.events.sinks[self._name]
+        #: of which only the host is told: the rest may have come from a variable
+        self._url = sink.url or ""
         self._outlet, self._wanted = outlet(sink), Wanted(sink.only).accepts
+        self._own_secret = {name: task.secret for name, task in config.tasks.items() if task.secret}
         self._tags = {name: task.log_tag for name, task in config.tasks.items() if task.log_tag}
 
     def end(self) -> None:
@@ -171,6 +177,7 @@ class Delivery:
     async def _list(self) -> None:
         """Read the names of the queues; and forget how far a stream is read that has become shorter."""
         self._streams = [*await self._connection.run(self._verbs.queues()), DAEMONS]
+        self._secret = (await self._connection.run(self._verbs.catalogue())).secret
         read = self._cursors.read if self._cursors is not None else {}
         for stream in [stream for stream in self._streams if read.get(stream)]:
             page = await self._connection.run(self._verbs.events_before(stream, None, 1))
@@ -238,11 +245,12 @@ class Delivery:
             raise
         try:
             trying.result()
-        except DeliveryError:
+        except DeliveryError as error:
+            error.args = (without_url(str(error), self._url),)
             raise
         except Exception as error:
             # What a library makes of an answer is not known in advance, and must not end this program.
-            raise DeliveryError(f"{type(error).__name__}: {error}") from error
+            raise DeliveryError(without_url(f"{type(error).__name__}: {error}", self._url)) from error
         await self._note_progress(is_slow=is_slow)
 
     async def _note_progress(self, *, is_slow: bool = False) -> None:
@@ -302,7 +310,7 @@ class Delivery:
             self._use(config)
 
     def _document(self, event: Event) -> Document:
-        document = event.document()
+        document = masked_event(event.document(), {**self._secret, **self._own_secret})
         if event.task and "task_type" not in document and event.task in self._tags:
             document["task_type"] = self._tags[event.task]
         text = json.dumps(document, ensure_ascii=False)

@@ -101,11 +101,11 @@ def webhook(
         WebhookUnavailable: no connection, no answer in time, 408, 425, 429 or 5xx.
         WebhookRefused: not allowed, or another answer than 2xx, a redirect included.
     """
-    import json
+    from fusiond.written_text import json_bytes
 
     target = _target(url)
     _check_host(target.host, allow_hosts)
-    content = b"" if body is None else json.dumps(body, ensure_ascii=False).encode()
+    content = b"" if body is None else json_bytes(body)
     sent = _headers(headers or {}, content) | _identity(job, content, _secret(secret_file, secret_env))
     may_be_private = HOSTS in os.environ or _is_named(target.host)
     addresses = _resolve(target, allow_private=allow_private and may_be_private)

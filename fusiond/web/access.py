@@ -21,6 +21,7 @@ from fusiond.config.model.web_face import Web
 from fusiond.errors import FusionError
 from fusiond.files import write_atomically
 
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 #: characters
 SHORTEST_TOKEN, LONGEST_TOKEN = 16, 512
 #: seconds that a session lasts
@@ -54,7 +55,7 @@ def read_token(settings: Web, made: Path) -> str:
 
 
 class Access:
-    """The checks of one configuration."""
+    """The checks of one configuration. Raises FusionError if it names an address that is none."""
 
     def __init__(self, settings: Web, token: str) -> None:
         self.settings, self._token = settings, token
@@ -62,6 +63,10 @@ class Access:
         self._names |= {name.lower() for name in settings.hosts}
         host = settings.listen.rpartition(":")[0]
         self._names.add(host.lower())
+        try:
+            self._proxies = [ipaddress.ip_network(each, strict=False) for each in settings.trusted_proxies]
+        except ValueError as error:
+            raise FusionError(f"web.trusted_proxies: {error}; write such as 10.0.0.5 or fd00::/64") from error
 
     def is_token(self, said: str) -> bool:
         """Whether this is the token; the time that it takes does not tell how much of it is right."""
@@ -80,6 +85,10 @@ class Access:
 
     def _seal(self, until: str) -> str:
         return hmac.digest(self._token.encode(), f"fusiond session {until}".encode(errors="replace"), "sha256").hex()
+
+    def is_trusted_proxy(self, address: Address) -> bool:
+        """Whether this is the address of a proxy that the file names."""
+        return any(address in network for network in self._proxies)
 
     def knows_host(self, host: str) -> bool:
         """

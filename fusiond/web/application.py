@@ -20,7 +20,7 @@ from starlette.staticfiles import StaticFiles
 from fusiond.web import probes, responses
 from fusiond.web.access import SESSION
 from fusiond.web.endpoint import API, Endpoint
-from fusiond.web.gate import Gate, Refusal
+from fusiond.web.gate import Gate
 from fusiond.web.openapi import document
 from fusiond.web.pages import (
     audit_pages,
@@ -36,6 +36,7 @@ from fusiond.web.pages import (
     worker_pages,
 )
 from fusiond.web.pulse import MOST_STREAMS, stream
+from fusiond.web.responses import Refusal
 from fusiond.web.site import Site
 
 if TYPE_CHECKING:

@@ -22,6 +22,7 @@ from fusiond.config.accepted.snapshot import Snapshot
 from fusiond.config.model import Config
 from fusiond.errors import BrokerError, BrokerUnavailable, ControlError
 from fusiond.flows.run_control import RunControl
+from fusiond.masking import Secret
 from fusiond.producer.plans import Producer
 from fusiond.supervise.control import ask
 
@@ -146,6 +147,12 @@ class Backend:
             return self._catalogue
 
         return await self.kept("catalogue", find, CATALOGUE)
+
+    async def secret(self) -> Secret:
+        """Task → its secret arguments, of this host's file or of another's. Raises BrokerError."""
+        own = {name: task.secret for name, task in self.config.tasks.items() if task.secret}
+        others = (await self.catalogue()).secret
+        return {name: {*own.get(name, ()), *others.get(name, ())} for name in own.keys() | others.keys()}
 
     async def workers(self) -> list[Worker]:
         """What the workers of all hosts say of themselves now. Raises BrokerError."""

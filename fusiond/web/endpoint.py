@@ -25,8 +25,8 @@ from fusiond.errors import BrokerError, ControlError, EnqueueError, FusionError,
 from fusiond.web import responses
 from fusiond.web.access import User
 from fusiond.web.backend import Backend
-from fusiond.web.gate import Refusal
 from fusiond.web.inputs import BadInput, Input, gathered, read_json, texts_of
+from fusiond.web.responses import Refusal
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -74,8 +74,6 @@ class WebCall:
     user: User
     #: values of its inputs
     said: Mapping[str, Any]
-    #: arguments that are never shown
-    hide: tuple[str, ...] = ()
 
     def __getitem__(self, name: str) -> Any:
         return self.said[name]
@@ -138,7 +136,7 @@ class Endpoint:
             texts |= parse_qs(request.url.query, max_num_fields=200)
         else:
             texts |= await read(request)
-        call = WebCall(site.backend, request.state.user, gathered(self.inputs, texts), site.access.settings.hide)
+        call = WebCall(site.backend, request.state.user, gathered(self.inputs, texts))
         view = await self.answer(call)
         if self.method == "POST":
             site.backend.forget()

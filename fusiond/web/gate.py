@@ -1,18 +1,21 @@
 """
 What each request passes before any page sees it.
 
-1. host     a name that is none of ours: 421
-2. size     a body above the limit: 413
-3. user     by the token (`Authorization: Bearer …`), the header of a proxy, or the cookie of a session. Nobody: to the
+1. door     too many requests at once: 429 or 503
+2. host     a name that is none of ours: 421
+3. size     a body above the limit: 413; one that is not there within PATIENCE seconds: 408
+4. user     by the token (`Authorization: Bearer …`), the header of a proxy, or the cookie of a session. Nobody: to the
             login, or 401 for the API
-4. change   what is no GET: 403 while the file says `read_only`, and 403 unless the browser names this server as the
+5. change   what is no GET: 403 while the file says `read_only`, and 403 unless the browser names this server as the
             origin. A request that carries the token itself needs no origin
 
-Each answer gets headers that keep the browser from running, loading or framing what is not from here.
+Each answer gets headers that keep the browser from running, loading or framing what is not from here. If no part of it
+is taken for PATIENCE seconds, the connection is closed.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from http.cookies import CookieError, SimpleCookie
@@ -24,7 +27,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from fusiond.web.access import User, is_same_origin
-from fusiond.web.responses import failure
+from fusiond.web.responses import Refusal, failure
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -33,6 +36,8 @@ if TYPE_CHECKING:
 
 #: bytes of a body
 LARGEST = 1024 * 1024
+#: seconds until a body is there, or a part of an answer is taken
+PATIENCE = 30.0
 #: characters of a path with its query
 LONGEST = 8192
 #: paths that need no login
@@ -53,14 +58,6 @@ _QUIET = 60.0
 log = logging.getLogger(__name__)
 
 
-class Refusal(Exception):  # noqa: N818 - an answer, not a fault
-    """The request is refused with a status and one sentence."""
-
-    def __init__(self, status: int, sentence: str) -> None:
-        super().__init__(sentence)
-        self.status, self.sentence = status, sentence
-
-
 class Gate:
     """ASGI middleware."""
 
@@ -77,17 +74,25 @@ class Gate:
         async def sealed(message: Message) -> None:
             if message["type"] == "http.response.start":
                 _seal(MutableHeaders(scope=message), scope["path"])
-            await send(message)
+            timer = asyncio.get_running_loop().call_later(PATIENCE, cut_off)
+            try:
+                await send(message)
+            finally:
+                timer.cancel()
 
-        request = Request(scope, _limited(receive))
+        cut_off = scope["state"]["visit"].transport.abort
+        with self._site.door.request(scope) as refused:
+            response = self._answer(scope, headers, refused)
+            await (response or self._app)(scope, _limited(receive), sealed)
+
+    def _answer(self, scope: Scope, headers: Headers, refused: Refusal | None) -> Response | None:
+        """The answer in place of the page's; None: the page may answer."""
         try:
-            response = self._judge(scope, headers)
+            if refused is not None:
+                raise refused
+            return self._judge(scope, headers)
         except Refusal as refusal:
-            response = failure(request, refusal.status, refusal.sentence)
-        if response is not None:
-            await response(scope, receive, sealed)
-            return
-        await self._app(scope, _limited(receive), sealed)
+            return failure(Request(scope), refusal.status, refusal.sentence)
 
     def _judge(self, scope: Scope, headers: Headers) -> Response | None:
         """The answer in place of the page's; None: the page may answer. Raises Refusal."""
@@ -96,7 +101,7 @@ class Gate:
         if not self._site.access.knows_host(host):
             raise Refusal(421, f"{host[:100]!r} is no name of this server; add it to web.hosts if it is")
         user = self._user(headers, scope["path"])
-        scope.setdefault("state", {})["user"] = user
+        scope["state"]["user"] = user
         public = any(scope["path"] == path or scope["path"].startswith(path) for path in PUBLIC)
         if user is None and not public:
             return self._login(scope)
@@ -154,10 +159,17 @@ def _check_size(scope: Scope, headers: Headers) -> None:
 def _limited(receive: Receive) -> Receive:
     """The same without what goes beyond the limit, in a body that does not name its length."""
     taken = 0
+    until: float | None = asyncio.get_running_loop().time() + PATIENCE
 
     async def limited() -> Message:
-        nonlocal taken
-        message = await receive()
+        nonlocal taken, until
+        try:
+            async with asyncio.timeout_at(until):
+                message = await receive()
+        except TimeoutError:
+            raise Refusal(408, f"the body was not there within {PATIENCE:g} seconds") from None
+        if not message.get("more_body"):
+            until = None  # what comes behind it is the end of the connection
         taken += len(message.get("body", b""))
         if taken > LARGEST:
             raise Refusal(413, f"the body is larger than {LARGEST} bytes")

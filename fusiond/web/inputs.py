@@ -52,6 +52,8 @@ class Input:
 
     def read(self, said: str) -> Any:
         """The value of a text. Raises BadInput."""
+        if self.form not in _TYPES and said.encode(errors="ignore").decode() != said:
+            raise BadInput(f"{self.name}: it has a lone surrogate, which no text in UTF-8 has")
         if len(said) > self.longest:
             raise BadInput(f"{self.name}: at most {self.longest} characters")
         if self.words and said not in self.words:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.responses import HTMLResponse, Response
 
 from fusiond.web import filters
+from fusiond.written_text import json_bytes, visible
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -35,10 +35,20 @@ _TITLES = {
     401: "Log in first",
     403: "Refused",
     404: "Not found",
+    408: "Too slow",
     413: "Too large",
     421: "Another name",
+    429: "Too many requests",
     503: "Out of reach",
 }
+
+
+class Refusal(Exception):  # noqa: N818 - an answer, not a fault
+    """The request is refused with a status and one sentence."""
+
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status, self.sentence = status, sentence
 
 
 @functools.cache
@@ -79,12 +89,12 @@ def page(request: Request, template: str, status: int = 200, **values: Any) -> R
         "notice": site.notice(request.query_params.get("done")) if site else None,
         "source": site.backend.source if site and user else "",
     }
-    return HTMLResponse(_templates().get_template(template).render(**known | values), status)
+    return HTMLResponse(visible(_templates().get_template(template).render(**known | values)), status)
 
 
 def as_json(value: Any, status: int = 200) -> Response:
     """JSON; dataclasses are objects."""
-    return Response(json.dumps(value, default=_plain, ensure_ascii=False), status, media_type="application/json")
+    return Response(json_bytes(value, _plain), status, media_type="application/json")
 
 
 def _plain(value: Any) -> Any:

@@ -39,8 +39,6 @@ from fusiond.web.site import Site
 AGAIN = 5.0
 #: seconds that requests may still run after the end was asked for
 PATIENCE = 5
-#: connections at once; more get 503
-MOST = 200
 log = logging.getLogger(__name__)
 
 
@@ -140,7 +138,7 @@ class WebProgram:
         url = url_of(address, sock.getsockname()[1])
         write_atomically(paths.web_url(self._runtime), f"{url}\n".encode(), durable=False)
         self._site.begin()
-        self._server = _Server(_uvicorn_config(self._application))
+        self._server = _Server(_uvicorn_config(self._application, self._site.door.protocol()))
         self._serving = asyncio.create_task(self._server.serve(sockets=[sock]))
         self._listens, self._refusal = address, ""
         self._tell(url)
@@ -179,7 +177,7 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _uvicorn_config(app: Any) -> uvicorn.Config:
+def _uvicorn_config(app: Any, protocol: type[asyncio.Protocol]) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         log_config=None,
@@ -187,11 +185,10 @@ def _uvicorn_config(app: Any) -> uvicorn.Config:
         access_log=False,
         lifespan="off",
         ws="none",
-        http="h11",
+        http=protocol,
         loop="none",
         proxy_headers=False,
         server_header=False,
-        limit_concurrency=MOST,
         timeout_graceful_shutdown=PATIENCE,
         h11_max_incomplete_event_size=16 * 1024,
     )

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from fusiond.web.access import Access
 from fusiond.web.backend import Backend
+from fusiond.web.door import Door
 
 #: seconds that a notice is kept, and how many are kept at most
 NOTICE, MOST_NOTICES = 60.0, 1000
@@ -34,6 +35,7 @@ class Site:
 
     def __init__(self, backend: Backend, access: Access) -> None:
         self.backend, self.access = backend, access
+        self.door = Door(lambda address: self.access.is_trusted_proxy(address))  # noqa: PLW0108 - a reload replaces it
         #: set when the streams must end
         self.closing = asyncio.Event()
         self.streams = 0

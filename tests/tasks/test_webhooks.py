@@ -48,6 +48,12 @@ def test_the_body_arrives_as_json_and_the_answer_comes_back(receiver):
     assert "webhook-signature" not in headers
 
 
+def test_a_body_with_lone_surrogates_is_sent(receiver):
+    """Such as a file name that is not UTF-8: they are written out, as strict readers of JSON refuse them."""
+    webhook(receiver.url, {"file": "caf\udce9.csv", "text": "a\0b"}, allow_private=True)
+    assert json.loads(receiver.requests[0][3].decode()) == {"file": "caf\\udce9.csv", "text": "a\0b"}
+
+
 def test_a_request_may_have_no_body(receiver):
     """A GET without a body sends none, and no content type."""
     webhook(receiver.url, method="GET", allow_private=True)

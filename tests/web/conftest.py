@@ -1,5 +1,7 @@
 """A dashboard over a broker with a catalogue."""
 
+import dataclasses
+
 import pytest
 
 from fusiond.config import model
@@ -25,8 +27,10 @@ def open_dashboard(desk, tmp_path, monkeypatch):
     for name in ("KEPT", "CATALOGUE"):
         monkeypatch.setattr(backend, name, 0.0)
 
-    def opened(**web):
-        return Dashboard(desk.settings, tmp_path, web=web, **CONFIG)
+    def opened(secret=(), **web):
+        """`secret`: of both tasks."""
+        tasks = {name: dataclasses.replace(task, secret=secret) for name, task in CONFIG["tasks"].items()}
+        return Dashboard(desk.settings, tmp_path, web=web, **CONFIG | {"tasks": tasks})
 
     assert isinstance(desk.settings, model.Broker)
     return opened

@@ -28,7 +28,7 @@ from tests.support.running import Running, until
 
 FILE = """
 broker: {url: embedded}
-web: {listen: "127.0.0.1:0", hide: [kwargs.password]}
+web: {listen: "127.0.0.1:0"}
 events: {}
 defaults: {tasks: {timeout: 60s, retry: none}, workers: {drain_timeout: 2s}}
 queues: {mail: {max_length: 100000}, reports: {max_running: 2}, imports: {}, billing: {}}

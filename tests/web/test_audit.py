@@ -2,6 +2,7 @@
 
 import pytest
 
+from fusiond.broker.event_records import DAEMONS
 from fusiond.broker.records import NewJob
 from fusiond.config.model.event_log import Events
 from tests.support.dashboard import Dashboard
@@ -29,6 +30,39 @@ def test_acts_of_operators_are_found_among_events_of_jobs(dashboard, desk):
     assert {event["by"] for event in found["events"]} == {"dashboard by the token"}
     assert [event["name"] for event in dashboard.get("/api/v1/audit?event=suspended").json["events"]] == ["suspended"]
     assert "suspended" in dashboard.get("/audit").text
+
+
+def test_what_operators_did_outlives_the_events_of_jobs(dashboard, desk):
+    """Though the queue keeps only some 100 events; many jobs of one command are a few rows, and a count."""
+    desk.run(desk.verbs.keep_events("reports", "100 0"))
+    dashboard.post("/api/v1/queues/reports/suspend")
+    names = [f"a{n}" for n in range(60)]
+    for start in range(0, 3000, 60):
+        desk.run(desk.verbs.enqueue("reports", [NewJob(f"{start}{name}", "report", b"[[],{}]") for name in names]))
+    assert "suspended" not in [event.name for event in desk.run(desk.verbs.events_behind("reports", 0, 1000)).events]
+    ids = [f"0{name}" for name in names]
+    for id_ in ids:
+        desk.run(desk.verbs.cancel("reports", id_))
+    desk.run(desk.verbs.requeue("reports", ids, who="ann"))
+    found = dashboard.get("/api/v1/audit").json["events"]
+    assert [(event["name"], event["by"]) for event in found] == [
+        *[("requeued", "ann")] * 10, ("suspended", "dashboard by the token"),
+    ]  # fmt: skip
+    assert sum(event["further"] for event in found) == 50
+    assert "50 further jobs" in dashboard.get("/audit").text
+
+
+def test_an_event_names_the_entry_and_the_lock(dashboard, desk):
+    """That it is about, whoever looks: an operator wants to know which one was suspended or freed."""
+    desk.run(desk.verbs.keep_events(DAEMONS, "1000 0"))
+    desk.run(desk.verbs.tell(DAEMONS, "cron.suspended", "ann", words=[("o", "nightly")]))
+    job = NewJob("u", "report", b"[[],{}]", unique='ended,error,0,"u"')
+    desk.run(desk.verbs.enqueue("reports", [job]))
+    _, locks = desk.run(desk.verbs.locks("reports"))
+    assert dashboard.post("/api/v1/limits/reports/release", {"lock": locks[0].name}).json["done"]
+    found = {event["name"]: event["about"] for event in dashboard.get("/api/v1/audit").json["events"]}
+    assert found == {"cron.suspended": "nightly", "unlocked": locks[0].name}
+    assert "nightly" in dashboard.get("/audit").text
 
 
 def test_a_jobs_events_are_found_among_those_of_others(dashboard, desk):

@@ -59,6 +59,25 @@ def test_a_page_shows_what_jobs_wrote_as_text(dashboard, desk):
         assert "&lt;" in page
 
 
+@pytest.mark.parametrize("text", ["\udce9.csv", "\ud83d", "a\0b", "\x1b[2J\x7f\x9b", "\u202egpj.exe"])
+def test_any_text_of_a_job_can_be_shown(dashboard, desk, text):
+    """Lone surrogates, NUL and control characters in arguments, result or error: each page and the API have them."""
+    raw = json.dumps([[text], {text: text}]).encode()
+    desk.run(desk.verbs.enqueue("default", [NewJob("odd", "send", raw), NewJob("good", "send", raw)]))
+    failed = desk.settle("failed", code="EXCEPTION", type=text, message=text, traceback=text)
+    finished = desk.settle("finished", result={text: text})
+    for name in (failed, finished):
+        for path in ("/jobs", "/failures", "/", f"/jobs/{name}", "/jobs?text=csv"):
+            page = dashboard.get(path)
+            assert page.status == 200
+            assert text not in page.text
+            assert dashboard.get(f"/api/v1{'/overview' if path == '/' else path}").status == 200
+    assert json.dumps(text)[1:-1].lower() in dashboard.get(f"/jobs/{failed}").text.lower()
+    answer = dashboard.post("/api/v1/jobs", {"task": "send", "key": text})
+    assert answer.status == (400 if "\ud800" <= text[0] <= "\udfff" else 200)
+    assert dashboard.post("/api/v1/jobs", {"task": "send", "args": [text]}).status in (200, 400)
+
+
 def test_one_jobs_story(dashboard, jobs):
     """Arguments, error, traceback, attempts; the result of one that finished; 404 for one that is not there."""
     story = dashboard.get(f"/api/v1/jobs/{jobs['failed']}").json
@@ -73,7 +92,7 @@ def test_one_jobs_story(dashboard, jobs):
 
 def test_what_is_hidden_is_not_shown_and_not_found(open_dashboard, jobs):
     """Neither on a page nor by a search that would tell it letter by letter."""
-    with open_dashboard(hide=("kwargs.code", "args.0")) as dashboard:
+    with open_dashboard(secret=("kwargs.code", "args.0")) as dashboard:
         for path in ("/jobs", f"/jobs/{jobs['failed']}", f"/api/v1/jobs/{jobs['failed']}", "/api/v1/jobs"):
             text = dashboard.get(path).text
             assert "1234" not in text
@@ -147,7 +166,7 @@ def test_each_option_of_a_producer_is_one_of_the_api(dashboard, desk):
     """Also those that wait for other jobs, and those that call something."""
     document = dashboard.get("/api/v1/openapi.json").json["paths"]["/api/v1/jobs"]["post"]["requestBody"]
     declared = document["content"]["application/json"]["schema"]["properties"].keys()
-    assert declared == {"task", "args", "kwargs"} | {field.name for field in dataclasses.fields(Options)}
+    assert declared == {"task", "args", "kwargs", "like"} | {field.name for field in dataclasses.fields(Options)}
     first, second = (dashboard.post("/api/v1/jobs", {"task": "report"}).json["job"] for _ in range(2))
     said = {"task": "report", "after": [first, second], "join": 1, "on_parent_failure": "run"}
     reply = dashboard.post("/api/v1/jobs", said | {"on_success": {"task": "send"}, "on_failure": {}})

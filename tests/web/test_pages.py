@@ -145,7 +145,7 @@ def test_nothing_of_a_broken_body_is_shown_where_arguments_are_hidden(open_dashb
     """It cannot be told what in it is an argument."""
     push(desk, "{secret")
     desk.run(desk.verbs.rescue("default"))
-    with open_dashboard(hide=("args.0",)) as dashboard:
+    with open_dashboard(secret=("args.0",)) as dashboard:
         assert "secret" not in dashboard.get("/broken").text
 
 

@@ -178,9 +178,10 @@ def declared(raw: bytes | None) -> Declared | None:
 
 
 def _is_task(said: dict[str, Any]) -> bool:
-    unique, by = said.get("unique", ",,,"), said.get("limit_by") or []
+    unique, lists = said.get("unique", ",,,"), [said.get(name) or [] for name in ("limit_by", "secret")]
     good = is_name(said["queue"]) and _is_priority(said["priority"]) and 0 <= (said.get("expires") or 0) < 1e9
-    good = good and isinstance(by, list) and all(isinstance(name, str) and re.fullmatch(ARGUMENT, name) for name in by)
+    good = good and all(isinstance(names, list) for names in lists)
+    good = good and all(isinstance(name, str) and re.fullmatch(ARGUMENT, name) for names in lists for name in names)
     return good and isinstance(unique, str) and unique.count(",") >= 3
 
 

@@ -89,6 +89,16 @@ class Catalogue:
     #: flow -> its shape
     flows: Mapping[str, dict[str, Any]] = field(default_factory=dict)
 
+    @property
+    def secret(self) -> dict[str, set[str]]:
+        """Task -> its secret arguments, of whatever daemon's file."""
+        found: dict[str, set[str]] = {}
+        for said in self.contents.values():
+            for name, task in said.tasks.items():
+                if task.get("secret"):
+                    found.setdefault(name, set()).update(task["secret"])
+        return found
+
     def serves(self, task: str, queue: str) -> bool:
         """Whether a living worker group runs this task's jobs from this queue."""
         return queue in self.served.get(task, ())

@@ -47,13 +47,14 @@ _KEYS: Final = dict.fromkeys(_SETS, "zset") | {
     "again": "zset", "tenants": "zset", "inbox": "list", "broken": "list", "conf": "hash", "seq": "string",
     "claims": "hash", "ticks": "hash", "leaving": "hash", "arriving": "hash", "flows": "zset",
     "advance": "zset", "metrics": "hash", "metrics:minutes": "stream", "metrics:hours": "stream",
-    "events": "stream",
+    "events": "stream", "audit": "stream",
 }  # fmt: skip
 
 #: key of a queue, and those below it → how what it held comes back; of any other
 _AGAIN: Final = {
     "metrics": "what it had counted is lost, and counting begins anew",
     "events": "the events that it had are lost, and new ones are kept",
+    "audit": "what operators did is lost, and what they do is kept",
     "inbox": "what was pushed stays there",
     "broken": "what it had stays there",
     "conf": "the daemons write it anew; the queue is not suspended by hand any more",

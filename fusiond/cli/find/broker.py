@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from fusiond.broker.redis.connection import Connection
     from fusiond.broker.verbs import Verbs
     from fusiond.config import model
+    from fusiond.masking import Secret
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -53,6 +54,10 @@ class Session:
         found = zip(calls, replies, strict=True)
         unreadable = [reply for reply in replies if isinstance(reply, BrokerError)]
         return {key: reply for key, reply in found if not isinstance(reply, BrokerError)}, unreadable
+
+    def secret(self) -> Secret:
+        """Task → its secret arguments, of any daemon's file. Raises BrokerError."""
+        return self.run(self.verbs.catalogue()).secret
 
     @property
     def who(self) -> str:

@@ -113,6 +113,7 @@ def _show(options: arguments.Options) -> None:
     """[broker] Show everything about a job."""
     from fusiond.cli.job import record
     from fusiond.job import JobStatus
+    from fusiond.masking import masked_job
 
     with broker.session(options) as session:
         jobs = _tagged(session, [_find(session, name) for name in options.jobs])
@@ -121,6 +122,8 @@ def _show(options: arguments.Options) -> None:
             jobs = _placed(session, jobs)
         deferred = [job for job in jobs if job.status is JobStatus.DEFERRED]
         parents = session.run_all([session.verbs.parents(job.queue, job.id) for job in deferred])
+        secret = session.secret()
+        jobs = [masked_job(job, secret) for job in jobs]
     held = dict(zip([job.name for job in jobs if job.lock], holders, strict=True))
     waits = dict(zip([job.name for job in deferred], parents, strict=True))
     pages = (record.page(job, time.time() * 1000, held.get(job.name), waits.get(job.name)) for job in jobs)

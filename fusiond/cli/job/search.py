@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from fusiond.broker.queries import are_by_end
 from fusiond.cli.job.record import last_moment
 from fusiond.job import JobStatus
+from fusiond.masking import masked_job
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,13 +85,14 @@ def search(
     starts = {(queue, status): "" for queue in queues for status in statuses}
     unreadable: list[BrokerError] = []
     looked, size = 0, _PAGE if wanted else min(limit, _PAGE)
-    unordered = _unordered(session, queues, statuses, limit)
+    unordered, secret = _unordered(session, queues, statuses, limit), session.secret()
     while starts and looked < depth:
         pages, errors = _pages(session, starts, size)
         unreadable += errors
         looked += sum(len(page.jobs) for page in pages.values())
         for place, page in pages.items():
-            found.setdefault(place, []).extend(filter(wanted.passes, page.jobs))
+            shown = (masked_job(job, secret) for job in page.jobs)
+            found.setdefault(place, []).extend(filter(wanted.passes, shown))
         starts = {
             place: page.following
             for place, page in pages.items()

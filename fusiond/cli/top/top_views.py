@@ -20,6 +20,7 @@ from fusiond.cli.terminal.text import count
 from fusiond.cli.top.top_failures import HEADINGS as FAILURE_HEADINGS
 from fusiond.cli.top.top_failures import FailureTable
 from fusiond.job import JobStatus
+from fusiond.masking import masked_job
 
 #: in the order of their keys
 VIEWS: Final = ("queues", "workers", "jobs", "failures", "failed jobs")
@@ -88,7 +89,9 @@ class Views:
         """All about a job, or about the last one of a group of failures."""
         queue, _, id_ = self.failures.last.get(name, name).rpartition("/")
         found = self._session.run(self._session.verbs.job(queue, id_))
-        return record.page(found, time.time() * 1000) if found else f"{name} is no longer there"
+        if found is None:
+            return f"{name} is no longer there"
+        return record.page(masked_job(found, self._session.secret()), time.time() * 1000)
 
     def cancel(self, name: str) -> str:
         """Cancel a job; what became of it."""

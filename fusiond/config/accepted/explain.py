@@ -172,7 +172,7 @@ def _without_secrets(key: str, value: Any, node: Node | None) -> Any:
     """The value with `***` for secrets, as `config/secrets.py` knows them, and each `${VAR}` as it is written."""
     if isinstance(value, _HARMLESS) or key == "weights":
         return value
-    if isinstance(value, tuple) and all(isinstance(item, _HARMLESS) for item in value):
+    if isinstance(value, tuple) and (key == "secret" or all(isinstance(item, _HARMLESS) for item in value)):
         return list(value)
     value = hidden(key.removeprefix("environment.") if key.startswith("environment.") else "", value)
     return value if node is None else _as_referred(value, node)

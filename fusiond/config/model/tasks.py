@@ -285,6 +285,9 @@ class Task:
     #: The keyword under which the function gets a dict about its job: id, attempt, deadline, key, meta. By the dict's
     #: method `progress` the function says how far it is.
     pass_job: Annotated[Keyword | None, Key("Keyword for the job", "job")] = None
+    #: Arguments whose values pages, API, commands, events and sinks show as `•••`: `kwargs.NAME`, or `args.N` of those
+    #: that calls pass by position. What the function itself prints, raises or returns cannot be hidden.
+    secret: Annotated[tuple[Argument, ...], Key("Secret arguments", ["kwargs.password", "args.1"])] = ()
     #: Whether the value that the function returns is kept. An ignored value need not be JSON.
     result: Annotated[Result, Key("Result", "ignore")] = "keep"
     #: How many of its jobs may run at once, and begin in a time, on all hosts together. null: no limit.

@@ -1,10 +1,9 @@
-"""The `web` program: where it listens, who may use it, what it hides."""
+"""The `web` program: where it listens, and who may use it."""
 
 from dataclasses import dataclass
 from typing import Annotated, Final
 
 from fusiond.config.kinds import FilePath, Key, text
-from fusiond.config.model.limits import ARGUMENT
 
 _LISTEN: Final = "write an address and a port, such as 127.0.0.1:8321 or [::1]:8321"
 _HOST: Final = "write a host name without a port, such as jobs.example.com"
@@ -21,7 +20,15 @@ Listen = Annotated[
 ]
 HostName = Annotated[str, text("host name", r"^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$", _HOST)]
 HeaderName = Annotated[str, text("header", r"^[A-Za-z][A-Za-z0-9-]{0,99}$", _HEADER)]
-Hidden = Annotated[str, text("argument", ARGUMENT, "write kwargs.NAME or args.N, such as kwargs.password")]
+ProxyAddress = Annotated[
+    str,
+    text(
+        "address or network",
+        r"^(((25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])(\.(?=.)|(?=/)|$)){4}(/(3[0-2]|[12]?[0-9]))?"
+        "|([0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4}(/(12[0-8]|1[01][0-9]|[1-9]?[0-9]))?)$",
+        "write an address or a network, such as 10.0.0.5 or fd00::/64",
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,5 +48,7 @@ class Web:
     #: A header in which a proxy names the user it has logged in; a request that has it needs no token. Only the proxy
     #: may reach the port. null: each user needs the token.
     user_header: Annotated[HeaderName | None, Key("User header", "X-Forwarded-User", in_place=True)] = None
-    #: Arguments of jobs that are never shown.
-    hide: Annotated[tuple[Hidden, ...], Key("Hide", ["kwargs.password", "args.0"], in_place=True)] = ()
+    #: Addresses and networks of proxies: there is no bound for the requests of one of these addresses.
+    trusted_proxies: Annotated[
+        tuple[ProxyAddress, ...], Key("Trusted proxies", ["10.0.0.5", "fd00::/64"], in_place=True)
+    ] = ()

@@ -10,11 +10,15 @@ from typing import Any, Final, NamedTuple
 
 from fusiond.broker.call import Call
 from fusiond.broker.event_records import DAEMONS, Event
+from fusiond.broker.event_verbs import EventPage
 from fusiond.job import JobRecord
+from fusiond.masking import Secret, masked_event
 from fusiond.web.backend import Backend
 from fusiond.web.endpoint import Endpoint, WebCall
 from fusiond.web.inputs import Input
 
+#: a verb that reads entries of a stream before a number, so many
+ReadBefore = Callable[[str, int | None, int], Call[EventPage]]
 #: entries of the first read of a stream, and of any; events of a read, about: an entry has 1 to 500
 _FIRST, _MOST_ENTRIES, _EVENTS = 10, 500, 5_000
 #: seconds that one page reads events
@@ -41,7 +45,11 @@ class EventRow:
     duration: float | None
     wait: float | None
     delay: float | None
+    #: the entry, lock, run or sink that it is about
+    about: str
     message: str
+    #: jobs of which the same command told the same, and that are not listed
+    further: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +84,6 @@ class _EventPart(NamedTuple):
     size: int
 
 
-def of_operators() -> EventSearch:
-    """What somebody asked for, and what daemons say of themselves."""
-    return EventSearch(
-        lambda event: event.by.startswith("@") or event.stream == DAEMONS,
-        lambda fields: len(fields) > 3 and fields[2] == b"by" and fields[3].startswith(b"@"),
-    )
-
-
 def of_job(job: JobRecord) -> EventSearch:
     """The events of a job."""
     part = max(re.findall("[A-Za-z0-9]+", job.id), key=len, default="").encode()  # of which nothing is ever escaped
@@ -95,21 +95,28 @@ def of_job(job: JobRecord) -> EventSearch:
 
 
 async def events_of(
-    backend: Backend, stream: str, wanted: EventSearch, most: int, until: float | None = None
+    backend: Backend,
+    stream: str,
+    wanted: EventSearch,
+    most: int,
+    *,
+    until: float | None = None,
+    read: ReadBefore | None = None,
 ) -> tuple[list[EventRow], int | None]:
     """
     The newest events of a stream that are wanted, the newest first; and the moment to which was looked, None: the end.
 
     `until`: monotonic seconds, at which it gives up; at least one read is made. None: so many seconds from now.
+    `read`: the verb that reads; None: events_before.
     """
     found: list[EventRow] = []
-    number, count = None, _FIRST
+    number, count, secret = None, _FIRST, await backend.secret()
     until = until or time.monotonic() + _QUICK
     while len(found) < most:
-        part = await backend.run(_reading(backend, stream, wanted, number, count))
+        part = await backend.run(_reading((read or backend.verbs.events_before)(stream, number, count), wanted))
         if part is None:
             return found, None
-        found += map(_row, part.events)
+        found += [_row(event, secret) for event in part.events]
         if part.at < wanted.since:
             return found, None
         if time.monotonic() > until:
@@ -118,18 +125,14 @@ async def events_of(
     return found[:most], None
 
 
-def _reading(
-    backend: Backend, stream: str, wanted: EventSearch, number: int | None, count: int
-) -> Call[_EventPart | None]:
-    """The wanted events of some entries before that number; None: there are none."""
-    call = backend.verbs.events_before(stream, number, count)
+def _reading(call: Call[EventPage], wanted: EventSearch) -> Call[_EventPart | None]:
+    """The wanted events of the entries that a call reads; None: there are none."""
 
     def parse(reply: list[Any]) -> _EventPart | None:
         """A part of the stream, newest entry first."""
         if not reply:
             return None
-        own = stream == DAEMONS
-        events = call.parse([entry for entry in reply if own or wanted.may_be_in(entry[1])]).events
+        events = call.parse([entry for entry in reply if wanted.may_be_in(entry[1])]).events
         numbers = [[int(each) for each in id_.split(b"-")] for id_, _ in reply]
         at = int(reply[-1][1][1])
         accepted = [event for event in reversed(events) if wanted.accepts(event)]
@@ -138,8 +141,8 @@ def _reading(
     return Call(call.words, parse)
 
 
-def _row(event: Event) -> EventRow:
-    said = event.document()
+def _row(event: Event, secret: Secret) -> EventRow:
+    said = masked_event(event.document(), secret)
     queue, job = said.get("queue", ""), said.get("job_id", "")
     error = said.get("error") or {}
     place = " ".join(filter(None, (said.get("host"), said.get("group"))))
@@ -154,6 +157,8 @@ def _row(event: Event) -> EventRow:
         duration=said.get("duration"),
         wait=said.get("wait"),
         delay=said.get("delay"),
+        about=said.get("about", ""),
+        further=event.number_of("k") or 0,
         message=": ".join(filter(None, (error.get("type"), error.get("message")))) or str(said.get("message") or ""),
     )
 
@@ -162,14 +167,15 @@ async def _show(call: WebCall) -> Audit:
     backend = call.backend
     if backend.config.events is None:
         return Audit([], kept=False, looked_back_to=None)
-    wanted, name = of_operators(), call["event"]
-    if name is not None:
-        wanted = wanted._replace(accepts=lambda event: event.name == name and of_operators().accepts(event))
-    began, streams = time.monotonic(), [DAEMONS, *await backend.queues()]
+    name = call["event"]
+    wanted = EventSearch(lambda event: name in (None, event.name), lambda _: True)
+    began, verbs = time.monotonic(), backend.verbs
+    streams = {DAEMONS: verbs.events_before} | dict.fromkeys(await backend.queues(), verbs.audit_before)
     found: list[EventRow] = []
     moments: list[int] = []
-    for number, stream in enumerate(streams, 1):
-        rows, at = await events_of(backend, stream, wanted, call["limit"], began + _QUICK * number / len(streams))
+    for number, (stream, read) in enumerate(streams.items(), 1):
+        until = began + _QUICK * number / len(streams)
+        rows, at = await events_of(backend, stream, wanted, call["limit"], until=until, read=read)
         found += rows
         moments += [at] if at is not None else []
     found.sort(key=lambda each: each.at, reverse=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from fusiond.broker.queries import BrokenBody
-from fusiond.job_display import HIDDEN
+from fusiond.masking import Secret, masked_body
 from fusiond.web.endpoint import Done, Endpoint, NotThere, WebCall
 from fusiond.web.inputs import Input
 from fusiond.web.pages.queue_pages import NAME, known_queue
@@ -49,19 +49,19 @@ async def _show(call: WebCall) -> Broken:
     backend = call.backend
     counted, _ = await backend.counts()
     queues = {name: counts.broken for name, counts in counted.items() if counts.broken}
+    secret = await backend.secret()
     rows: list[BrokenRow] = []
     for queue in queues:
         for start in range(0, _SHOWN, _PAGE):
             page = await backend.run(backend.verbs.broken(queue, start, count=_PAGE))
-            rows += [_row(queue, body, hide=bool(call.hide)) for body in page]
+            rows += [_row(queue, body, secret) for body in page]
             if len(page) < _PAGE:
                 break
     return Broken(sorted(rows, key=lambda row: row.at, reverse=True), queues)
 
 
-def _row(queue: str, body: BrokenBody, *, hide: bool) -> BrokenRow:
-    """A body. What is no JSON has no arguments that could be told from the rest, so that all of it is hidden."""
-    text = HIDDEN if hide else body.raw[:_TEXT].decode(errors="backslashreplace")
+def _row(queue: str, body: BrokenBody, secret: Secret) -> BrokenRow:
+    text = masked_body(body.raw, secret)[:_TEXT].decode(errors="backslashreplace")
     return BrokenRow(queue, body.digest, body.at, body.reason, len(body.raw), text, body.was_pushed)
 
 

@@ -12,7 +12,6 @@ from fusiond.flows.run_control import RunControl, RunRef, RunView
 from fusiond.flows.runs import UNREADABLE
 from fusiond.flows.shapes import shape_of
 from fusiond.job import new_id
-from fusiond.job_display import HIDDEN
 from fusiond.web.endpoint import Done, Endpoint, NotThere, WebCall
 from fusiond.web.inputs import Input
 from fusiond.web.pages.queue_pages import NAME
@@ -108,7 +107,7 @@ async def _show(call: WebCall) -> RunStory:
     view = await _view(call)
     depths = _depths({name: step.after for name, step in view.run.flow.steps.items()})
     steps = [_step(view, name, depths[name]) for name in [*view.run.state.steps][:_STEPS]]
-    return RunStory(_row(view), view.parent, HIDDEN if call.hide and view.inputs else view.inputs, steps)
+    return RunStory(_row(view), view.parent, view.masked(await call.backend.secret()).inputs, steps)
 
 
 def _step(view: RunView, name: str, depth: int) -> StepRow:

@@ -11,11 +11,12 @@ from fusiond.broker.maintenance.operator import LOCKED
 from fusiond.enqueue_options import Options
 from fusiond.errors import JobNotFound
 from fusiond.job import JobRecord, JobStatus, PastAttempt, mark_of
-from fusiond.job_display import arguments, error_of, parsed, signature
+from fusiond.job_display import arguments, error_of, parsed
+from fusiond.masking import HIDDEN, is_masked, masked_job, unmasked
 from fusiond.web.backend import Backend
 from fusiond.web.endpoint import Done, Endpoint, WebCall
 from fusiond.web.filters import plural
-from fusiond.web.inputs import Input
+from fusiond.web.inputs import BadInput, Input
 from fusiond.web.pages.audit_pages import EventRow, events_of, of_job
 from fusiond.web.pages.job_rows import JobRow, row_of
 from fusiond.web.pages.job_search import DEPTH, FILTERS, Filter, search
@@ -89,21 +90,21 @@ class JobStory:
 
 async def _list(call: WebCall) -> Jobs:
     backend = call.backend
-    wanted = Filter.of(call.said, call.hide)
-    found = await search(backend, wanted, most=call["limit"], depth=call["depth"])
+    found = await search(backend, Filter.of(call.said), most=call["limit"], depth=call["depth"])
     tasks = sorted((await backend.catalogue()).tasks)
-    rows = [row_of(job, call.hide) for job in found.jobs]
+    rows = [row_of(job) for job in found.jobs]
     return Jobs(rows, found.looked_at, found.among, found.is_complete, await backend.queues(), tasks)
 
 
 async def _show(call: WebCall) -> JobStory:
-    job = await _job(call)
+    real = await _job(call)
     backend, verbs = call.backend, call.backend.verbs
-    holder = await backend.run(verbs.lock_holder(job.queue, job.lock)) if job.lock else None
-    args, kwargs = arguments(job.args, call.hide)
+    holder = await backend.run(verbs.lock_holder(real.queue, real.lock)) if real.lock else None
+    job = masked_job(real, await backend.secret())
+    args, kwargs = arguments(job.args)
     error, traceback = error_of(job.error)
     return JobStory(
-        job=row_of(job, call.hide),
+        job=row_of(job),
         args=args,
         kwargs=kwargs,
         result=parsed(job.result),
@@ -118,7 +119,7 @@ async def _show(call: WebCall) -> JobStory:
         waits=await _waits(backend, job),
         progress=job.progress.share if job.progress else None,
         progress_message=job.progress.message if job.progress else "",
-        hidden=signature(job, call.hide) != signature(job),
+        hidden=job.args != real.args,
         **{name: getattr(job, name) for name in _PLAIN},
     )
 
@@ -132,9 +133,13 @@ _PLAIN = (
 
 async def _job(call: WebCall) -> JobRecord:
     """The job that the call names. Raises JobNotFound."""
-    found = await call.backend.run(call.backend.verbs.job(call["queue"], call["id"]))
+    return await _job_of(call.backend, call["queue"], call["id"])
+
+
+async def _job_of(backend: Backend, queue: str, id_: str) -> JobRecord:
+    found = await backend.run(backend.verbs.job(queue, id_))
     if found is None:
-        raise JobNotFound(f"there is no job {call['queue']}/{call['id']}: it never was, or its time is over")
+        raise JobNotFound(f"there is no job {queue}/{id_}: it never was, or its time is over")
     return found
 
 
@@ -198,10 +203,24 @@ async def _delete(call: WebCall) -> Done:
 async def _enqueue(call: WebCall) -> Done:
     """As `Client.enqueue`: the daemons' files say which tasks and queues there are."""
     args, kwargs = call["args"] or [], call["kwargs"] or {}
+    if call["like"] is not None:
+        args, kwargs = await _with_hidden(call, args, kwargs)
+    if is_masked([args, kwargs]) and call["task"] in await call.backend.secret():
+        raise BadInput(f"{HIDDEN} is no value; write the value, or name the job of this task that has it in `like`")
     given = {name: call[name] for name in _OPTIONS if call[name] is not None}
     given |= {name: _number_or_text(given[name]) for name in _NUMBERS if name in given}
     job = await call.backend.run(call.backend.producer.enqueue(Options(**given), call["task"], args, kwargs))
     return Done(f"job {job.name} {'was there already' if job.existing else 'is enqueued'}", jobs=1, job=job.name)
+
+
+async def _with_hidden(call: WebCall, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """These arguments with the real values of the job `like` where they are hidden. Raises JobNotFound."""
+    queue, _, id_ = call["like"].rpartition("/")
+    job = await _job_of(call.backend, queue, id_)
+    if job.task != call["task"]:
+        return args, kwargs
+    real_args, real_kwargs = arguments(job.args)
+    return unmasked(args, real_args), unmasked(kwargs, real_kwargs)
 
 
 def _number_or_text(said: Any) -> Any:
@@ -214,8 +233,7 @@ def _number_or_text(said: Any) -> Any:
 
 async def _bulk(call: WebCall) -> Done:
     """The same for each job that fits a filter, the newest first, at most so many."""
-    wanted = Filter.of(call.said, call.hide)
-    found = await search(call.backend, wanted, most=call["limit"], depth=call["depth"], patient=True)
+    found = await search(call.backend, Filter.of(call.said), most=call["limit"], depth=call["depth"], patient=True)
     by_queue: dict[str, list[str]] = {}
     for job in found.jobs:
         by_queue.setdefault(job.queue, []).append(job.id)
@@ -267,6 +285,7 @@ _ENQUEUE = (
     Input("join", "how many of them must finish: all, any or a number", "body"),
     Input("on_parent_failure", "what it does if too few of them can finish", "body", words=("fail", "run")),
     Input("id", "its id; none: one is generated", "body", longest=128),
+    Input("like", "a job of the task, whose values are meant where an argument is •••", "body", longest=400),
 )
 _ACTION = Input("action", "what is done", "body", words=("requeue", "cancel", "delete"), required=True)
 _MOST = Input("limit", "jobs that are changed at most", "body", "number", default=_BULK, least=1, most=_BULK)

@@ -1,8 +1,7 @@
-"""A job in a list, for pages and programs; arguments that the file hides are never in it. Pure."""
+"""A job in a list, for pages and programs; what is given is masked already. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -33,7 +32,7 @@ class JobRow:
     log_tag: str
 
 
-def row_of(record: JobRecord, hide: Sequence[str]) -> JobRow:
+def row_of(record: JobRecord) -> JobRow:
     """A job."""
     # An error of an earlier attempt says nothing about a job that has finished since, or runs again.
     failed = record.status in (JobStatus.FAILED, JobStatus.CANCELED, JobStatus.SCHEDULED)
@@ -46,7 +45,7 @@ def row_of(record: JobRecord, hide: Sequence[str]) -> JobRow:
         status=str(record.status),
         attempts=record.attempts,
         at=moment(record),
-        call=signature(record, hide)[:_DETAIL],
+        call=signature(record)[:_DETAIL],
         error=(f"cannot be read: {record.broken}" if record.broken else error)[:_DETAIL],
         log_tag=record.log_tag,
     )

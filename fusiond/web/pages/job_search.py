@@ -11,12 +11,15 @@ Redis has no index of what is searched for here, so a search costs time with eac
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from fusiond.broker.queries import are_by_end
+from fusiond.broker.records import Counts
 from fusiond.job import JobRecord, JobStatus
-from fusiond.job_display import arguments, error_of, moment
+from fusiond.job_display import moment
+from fusiond.masking import Secret, masked_job
 from fusiond.web.backend import Backend
 from fusiond.web.endpoint import NotThere
 from fusiond.web.inputs import Input
@@ -54,16 +57,12 @@ class Filter:
     #: epoch ms of what `moment` says
     since: int = 0
     until: int = 2**53
-    #: arguments in which nothing is searched
-    hide: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, said: Any, hide: tuple[str, ...]) -> Filter:
+    def of(cls, said: Any) -> Filter:
         """The filter of a call."""
         texts = {name: said[name] or "" for name in ("queue", "task", "tag", "text")}
-        return cls(
-            tuple(said["state"] or ()), **texts, since=said["since"] or 0, until=said["until"] or 2**53, hide=hide
-        )
+        return cls(tuple(said["state"] or ()), **texts, since=said["since"] or 0, until=said["until"] or 2**53)
 
     @property
     def is_plain(self) -> bool:
@@ -71,21 +70,15 @@ class Filter:
         return not (self.task or self.tag or self.text or self.since or self.until < 2**53)
 
     def fits(self, job: JobRecord, tags: dict[str, str]) -> bool:
-        """Whether a job is one of them. `tags`: task → the log tag that the file gives it."""
+        """Whether a job, masked, is one of them. `tags`: task → the log tag that the file gives it."""
         if self.task and job.task != self.task:
             return False
         if self.tag and (job.log_tag or tags.get(job.task, "")) != self.tag:
             return False
         if not self.since <= (moment(job) or 0) <= self.until:
             return False
-        return not self.text or self._has_text(job)
-
-    def _has_text(self, job: JobRecord) -> bool:
-        if self.hide:
-            where = f"{arguments(job.args, self.hide)} {error_of(job.error)[0]}"
-            return self.text.lower() in where.lower()
         wanted = self.text.lower().encode()
-        return wanted in job.args.lower() or wanted in (job.error or b"").lower()
+        return not wanted or wanted in job.args.lower() or wanted in (job.error or b"").lower()
 
 
 @dataclass(slots=True)
@@ -96,11 +89,13 @@ class Found:
     #: jobs that were looked at, and jobs that there are of these states and queues; equal where each one fits
     looked_at: int
     among: int
+    #: whether a queue cannot be read
+    has_unread: bool = False
 
     @property
     def is_complete(self) -> bool:
         """Whether each of them was looked at."""
-        return self.looked_at >= self.among
+        return self.looked_at >= self.among and not self.has_unread
 
 
 async def search(backend: Backend, filter_: Filter, *, most: int, depth: int, patient: bool = False) -> Found:
@@ -111,13 +106,15 @@ async def search(backend: Backend, filter_: Filter, *, most: int, depth: int, pa
     the caller is `patient`, or asks for a depth above the default.
     """
     until = time.monotonic() + (_LONG if patient or depth > DEPTH.default else _QUICK)
-    pairs = await _pairs(backend, filter_)
+    counted, errors = await backend.counts()
+    pairs = _pairs(counted, filter_)
     tags = {name: str(said.get("log_tag") or "") for name, said in (await backend.catalogue()).tasks.items()}
-    found = Found([], 0, sum(pairs.values()))
+    secret = await backend.secret()
+    found = Found([], 0, sum(pairs.values()), bool(errors))
     # The short ones first: what they leave of the depth is for the long ones.
     for number, ((queue, state), there) in enumerate(sorted(pairs.items(), key=lambda pair: pair[1])):
         share = min(there, max(1, (depth - found.looked_at) // (len(pairs) - number)))
-        look = _Look(backend, queue, JobStatus(state), filter_, tags)
+        look = _Look(backend, queue, JobStatus(state), filter_, tags, secret)
         whole = there > most and await look.is_unordered(there)
         await look.go(share, share if whole else most, until, most)
         found.jobs += look.jobs
@@ -129,9 +126,8 @@ async def search(backend: Backend, filter_: Filter, *, most: int, depth: int, pa
     return found
 
 
-async def _pairs(backend: Backend, filter_: Filter) -> dict[tuple[str, str], int]:
+def _pairs(counted: Mapping[str, Counts], filter_: Filter) -> dict[tuple[str, str], int]:
     """The pairs of queue and state that hold jobs, and how many. Raises NotThere."""
-    counted, _ = await backend.counts()
     if filter_.queue and filter_.queue not in counted:
         raise NotThere(f"there is no queue {filter_.queue!r}")
     numbers = {
@@ -146,9 +142,11 @@ async def _pairs(backend: Backend, filter_: Filter) -> dict[tuple[str, str], int
 class _Look:
     """The look at the jobs of one queue and state."""
 
-    def __init__(self, backend: Backend, queue: str, state: JobStatus, filter_: Filter, tags: dict[str, str]) -> None:
+    def __init__(  # noqa: PLR0917
+        self, backend: Backend, queue: str, state: JobStatus, filter_: Filter, tags: dict[str, str], secret: Secret
+    ) -> None:
         self._backend, self._queue, self._state = backend, queue, state
-        self._filter, self._tags = filter_, tags
+        self._filter, self._tags, self._secret = filter_, tags, secret
         #: those that fit
         self.jobs: list[JobRecord] = []
         self.looked_at = 0
@@ -163,19 +161,18 @@ class _Look:
 
     async def go(self, share: int, most: int, until: float, page: int) -> None:
         """Look at `share` jobs, first at a page, until `most` fit, or it is that time, in monotonic seconds."""
-        start, shown = "", page
-        # What is hidden is not searched, which Redis cannot tell.
-        text = "" if self._filter.hide else self._filter.text
+        start, first = "", page
         while self.looked_at < share and len(self.jobs) < most:
             count = min(page, share - self.looked_at)
             found = await self._backend.run(
                 self._backend.verbs.newest(
-                    self._queue, self._state, start=start, count=count, task=self._filter.task, text=text
+                    self._queue, self._state, start=start, count=count, task=self._filter.task, text=self._filter.text
                 )
             )
             self.looked_at += count
-            self.jobs += [job for job in found.jobs if self._filter.fits(job, self._tags)]
+            shown = [masked_job(job, self._secret) for job in found.jobs]
+            self.jobs += [job for job in shown if self._filter.fits(job, self._tags)]
             # The longer nothing fits, the larger the pages; the first one is no larger than what may be shown.
-            start, page = found.following, min(2 * page, max(shown, _PAGE))
+            start, page = found.following, min(2 * page, max(first, _PAGE))
             if not start or time.monotonic() > until:
                 return

@@ -1,9 +1,12 @@
-"""
+r"""
 An exception as text, whatever it does while it is formatted.
 
 1. type_name  the dotted name of its class
 2. message    what the exception says of itself, or what kept it from saying it
 3. trace      its traceback as Python prints it; where that fails, the frames alone
+
+Lone surrogates, such as those of a file name that is not UTF-8, are written out in each, as `\udce9`: Redis' own reader
+of JSON would refuse the whole error.
 
 An exception's class may override all that a formatter asks for (`__str__`, `__cause__`, `__class__`, `__module__`), and
 each of them may raise. So what can be had without the class is read by the interpreter's own descriptors, and the rest
@@ -38,17 +41,17 @@ def type_name(kind: type) -> str:
     try:
         module = _module(kind)
     except AttributeError:  # deleted
-        return name
+        module = None
     if type(module) is str and module not in ("builtins", "fusiond"):
-        return f"{module}.{name}"[:MAX_NAME]
-    return name
+        name = f"{module}.{name}"
+    return _written(name)[:MAX_NAME]
 
 
 def message(error: BaseException, most: int = MAX_MESSAGE) -> str:
     """Its own words, at most so many characters."""
     try:
         # Not a slice of str(error): that may be an instance of a subclass, which slices as it likes.
-        return str.__getitem__(str(error), slice(most))
+        return _written(str.__getitem__(str(error), slice(most)))[:most]
     except BaseException as broken:  # noqa: BLE001 - whatever it raises, it has no words
         return f"({type_name(type(broken))} in its own __str__)"
 
@@ -73,7 +76,7 @@ def trace(error: BaseException, first: TracebackType | None, left_out: tuple[str
     why = "it is too long"
     if len(words) + len(_qualname(type(error))) <= _MAX_LAST_LINE:
         try:
-            return "".join(shown(traceback.format_exception(type(error), error, first)))[-MAX_TRACEBACK:]
+            return _written("".join(shown(traceback.format_exception(type(error), error, first))))[-MAX_TRACEBACK:]
         except BaseException as broken:  # noqa: BLE001 - as above
             why = type_name(type(broken))
     text = f"{type_name(type(error))}: {words[:MAX_MESSAGE]}\n(the rest of the exception cannot be formatted: {why})\n"
@@ -82,4 +85,8 @@ def trace(error: BaseException, first: TracebackType | None, left_out: tuple[str
         text = "".join(["Traceback (most recent call last):\n", *lines, text])
     except BaseException:  # noqa: BLE001, S110 - a module's own loader is asked for the source
         pass
-    return text[-MAX_TRACEBACK:]
+    return _written(text)[-MAX_TRACEBACK:]
+
+
+def _written(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()

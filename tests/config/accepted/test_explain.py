@@ -167,12 +167,12 @@ def test_a_value_that_looks_like_a_secret_is_hidden_whatever_its_name():
 
 
 def test_the_name_of_an_entry_hides_no_settings():
-    """A task may be called `reset_password`. What may be a secret is hidden, and so are arguments without a name."""
+    """A task may be called `reset_password`. What may be a secret is hidden, and so is each argument of a call."""
     shown = {
         "tasks": {"reset_password": {"queue": "tokens", "on_failure": {"task": "rotate_token"}}},
         "queues": {"tokens": {"max_length": 5}, "secret": {}},
         "priorities": {"secret": 7},
-        "flows": {"token": {"steps": {"new_token": {"args": [], "after": ["x"], "kwargs": {"n": 1}}}}},
+        "flows": {"token": {"steps": {"new_token": {"args": [], "after": ["x"], "kwargs": {}}}}},
         "workers": {"tokens": {"processes": 4, "queues": ["tokens"], "weights": {"tokens": 3}}},
         "events": {"sinks": {"secret": {"kind": "file", "path": "/x"}}},
     }
@@ -185,8 +185,11 @@ def test_the_name_of_an_entry_hides_no_settings():
     assert hidden_config({"broker": {"url": "redis://:hunter2@h", "password": "x"}}) == {
         "broker": {"url": "redis://:***@h", "password": "***"}
     }
-    positional = {"cron": {"nightly": {"args": ["eu"], "kwargs": {"region": "eu"}}}}
-    assert hidden_config(positional) == positional
+    # It may have come from a variable.
+    sink = {"events": {"sinks": {"chat": {"url": "https://hooks.example.com/T0/hunter2"}}}}
+    assert hidden_config(sink)["events"]["sinks"]["chat"]["url"] == "https://hooks.example.com/•••"
+    called = {"cron": {"nightly": {"args": ["eu"], "kwargs": {"region": "eu"}}}}
+    assert hidden_config(called) == {"cron": {"nightly": {"args": "***", "kwargs": {"region": "***"}}}}
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Whatever an exception does in its own formatting, its job fails with its type's name, and no attempt is a crash."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -8,7 +9,7 @@ import sys
 import pytest
 
 from fusiond.config.model import RetryPolicy
-from fusiond.worker.runtime import errortext
+from fusiond.worker.runtime import errortext, payload
 from tests.support.cases import few
 from tests.support.standins import hostile_exceptions
 
@@ -99,3 +100,10 @@ def test_call_names_the_type(kind, tmp_path):
     assert called.returncode == 1, called
     assert NAMES[kind].rpartition(".")[2] in called.stderr
     assert "in fail" in called.stderr
+
+
+def test_an_error_with_lone_surrogates_can_be_read_by_any_reader():
+    """Such as a file name that is not UTF-8: Redis' own reader of JSON would refuse the whole error."""
+    raw = payload.error_json("EXCEPTION", ValueError("no caf\udce9.csv \N{SNOWMAN}"))
+    assert json.loads(raw)["message"] == "no caf\\udce9.csv \N{SNOWMAN}"
+    assert all(character < "\ud800" or character > "\udfff" for text in json.loads(raw).values() for character in text)

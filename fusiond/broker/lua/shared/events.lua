@@ -5,14 +5,17 @@
 --   n  attempt, where it is not the first    b  ms since its claim    w  ms that it waited until it began    g  ms from its claim to its begin
 --   d  ms that it ran    u  ms until it may go on; 1e12: others must end first    t  log tag    p  traceparent    o  another job or run
 --   c  y  m  code, type and message of its error    a  r  arguments and result, where the file asks for them    s  status that a repair gave it
+--   k  in `audit`: how many further lines this event had
 --   h  host of the daemon that tells of itself    l  ms since that has happened
+-- An entry that an operator's command writes is in ns:{q}:audit too, with the first lines of each event: what jobs tell does not push it out.
 -- conf `events`: "<how many are kept> <0|1: with arguments and results>"; not there: nobody wants them. `told`: how many there were so far
-local EVENTS = ROOT .. ':events'
+local EVENTS, AUDIT = ROOT .. ':events', ROOT .. ':audit'
 local events                      -- nil: nobody wants them
 -- teller(wanted): made once for a call, and only where somebody wants events
 local function teller(wanted)
   local most, payload = wanted:match('^(%d+) (%d)')
   local ENTRY, ENTRY_BYTES = 500, 65536   -- events, and about how many bytes, in one entry
+  local AUDITED, LINES = 2000, 10         -- entries of AUDIT, about; lines of an event in one of them
   local MESSAGE, PAYLOAD = 1000, 4096     -- bytes of an error's message; of arguments or a result
   local kinds, lines, by = {}, {}, nil
   payload = payload == '1'
@@ -79,6 +82,16 @@ local function teller(wanted)
     end
     local id = added(redis.call('HINCRBY', CONF, 'told', size))
     if type(id) == 'table' then added(number_again(size)) end
+    if not by or by:sub(1, 1) ~= '@' then return end
+    for i = 4, #words, 2 do
+      local at = 0
+      for _ = 1, LINES do at = at and words[i]:find('\n', at + 1, true) end
+      if at then
+        local _, further = words[i]:sub(at):gsub('\n', '')
+        words[i] = words[i]:sub(1, at - 1) .. ' k' .. further
+      end
+    end
+    redis.pcall('XADD', AUDIT, 'MAXLEN', '~', AUDITED, '*', 'at', whole(now), unpack(words))
   end
   -- write(): behind all other writes of the script
   local function write()
