@@ -49,6 +49,8 @@ _fusiond() {
     " explain,-c") words=""; prev="" ;;
     " explain,--config") words=""; prev="" ;;
     " explain,--instance") words=""; prev="" ;;
+    " import,--python") words=""; prev="" ;;
+    " import,--directory") words=""; prev="" ;;
     " import,--timezone") words=""; prev="" ;;
     " import,--environment") words=""; prev="" ;;
     " plan,--against") words=""; prev="" ;;
@@ -325,7 +327,7 @@ _fusiond() {
       *) words="task queue group flow cron" ;; esac ;;
     " schema") case "$cur" in -*) words="-h --help" ;;
       *) words="" ;; esac ;;
-    " import") case "$cur" in -*) words="-h --help --timezone --environment --system" ;;
+    " import") case "$cur" in -*) words="-h --help --python --directory --static --timezone --environment --system" ;;
       *) words="crontab sidekiq solid-queue celery rq kubernetes" ;; esac ;;
     " plan") case "$cur" in -*) words="-h --help --against --imports --exit-code --url --namespace -c --config --instance --dev --json" ;;
       *) words="" ;; esac ;;

@@ -50,6 +50,8 @@ _fusiond() {
     " explain,-c") _files; return ;;
     " explain,--config") _files; return ;;
     " explain,--instance") _files; return ;;
+    " import,--python") _files; return ;;
+    " import,--directory") _files; return ;;
     " import,--timezone") _files; return ;;
     " import,--environment") _files; return ;;
     " plan,--against") _files; return ;;
@@ -324,7 +326,7 @@ _fusiond() {
       else found=('task' 'queue' 'group' 'flow' 'cron'); fi ;;
     " schema") if [[ $PREFIX == -* ]]; then found=('-h:show this help message and exit' '--help:show this help message and exit')
       else found=(); fi ;;
-    " import") if [[ $PREFIX == -* ]]; then found=('-h:show this help message and exit' '--help:show this help message and exit' '--timezone:of schedules that name none, such as Europe/Berlin; default  UTC' '--environment:whose section of a Rails file; default  production' '--system:crontab  each line names a user, as those of /etc/crontab do')
+    " import") if [[ $PREFIX == -* ]]; then found=('-h:show this help message and exit' '--help:show this help message and exit' '--python:celery, rq  the application’s interpreter; default  that of fusiond' '--directory:celery, rq  where the application is; default  here' '--static:celery, rq  read the names of tasks from files of source, and run nothing' '--timezone:of schedules that name none, such as Europe/Berlin; default  UTC' '--environment:whose section of a Rails file; default  production' '--system:crontab  each line names a user, as those of /etc/crontab do')
       else found=('crontab' 'sidekiq' 'solid-queue' 'celery' 'rq' 'kubernetes'); fi ;;
     " plan") if [[ $PREFIX == -* ]]; then found=('-h:show this help message and exit' '--help:show this help message and exit' '--against:compare with another file; needs neither daemon nor broker' '--imports:also load each task of the file as you, as validate --imports does' '--exit-code:status 0  nothing changes, 4  something does' '--url:such as redis //localhost or unix ///run/redis.sock' '--namespace:the prefix of each key; default  the file’s, or fusion' '-c:default  $FUSION_CONFIG, ./fusion.yaml, /etc/fusion.yaml' '--config:default  $FUSION_CONFIG, ./fusion.yaml, /etc/fusion.yaml' '--instance:the same as -c /etc/fusion-NAME.yaml' '--dev:use the daemon of fusiond dev, if another one runs this file too' '--json:print JSON, for programs')
       else found=(); fi ;;

@@ -1,5 +1,6 @@
 """`fusiond import`, as a person runs it."""
 
+import sys
 from importlib import import_module
 
 from fusiond.cli import importing
@@ -33,6 +34,27 @@ def test_a_file_that_cannot_be_read_or_imported_gets_a_sentence(tmp_path):
     binary = fusiond_here("import", "kubernetes", "binary", cwd=tmp_path)
     assert (binary.status, binary.out) == (1, "")
     assert "binary is no text file" in binary.err
+
+
+def test_it_says_which_application_it_runs_and_with_what(tmp_path):
+    """Before it does; a relative interpreter is looked for from here, and the application from its directory."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").symlink_to(sys.executable)
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "jobs.py").write_text("print('it runs')\nQUEUES = ['mail']\n")
+    done = fusiond("import", "rq", "jobs", "--directory", "shop", "--python", "bin/python", cwd=tmp_path)
+    assert done.err.splitlines() == [
+        f"loads jobs in {tmp_path / 'shop'} with {tmp_path / 'bin' / 'python'}: that runs its code",
+        "it runs",
+    ]
+    assert "mail: {}" in done.out
+
+
+def test_only_applications_can_be_read_without_a_run(tmp_path):
+    """`--static`."""
+    done = fusiond_here("import", "crontab", "f", "--static", cwd=tmp_path)
+    assert (done.status, done.out) == (2, "")
+    assert "--static applies to celery and rq" in done.err
 
 
 def test_each_runner_of_the_command_has_its_reader():

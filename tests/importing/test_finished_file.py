@@ -4,7 +4,7 @@ import pytest
 
 from fusiond.importing import finished_file
 from fusiond.importing.input_files import ImportRefused
-from tests.support.imported_file import import_text
+from tests.support.imported_file import import_application, import_text
 
 
 def test_a_file_of_many_bad_lines_is_read_in_one_pass(tmp_path):
@@ -32,10 +32,10 @@ def test_more_errors_than_anybody_corrects_are_refused(tmp_path, monkeypatch):
 def test_what_refers_to_a_refused_entry_is_refused_too(tmp_path):
     """A task whose path the loader does not take, and then its schedule; the rest stays."""
     text = (
-        "from rq import cron\ncron.register('shop-x.mail.send', 'mail', interval=60)\n"
-        "cron.register('shop.mail.fetch', 'mail', interval=60)\n"
+        "from rq import cron\ndef fetch(): pass\ndef send(): pass\nsend.__module__ = 'shop-x.mail'\n"
+        "for function in (send, fetch):\n    cron.register(function, 'mail', interval=60)\n"
     )
-    found = import_text("rq", tmp_path, text)
+    found = import_application("rq", tmp_path, {"mail.py": text}, "mail")
     assert (set(found.config.tasks), set(found.config.cron)) == ({"fetch"}, {"fetch"})
     assert "'shop-x.mail.send' is not a dotted path" in found.comments
     assert "left out: task 'send' is not declared" in found.comments
