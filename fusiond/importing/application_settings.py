@@ -127,6 +127,8 @@ def plain(value: Any) -> Any:
     """The value as JSON has it."""
     if value is None or isinstance(value, (bool, int, str)) or (isinstance(value, float) and abs(value) < 1e300):
         return value
+    if type(value).__module__ == "kombu.entity":
+        return value.name  # of a queue
     if isinstance(value, timedelta):
         return value.total_seconds()
     if isinstance(value, dict):

@@ -106,7 +106,6 @@ class _Application:
             defaults.say("Celery ends no task by itself; here each one has a timeout")
         if self._settings.get("task_ignore_result"):
             defaults.values["result"] = "ignore"
-        defaults.values |= self._rate(self._settings.get("task_default_rate_limit"), "task_default_rate_limit")
         if expires := _seconds(self._settings.get("result_expires")):
             defaults.values["result_ttl"] = written(expires)
         elif "result_expires" in self._settings:
@@ -149,8 +148,8 @@ class _Application:
             return
         values: dict[str, Any] = {"run": given.get("run", name)}
         comments = [] if "run" in given else ["the application does not know this task, which a schedule names"]
-        items = [item for item in self._beat.values() if item["task"] == name]
-        queues = [given["queue"], *(item.get("options", {}).get("queue") for item in items)]
+        scheduled = [_options(item) for item in self._beat.values() if item["task"] == name]
+        queues = [given["queue"], *(each.get("queue") for each in scheduled)]
         queue = next((each for each in queues if each not in (None, self._default)), self._default)
         if isinstance(queue, Unknown):
             self._draft.leave_out(f"task {name}: queue", str(queue))
@@ -161,13 +160,12 @@ class _Application:
             values["timeout"] = timeout
         if given.get("ignore_result") and not self._settings.get("task_ignore_result"):
             values["result"] = "ignore"
-        if given.get("rate_limit") != self._settings.get("task_default_rate_limit"):
-            values |= self._rate(given.get("rate_limit"), f"task {name}, rate_limit")
-        expires = [given.get("expires"), *(_option(item, "expires") for item in items)]
+        values |= self._rate(given.get("rate_limit"), f"task {name}, rate_limit")
+        expires = [given.get("expires"), *(each.get("expires") for each in scheduled)]
         if found_seconds := next(filter(None, map(_seconds, expires)), 0.0):
             values["expires"] = written(found_seconds)
-        if given.get("priority") != self._settings.get("task_default_priority"):
-            self._draft.leave_out(f"task {name}: priority {given['priority']}", _WITHOUT["task_default_priority"])
+        if (priority := given.get("priority")) not in (None, self._settings.get("task_default_priority")):
+            self._draft.leave_out(f"task {name}: priority {priority}", _WITHOUT["task_default_priority"])
         self._names[name] = self._draft.put("tasks", name, values | self._retry(given), *comments)
 
     def _retry(self, given: dict[str, Any]) -> dict[str, str]:
@@ -180,9 +178,10 @@ class _Application:
             if bool(late) == bool(self._settings.get("task_acks_late")) or "run" not in given:
                 return {}
             return {"retry": self._late() if late else "none"}
-        values: dict[str, Any] = {"max_attempts": 1000 if retries is None else min(retries, 999) + 1}
+        values: dict[str, Any] = {"max_attempts": min(max(retries, 0), 999) + 1 if isinstance(retries, int) else 1000}
         values |= {"backoff": "fixed", "delay": written(delay)}
-        if backoff := float(given.get("retry_backoff") or 0):
+        factor = given.get("retry_backoff")
+        if backoff := 1.0 if factor is True else _seconds(factor):
             longest = _seconds(given.get("retry_backoff_max")) or 600
             values |= {"backoff": "exponential", "delay": written(max(1, int(backoff))), "max_delay": written(longest)}
         if retried and not {"Exception", "BaseException"} & set(retried):
@@ -216,9 +215,9 @@ class _Application:
         elif task is None:
             self._draft.leave_out(where, f"its task {item['task']!r} is not declared")
         elif timing is not None:
-            given = {**item, **item.get("options", {})}
+            given = _options(item)
             queue = self._draft.sections["tasks"][task].values.get("queue", DEFAULT_QUEUE)
-            if "queue" in given and self._queue(given["queue"]) == queue:
+            if isinstance(given.get("queue"), str) and self._queue(given["queue"]) == queue:
                 del given["queue"]
             for key in sorted(given.keys() - {"task", "every", "crontab", "args", "kwargs", "options", "expires"}):
                 self._draft.leave_out(f"{where}, {key}", "write it into the task; an entry of `cron` has no such key")
@@ -245,5 +244,6 @@ def _seconds(value: Any) -> float:
     return float(value) if known else 0.0
 
 
-def _option(item: Mapping[str, Any], key: str) -> Any:
-    return item.get(key, item.get("options", {}).get(key))
+def _options(item: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of a schedule, and those of its `options`."""
+    return {**item, **(item.get("options") or {})}

@@ -60,7 +60,8 @@ def _worker(settings: dict[str, Any], draft: Draft) -> None:
     if "RQ_QUEUES" in settings:
         draft.remark("RQ_QUEUES: all queues are in one Redis here, the last one that a queue names.")
     if given := settings.get("QUEUES"):
-        queues = list(dict.fromkeys(map(draft.queue, [given] if isinstance(given, str) else given)))
+        names = [given] if isinstance(given, str) else [name for name in given if isinstance(name, str)]
+        queues = list(dict.fromkeys(map(draft.queue, names)))
         order = {"order": "strict"} if len(queues) > 1 else {}
         draft.group(MAIN, {"queues": queues, **order, "processes": 1}, "one `rq worker` runs one job at a time")
 

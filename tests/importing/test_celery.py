@@ -78,6 +78,7 @@ import sys, threading
 from datetime import timedelta
 from celery import Celery, Task, shared_task
 from celery.schedules import BaseSchedule, crontab
+from kombu import Queue
 
 class Sunset(BaseSchedule): pass
 
@@ -90,14 +91,15 @@ def router(name, args, kwargs, options, task=None, **more):
 
 app.conf.update(
     task_default_queue="work", worker_pool="gevent", worker_concurrency=100, task_routes=(router,), timezone="UTC",
-    task_compression="gzip", CELERY_TYPO=1,
+    task_compression="gzip", CELERY_TYPO=1, task_default_priority=3, task_default_rate_limit="7/m",
 )
 app.conf.beat_schedule = {
     "cron": {"task": "shop.plain", "schedule": crontab(0, 3), "options": {"queue": "mail"}},
     "own": {"task": "shop.plain", "schedule": Sunset()},
     "object": {"task": "shop.plain", "schedule": 5.0, "args": (object(),)},
     "short": {"task": "shop.plain", "schedule": 0.2},
-    "bad name": {"task": "a-b.c", "schedule": timedelta(minutes=2)},
+    "bad name": {"task": "a-b.c", "schedule": timedelta(minutes=2), "options": None},
+    "elsewhere": {"task": "other.run", "schedule": 60, "options": {"queue": Queue("far"), "expires": 9}},
 }
 
 @app.task
@@ -108,6 +110,9 @@ def retried(self): pass
 
 @shared_task(acks_late=True, max_retries=None, autoretry_for=(Exception,), retry_kwargs={"countdown": 7})
 def late(): pass
+
+@app.task(max_retries=-1, rate_limit=5)
+def never(): pass
 
 class Mail(Task):
     name = "mail"
@@ -128,6 +133,7 @@ def test_what_only_a_running_application_knows(tmp_path):
     assert (group.executor, group.concurrency, config.broker.url) == ("thread", 100, "redis://db/1")
     assert {name: task.queue for name, task in config.tasks.items()} == {
         "shop.plain": "mail", "shop.retried": "slow", "shop.late": "work",
+        "shop.never": "work", "other.run": "far",
     }  # fmt: skip
     policy = config.retry_policies[config.tasks["shop.retried"].retry]
     assert (policy.max_attempts, policy.backoff, policy.delay, policy.max_delay, policy.retry_on) == (
@@ -136,11 +142,15 @@ def test_what_only_a_running_application_knows(tmp_path):
     policy = config.retry_policies[config.tasks["shop.late"].retry]
     assert (policy.max_attempts, policy.backoff, policy.delay, policy.retry_on) == (1000, "fixed", 7, ())
     assert (config.cron["cron"].schedule, list(config.cron["added"].args)) == ("0 3 * * *", ["hello"])
-    assert set(config.cron) == {"cron", "added"}
+    assert set(config.cron) == {"cron", "added", "elsewhere"}
+    assert config.retry_policies[config.tasks["shop.never"].retry].max_attempts == 1
+    assert [config.tasks[name].limit.rate_limit.rate for name in ("shop.never", "shop.late")] == ["5/1s", "7/1m"]
+    assert config.tasks["other.run"].expires == 9
     for sentence in (
         "task mail: it is a class", "beat_schedule: own: shop.Sunset: it has no counterpart here", "is below 1s",
         "beat_schedule: object: an argument is not JSON", "'a-b.c' is not a dotted path",
         "task_compression: fusiond has no such setting", "CELERY_TYPO: Celery has no such setting",
+        "the application does not know this task",
         "worker_pool gevent: the jobs of a child run in threads",
     ):  # fmt: skip
         assert sentence in found.comments
