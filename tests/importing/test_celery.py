@@ -144,7 +144,7 @@ def test_what_only_a_running_application_knows(tmp_path):
     assert (config.cron["cron"].schedule, list(config.cron["added"].args)) == ("0 3 * * *", ["hello"])
     assert set(config.cron) == {"cron", "added", "elsewhere"}
     assert config.retry_policies[config.tasks["shop.never"].retry].max_attempts == 1
-    assert [config.tasks[name].limit.rate_limit.rate for name in ("shop.never", "shop.late")] == ["5/1s", "7/1m"]
+    assert [config.tasks[name].limit.rate_limit.rate for name in ("shop.never", "shop.late")] == ["5/s", "7/1m"]
     assert config.tasks["other.run"].expires == 9
     for sentence in (
         "task mail: it is a class", "beat_schedule: own: shop.Sunset: it has no counterpart here", "is below 1s",
