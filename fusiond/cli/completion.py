@@ -52,7 +52,11 @@ def complete(parser: argparse.ArgumentParser) -> None:
     """Answer the shell that has set `_ARGCOMPLETE`, and end the process."""
     import argcomplete
 
-    argcomplete.autocomplete(parser, default_completer=_offered)  # type: ignore[arg-type]  # a function does
+    argcomplete.autocomplete(
+        parser,
+        always_complete_options=False,
+        default_completer=_offered,  # type: ignore[arg-type]  # a function does
+    )
 
 
 def _offered(prefix: str, action: argparse.Action, parsed_args: argparse.Namespace, **more: Any) -> Iterable[str]:

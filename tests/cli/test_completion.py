@@ -57,6 +57,8 @@ def test_a_shell_offers_commands_options_and_words(shell):
     assert offered(shell, "fusiond broken show --u") == {"--url"}
     assert offered(shell, "fusiond job list --status fa") == {"failed"}
     assert offered(shell, "fusiond completion z") == {"zsh"}
+    assert offered(shell, "fusiond completion ") >= {"zsh", "bash", "fish"}
+    assert "--help" not in offered(shell, "fusiond completion ")
     assert offered(shell, "fusiond queue purge --y") == {"--yes"}
 
 
