@@ -1,15 +1,12 @@
-"""docs/fusiond.1 and etc/completion as the command line gives them: `python -m tests.man_page` writes them."""
+"""docs/fusiond.1 as the command line gives it: `python -m tests.man_page` writes them."""
 
 import argparse
 from pathlib import Path
 
 from fusiond.cli import parser
-from fusiond.cli.completion import script
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "fusiond.1"
-#: shell → what completes commands in it
-SCRIPTS = {shell: ROOT / "etc" / "completion" / f"fusiond.{shell}" for shell in ("bash", "zsh", "fish")}
 _HEAD = """\
 .TH FUSIOND 1 "" fusiond "User Commands"
 .SH NAME
@@ -103,6 +100,3 @@ def _text(text):
 if __name__ == "__main__":
     PAGE.write_text(page())
     print(PAGE)
-    for shell, path in SCRIPTS.items():
-        path.write_text(script(shell))
-        print(path)

@@ -66,6 +66,7 @@ GUESTS = {
     "uvicorn": {"web"},
     "jinja2": {"web"},
     "markupsafe": {"web"},
+    "argcomplete": {"cli"},
     "textual": {"cli"},
     "rich": {"cli"},
     "pytest": {"testing"},

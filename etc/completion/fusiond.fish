@@ -1,3 +1,4 @@
+<<<<<<< HEAD
 # fish completion of fusiond, made by `fusiond completion fish`
 function __fusiond_at
   set -l place ""
@@ -499,3 +500,7 @@ complete -c fusiond -n '__fusiond_at " completion"' -s c -l config -r -d 'defaul
 complete -c fusiond -n '__fusiond_at " completion"' -l instance -r -d 'the same as -c /etc/fusion-NAME.yaml'
 complete -c fusiond -n '__fusiond_at " completion"' -l dev -d 'use the daemon of fusiond dev, if another one runs this file too'
 complete -c fusiond -n '__fusiond_at " completion"' -l json -d 'print JSON, for programs'
+=======
+# Completion of fusiond in fish.
+fusiond completion fish | source
+>>>>>>> ba61907fdbfb240955cb871d1eeef1fe47ff74ca

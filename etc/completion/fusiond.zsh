@@ -1,4 +1,5 @@
 #compdef fusiond
+<<<<<<< HEAD
 # zsh completion of fusiond, made by `fusiond completion zsh`
 _fusiond() {
   local place="" word last=${words[CURRENT-1]}
@@ -418,3 +419,7 @@ _fusiond() {
   if (( ${#found} )); then _describe fusiond found; else _files; fi
 }
 if [[ ${funcstack[1]} == _fusiond ]]; then _fusiond "$@"; else compdef _fusiond fusiond; fi
+=======
+eval "$(fusiond completion zsh)"
+_python_argcomplete "$@"
+>>>>>>> ba61907fdbfb240955cb871d1eeef1fe47ff74ca

@@ -62,13 +62,14 @@ class Parser(argparse.ArgumentParser):
     Each parser refuses what it does not know, so that the usage which is printed is that of the command.
     """
 
-    _mixing = False
+    #: whether options stand before or behind positional arguments; set for completion, which walks along them
+    is_plain = False
 
     def parse_known_args(  # type: ignore[override]  # the stubs overload on the namespace's type
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
         """As the base class; options may stand between positional arguments if this parser has no subcommands."""
-        if self._mixing:
+        if self.is_plain:
             return super().parse_known_args(args, namespace)
         found, unknown = self._known(args, namespace)
         if unknown:
@@ -80,11 +81,11 @@ class Parser(argparse.ArgumentParser):
     ) -> tuple[argparse.Namespace, list[str]]:
         if self._subparsers is not None:
             return super().parse_known_args(args, namespace)
-        self._mixing = True  # parse_known_intermixed_args calls parse_known_args
+        self.is_plain = True  # parse_known_intermixed_args calls parse_known_args
         try:
             found, unknown = self.parse_known_intermixed_args(_marked(args or ()), namespace)
         finally:
-            self._mixing = False
+            self.is_plain = False
         for name, value in vars(found).items():
             setattr(found, name, _unmarked(value))
         return found, _unmarked(unknown)
@@ -134,6 +135,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal without UTF-8 shows escapes, not a traceback
     try:
+        if "_ARGCOMPLETE" in os.environ:
+            from fusiond.cli.completion import complete
+
+            Parser.is_plain = True
+            complete(parser())
         words = sys.argv[1:] if argv is None else argv
         options = parser(*words[:1]).parse_args(words)
         status: int = options.handler(options) or OK

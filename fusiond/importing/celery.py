@@ -1,361 +1,249 @@
 """
-Celery: a settings module, a celeryconfig, or the module that makes the application.
+Celery: the effective configuration of an application, as `application_settings` asks for it.
 
-1. settings   assignments, in the names of any release, of the module, of a class, of `app.conf`; beside `Celery(…)`
-2. tasks      each one that a schedule, a route or an annotation names, under the name that Celery has for it
-3. schedules  `crontab(…)`, `timedelta(…)` and seconds of beat
-
-What decorators say of a task is in its own module and not known here.
+1. settings   those that differ from Celery's defaults, whatever module, class or release named them
+2. tasks      each one that the application's workers know, with what its decorator, annotations and routes come to
+3. schedules  `crontab(…)`, `timedelta(…)` and seconds of beat, those of `add_periodic_task` included
 """
 
-from __future__ import annotations
-
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from fusiond.config.units import written
-from fusiond.importing.celery_settings import TAKEN, WITHOUT, known_settings, settings_of
-from fusiond.importing.draft import DEFAULT_QUEUE, MAIN, Draft, Expanded, Reference, Unknown
-from fusiond.importing.python_settings import UNDECIDED, PythonCall, has_unknown, is_plain, module_of
+from fusiond.importing.draft import DEFAULT_QUEUE, MAIN, Draft, Unknown, has_unknown
+from fusiond.importing.input_files import ImportOptions, ImportRefused
 from fusiond.importing.redis_address import take_broker
 
-if TYPE_CHECKING:
-    from fusiond.importing.finished_file import ImportOptions, SourceText
-
-_RUNS: Final = "it is known only when Python runs"
-_PATH: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
 _RATE: Final = re.compile(r"(\d+)/([smh])")
-_ANNOTATED: Final = frozenset(
-    {"rate_limit", "time_limit", "soft_time_limit", "max_retries", "default_retry_delay", "ignore_result"}
+#: settings that have a counterpart here
+_TAKEN: Final = frozenset(
+    {"beat_schedule", "broker_url", "enable_utc", "result_expires", "task_acks_late", "task_annotations"}
+    | {"task_default_queue", "task_default_rate_limit", "task_ignore_result", "task_queues"}
+    | {"task_reject_on_worker_lost", "task_routes", "task_soft_time_limit", "task_time_limit", "timezone"}
+    | {"worker_concurrency", "worker_max_memory_per_child", "worker_max_tasks_per_child", "worker_pool"}
 )
-_OF_ENTRY: Final = frozenset({"task", "schedule", "args", "kwargs", "options", "expires"})
-_CRONTAB: Final = ("minute", "hour", "day_of_month", "month_of_year", "day_of_week")
-#: the order of its positional arguments
-_POSITIONS: Final = ("minute", "hour", "day_of_week", "day_of_month", "month_of_year")
-_TIMEDELTA: Final = {
-    "weeks": 604800, "days": 86400, "hours": 3600, "minutes": 60, "seconds": 1, "milliseconds": 0.001,
-}  # fmt: skip
+_JSON: Final = "arguments and results are JSON"
+_MODULES: Final = "`run` of each task names its module"
+_EXCHANGES: Final = "there are queues, and no exchanges"
+_EVENTS: Final = "`events: {}` keeps events"
+#: settings that nothing here stands for, with the reason
+_WITHOUT: Final = {
+    "result_backend": "results are kept in the broker's Redis, for `result_ttl`",
+    "task_serializer": _JSON,
+    "result_serializer": _JSON,
+    "accept_content": _JSON,
+    "worker_prefetch_multiplier": "nothing to set: a group takes a job when a child is free",
+    "broker_transport_options": "there is no visibility timeout: a job of a lost worker is taken back after 15 s",
+    "task_track_started": "it is always known whether a job has started",
+    "imports": _MODULES,
+    "include": _MODULES,
+    "task_always_eager": "tests call the function",
+    "beat_scheduler": "schedules in a database are not known here; write them under `cron`",
+    "task_create_missing_queues": "each queue is declared",
+    "broker_connection_retry_on_startup": "the daemon waits for Redis",
+    "task_default_exchange": _EXCHANGES,
+    "task_default_routing_key": _EXCHANGES,
+    "worker_send_task_events": _EVENTS,
+    "task_send_sent_event": _EVENTS,
+    "task_default_priority": "`priority` of a task has names; with a broker of Redis, Celery runs low numbers first",
+}
+_UNSUPPORTED: Final = "fusiond has no such setting"
 
 
-def read(inputs: Sequence[SourceText], draft: Draft, options: ImportOptions) -> None:
-    """Put the settings of all files, which belong to one application, into the draft."""
-    settings: dict[str, Any] = {}
-    for each in inputs:
-        module = module_of(each)
-        settings |= dict(settings_of(module))
-        for name in dict(known_settings(dict(module.conditions))):
-            draft.leave_out(f"{each.name}: {name}", UNDECIDED)
-        for call in module.calls:
-            if call.function.endswith("add_periodic_task"):
-                draft.leave_out(f"{each.name}, line {call.line}: {call}", "write it as an entry of `cron`")
-    draft.remark("what a decorator says of its task (autoretry_for, rate_limit …) is in its module: write it here.")
+def read(inputs: Sequence[dict[str, Any]], draft: Draft, options: ImportOptions) -> None:
+    """Put the application into the draft."""
+    if len(inputs) > 1:
+        raise ImportRefused("each application of Celery's becomes a file of its own; name one")
     draft.remark("the limits of a rate hold for all workers together; in Celery for each of them.")
-    _Application(settings, draft, options).put()
+    draft.remark("values that come from the environment are those of this command; write ${VARIABLE} where they vary.")
+    _Application(inputs[0], draft, options).put()
 
 
 class _Application:
     """One application."""
 
-    def __init__(self, settings: dict[str, Any], draft: Draft, options: ImportOptions) -> None:
-        self._settings, self._draft = settings, draft
-        zone = settings.get("timezone")
-        self._zone = zone if isinstance(zone, str) else options.timezone
-        if zone is not None and not isinstance(zone, str):
-            draft.leave_out(f"timezone: {zone}", "it is known only when Python runs; see --timezone")
-        default = settings.get("task_default_queue")
-        self._queue = draft.queue(default) if isinstance(default, str) and default != "celery" else DEFAULT_QUEUE
+    def __init__(self, found: dict[str, Any], draft: Draft, options: ImportOptions) -> None:
+        self._settings, self._tasks, self._beat = found["settings"], found["tasks"], found["beat"]
+        self._unknown, self._given_queues, self._draft = found["unknown"], found["queues"], draft
+        self._zone = self._settings.get("timezone") or options.timezone
+        self._default = self._settings.get("task_default_queue", "celery")
+        #: name of a task in Celery → that in the file
+        self._names: dict[str, str] = {}
 
     def put(self) -> None:
         """Put everything into the draft."""
-        for key in sorted(self._settings.keys() - TAKEN):
-            self._without(key, WITHOUT.get(key) or "it is no setting that is known here")
-        take_broker(self._settings.get("broker_url"), self._draft)
-        self._queues()
+        for key in sorted(self._settings.keys() - _TAKEN):
+            self._draft.leave_out(key, _WITHOUT.get(key, _UNSUPPORTED))
+        for key in self._unknown:
+            self._draft.leave_out(key, "Celery has no such setting")
+        address = self._settings["broker_url"]
+        take_broker(address[0] if isinstance(address, list) and address else address, self._draft)
+        for name in self._given_queues:
+            self._queue(name)
         self._defaults()
         self._group()
-        names = dict.fromkeys([*self._scheduled(), *self._routes(), *self._annotations()])
-        for name in names:
-            if not any(sign in name for sign in "*?["):
-                self._task(name)
-        self._patterns(names)
-        for name, item in self._map("beat_schedule").items():
+        for name, task in self._tasks.items():
+            self._task(name, task)
+        self._unmatched()
+        for name, item in self._beat.items():
             self._schedule(name, item)
 
+    def _queue(self, name: str) -> str:
+        return DEFAULT_QUEUE if name == self._default == "celery" else self._draft.queue(name)
+
     def _defaults(self) -> None:
-        values = self._draft.of_tasks.values
-        if self._settings.get("task_acks_late") is True:
-            self._draft.put("retry_policies", "celery", {"max_attempts": 1, "max_crashes": 2})
-            values["retry"] = "celery"
-            self._draft.of_tasks.say("task_acks_late: a job of a lost worker runs again; an exception ends it")
+        defaults = self._draft.of_tasks
+        if self._settings.get("task_acks_late"):
+            defaults.values["retry"] = self._late()
+            defaults.say("task_acks_late: a job of a lost worker runs again; an exception ends it")
         else:
-            values["retry"] = "none"
-            self._draft.of_tasks.say("as Celery without task_acks_late: each job begins once; see `retry`")
-        values["timeout"] = self._timeout(self._settings, "task_") or "1d"
-        if values["timeout"] == "1d":
-            self._draft.of_tasks.say("Celery ends no task by itself; here each one has a timeout")
-        values |= dict(self._options(self._settings, "task_", "settings"))
-        rate = self._settings.get("task_default_rate_limit")
-        if (found := self._rate(rate, "task_default_rate_limit")) is not None:
-            values["limit"] = {"rate_limit": found}
-        expires = _seconds(self._settings.get("result_expires"))
-        if expires:
-            values["result_ttl"] = written(expires)
+            defaults.values["retry"] = "none"
+            defaults.say("as Celery without task_acks_late: each job begins once; see `retry`")
+        defaults.values["timeout"] = self._timeout(self._settings, "task_") or "1d"
+        if defaults.values["timeout"] == "1d":
+            defaults.say("Celery ends no task by itself; here each one has a timeout")
+        if self._settings.get("task_ignore_result"):
+            defaults.values["result"] = "ignore"
+        if expires := _seconds(self._settings.get("result_expires")):
+            defaults.values["result_ttl"] = written(expires)
         elif "result_expires" in self._settings:
-            self._without(f"result_expires: {self._settings['result_expires']}", "`result_ttl` is a duration")
+            self._draft.leave_out(f"result_expires: {self._settings['result_expires']}", "`result_ttl` is a duration")
+
+    def _late(self) -> str:
+        return self._draft.put("retry_policies", "celery", {"max_attempts": 1, "max_crashes": 2})
 
     def _group(self) -> None:
-        values: dict[str, Any] = {"queues": [self._queue], "processes": 1}
-        comments = ["`celery worker` has as many processes as processors, unless worker_concurrency says so"]
-        concurrency = self._settings.get("worker_concurrency")
-        if isinstance(concurrency, int | Reference):
-            values["processes"], comments = concurrency, []
-        elif concurrency is None:
-            values["processes"] = "auto"
-        else:
-            self._without(f"worker_concurrency: {concurrency}", _RUNS)
+        processes = self._settings.get("worker_concurrency") or "auto"
+        values: dict[str, Any] = {"queues": [self._queue(self._default)], "processes": processes}
+        comments = []
         pool = self._settings.get("worker_pool", "prefork")
         if pool in ("gevent", "eventlet", "threads"):
-            values |= {"processes": 1, "isolation": "process", "executor": "thread", "concurrency": values["processes"]}
-            if not isinstance(values["concurrency"], int | Reference):
-                values["concurrency"] = 10
+            concurrency = 10 if processes == "auto" else processes
+            values |= {"processes": 1, "isolation": "process", "executor": "thread", "concurrency": concurrency}
             comments = [f"worker_pool {pool}: the jobs of a child run in threads"]
-        for key, ours in (("worker_max_tasks_per_child", "max_jobs"), ("worker_max_memory_per_child", "max_memory")):
-            if isinstance(found := self._settings.get(key), int):
-                values |= {"isolation": "process", ours: f"{found}KiB" if ours == "max_memory" else found}
-            elif found is not None:
-                self._without(f"{key}: {found}", _RUNS)
-        values.setdefault("isolation", "process")
+        values["isolation"] = "process"
+        if jobs := self._settings.get("worker_max_tasks_per_child"):
+            values["max_jobs"] = jobs
+        if memory := self._settings.get("worker_max_memory_per_child"):
+            values["max_memory"] = f"{memory}KiB"
         self._draft.of_workers.values |= {"directory": "."}
         self._draft.of_workers.say("where your packages are; `python: .venv/bin/python` names their interpreter")
         self._draft.group(MAIN, values, *comments)
 
-    def _queues(self) -> None:
-        given = self._settings.get("task_queues")
-        for item in given if isinstance(given, list) else given.keys() if isinstance(given, dict) else []:
-            name = item.args[0] if isinstance(item, PythonCall) and item.args else item
-            name = item.kwargs.get("name", name) if isinstance(item, PythonCall) else name
-            if isinstance(name, str):
-                self._draft.queue(name)
-            else:
-                self._without(f"task_queues: {item}", "the name of the queue is known only when Python runs")
+    def _unmatched(self) -> None:
+        """Routes and annotations of tasks that this application does not have."""
+        for key in ("task_routes", "task_annotations"):
+            given = self._settings.get(key)
+            for each in given if isinstance(given, list) else [given]:
+                for pattern in each if isinstance(each, dict) else []:
+                    if not any(fnmatchcase(name, pattern) for name in self._tasks):
+                        self._draft.leave_out(f"{key}: {pattern}", "no task of the application has this name")
 
-    def _scheduled(self) -> list[str]:
-        items = self._map("beat_schedule").values()
-        return [item["task"] for item in items if isinstance(item, dict) and isinstance(item.get("task"), str)]
-
-    def _routes(self) -> dict[str, Any]:
-        """Name or pattern → where its jobs go; the last one of a name counts."""
-        given = self._settings.get("task_routes")
-        found: dict[str, Any] = {}
-        for each in given if isinstance(given, list) else [given]:
-            if isinstance(each, dict):
-                found |= each
-            elif isinstance(each, list) and len(each) == 2 and isinstance(each[0], str):
-                found[each[0]] = each[1]
-            elif each is not None:
-                self._without(f"task_routes: {each}", "a router is a function, which is not run")
-        return found
-
-    def _annotations(self) -> dict[str, Any]:
-        return {name: item for name, item in self._map("task_annotations").items() if isinstance(item, dict)}
-
-    def _patterns(self, names: Mapping[str, object]) -> None:
-        """Routes and annotations of tasks that are not known here."""
-        for pattern, route in self._routes().items():
-            if any(sign in pattern for sign in "*?[") and not any(
-                fnmatchcase(name, pattern) for name in names if name != pattern
-            ):
-                queue = _queue_of(route)
-                reason = (
-                    f"write `queue: {queue}` into each of these tasks" if queue else "it is known only when Python runs"
-                )
-                self._without(f"task_routes: {pattern}", reason)
-
-    def _task(self, name: str) -> str | None:
-        """Declare a task; None, and a comment, if its name is no dotted path."""
-        if not _PATH.fullmatch(name):
-            self._without(f"task {name!r}", "it is a name of Celery's: declare it with `run: package.module.function`")
-            return None
-        values: dict[str, Any] = {"run": name}
-        routes = self._routes()
-        matching = [name] if name in routes else [pattern for pattern in routes if fnmatchcase(name, pattern)]
-        route = _queue_of(routes[matching[0]]) if matching else self._queue_of_beat(name)
-        queue = self._draft.queue(route) if route else self._queue
-        values |= {"queue": queue} if queue != DEFAULT_QUEUE else {}
-        given = {**self._annotations().get("*", {}), **self._annotations().get(name, {})}
-        if timeout := self._timeout(given, ""):
+    def _task(self, name: str, given: dict[str, Any]) -> None:
+        """Declare a task; a comment if no function can be named for it."""
+        if "run" in given and given["run"] is None:
+            self._draft.leave_out(f"task {name}", "it is a class: declare it with `run: package.module.function`")
+            return
+        values: dict[str, Any] = {"run": given.get("run", name)}
+        comments = [] if "run" in given else ["the application does not know this task, which a schedule names"]
+        scheduled = [_options(item) for item in self._beat.values() if item["task"] == name]
+        queues = [given["queue"], *(each.get("queue") for each in scheduled)]
+        queue = next((each for each in queues if each not in (None, self._default)), self._default)
+        if isinstance(queue, Unknown):
+            self._draft.leave_out(f"task {name}: queue", str(queue))
+        elif (found := self._queue(queue)) != DEFAULT_QUEUE:
+            values["queue"] = found
+        timeout = self._timeout(given, "")
+        if timeout and timeout != self._draft.of_tasks.values["timeout"]:
             values["timeout"] = timeout
-        values |= dict(self._options(given, "", name))
-        if (rate := self._rate(given.get("rate_limit"), f"{name}: rate_limit")) is not None:
-            values["limit"] = {"rate_limit": rate}
-        if "max_retries" in given:
-            values["retry"] = self._policy(given, name)
-        for item in self._map("beat_schedule").values():
-            if isinstance(item, dict) and item.get("task") == name and (expires := _seconds(_option(item, "expires"))):
-                values["expires"] = written(expires)
-        return self._draft.put("tasks", name, values)
+        if given.get("ignore_result") and not self._settings.get("task_ignore_result"):
+            values["result"] = "ignore"
+        values |= self._rate(given.get("rate_limit"), f"task {name}, rate_limit")
+        expires = [given.get("expires"), *(each.get("expires") for each in scheduled)]
+        if found_seconds := next(filter(None, map(_seconds, expires)), 0.0):
+            values["expires"] = written(found_seconds)
+        if (priority := given.get("priority")) not in (None, self._settings.get("task_default_priority")):
+            self._draft.leave_out(f"task {name}: priority {priority}", _WITHOUT["task_default_priority"])
+        self._names[name] = self._draft.put("tasks", name, values | self._retry(given), *comments)
 
-    def _queue_of_beat(self, name: str) -> str | None:
-        """The queue that the options of its schedules name."""
-        items = self._map("beat_schedule").values()
-        found = [
-            _queue_of(_map(item, "options")) for item in items if isinstance(item, dict) and item.get("task") == name
-        ]
-        return next(filter(None, found), None)
-
-    def _policy(self, given: Mapping[str, Any], name: str) -> str:
-        retries, delay = given["max_retries"], _seconds(given.get("default_retry_delay", 180)) or 180
-        if not isinstance(retries, int) or retries < 0:
-            self._without(f"{name}: max_retries {retries}", "`max_attempts` of a retry policy is a number")
-            return "none"
-        values = {"max_attempts": retries + 1, "backoff": "fixed", "delay": written(delay)}
-        comment = "in Celery for exceptions of `self.retry` and `autoretry_for`; here for all but those of `give_up_on`"
-        return self._draft.put("retry_policies", f"retries_{retries}", values, comment)
-
-    def _options(self, given: Mapping[str, Any], prefix: str, where: str) -> Iterator[tuple[str, Any]]:
-        if given.get(f"{prefix}ignore_result") is True:
-            yield "result", "ignore"
-        if not prefix:
-            known = {
-                "rate_limit",
-                "time_limit",
-                "soft_time_limit",
-                "max_retries",
-                "default_retry_delay",
-                "ignore_result",
-            }
-            for key in sorted(given.keys() - known):
-                self._without(f"task_annotations: {where}, {key}", "it has no counterpart here")
+    def _retry(self, given: dict[str, Any]) -> dict[str, str]:
+        """The retry policy of a task, if it is not that of `defaults`."""
+        late, retried = given.get("acks_late"), given.get("autoretry_for") or []
+        more = given.get("retry_kwargs") or {}
+        retries = more.get("max_retries", given.get("max_retries", 3))
+        delay = _seconds(more.get("countdown", given.get("default_retry_delay", 180)))
+        if not retried and (retries, delay) == (3, 180):
+            if bool(late) == bool(self._settings.get("task_acks_late")) or "run" not in given:
+                return {}
+            return {"retry": self._late() if late else "none"}
+        values: dict[str, Any] = {"max_attempts": min(max(retries, 0), 999) + 1 if isinstance(retries, int) else 1000}
+        values |= {"backoff": "fixed", "delay": written(delay)}
+        factor = given.get("retry_backoff")
+        if backoff := 1.0 if factor is True else _seconds(factor):
+            longest = _seconds(given.get("retry_backoff_max")) or 600
+            values |= {"backoff": "exponential", "delay": written(max(1, int(backoff))), "max_delay": written(longest)}
+        if retried and not {"Exception", "BaseException"} & set(retried):
+            values["retry_on"] = retried
+        comments = (
+            [] if retried else ["in Celery for exceptions of `self.retry`; here for all but those of `give_up_on`"]
+        )
+        return {"retry": self._draft.put("retry_policies", f"retries_{retries}", values, *comments)}
 
     def _timeout(self, given: Mapping[str, Any], prefix: str) -> Any:
         """The soft and the hard limit, in seconds."""
         soft, hard = (_seconds(given.get(f"{prefix}{name}")) for name in ("soft_time_limit", "time_limit"))
-        for name in ("soft_time_limit", "time_limit"):
-            if isinstance(given.get(f"{prefix}{name}"), Unknown | Reference | PythonCall):
-                self._without(f"{prefix}{name}: {given[prefix + name]}", _RUNS)
         if soft and hard and soft < hard:
             return {"soft": written(soft), "hard": written(hard)}
         return written(soft or hard) if soft or hard else None
 
-    def _rate(self, rate: Any, where: str) -> str | None:
-        if rate is None:
-            return None
-        found = _RATE.fullmatch(rate) if isinstance(rate, str) else None
-        if isinstance(rate, int) and rate > 0:
-            return f"{rate}/s"
-        if found is None:
-            self._without(f"{where}: {rate}", "a rate is written 10/s or 100/1m")
-            return None
-        return f"{found[1]}/s" if found[2] == "s" else f"{found[1]}/1{found[2]}"
+    def _rate(self, rate: Any, where: str) -> dict[str, Any]:
+        found = _RATE.fullmatch(f"{rate}/s" if isinstance(rate, int) else str(rate))
+        if found is None or not int(found[1]):
+            if rate is not None:
+                self._draft.leave_out(f"{where}: {rate}", "a rate is written 10/s or 100/1m")
+            return {}
+        return {"limit": {"rate_limit": f"{found[1]}/{'' if found[2] == 's' else 1}{found[2]}"}}
 
-    def _schedule(self, name: str, item: Any) -> None:
+    def _schedule(self, name: str, item: dict[str, Any]) -> None:
         where = f"beat_schedule: {name}"
-        if not isinstance(item, dict) or not isinstance(item.get("task"), str):
-            self._without(where, "it names no task that is known before Python runs")
-            return
-        task = self._task(item["task"]) if _PATH.fullmatch(item["task"]) else None
-        timing = self._timing(item.get("schedule"), where)
-        given = {"args": item.get("args") or [], "kwargs": item.get("kwargs") or {}}
-        if task is None or timing is None:
-            if task is None:
-                self._without(where, f"its task {item['task']!r} is not declared")
-            return
-        if has_unknown(given):
-            self._without(where, "an argument is known only when Python runs")
-            return
-        for key in sorted(
-            {*item.keys(), *_map(item, "options")} - {"task", "schedule", "args", "kwargs", "options", "expires"}
-        ):
-            if not (
-                key == "queue"
-                and _option(item, "queue") == self._draft.sections["tasks"][task].values.get("queue", self._queue)
-            ):
-                self._without(f"{where}, {key}", "write it into the task; an entry of `cron` has no such key")
-        values = {"task": task, **timing, "overlap": "allow", **{key: value for key, value in given.items() if value}}
-        self._draft.put(
-            "cron", name, values, *([] if isinstance(item["schedule"], int | float) else [str(item["schedule"])])
-        )
+        task, timing = self._names.get(item["task"]), self._timing(item, where)
+        arguments = {key: item[key] for key in ("args", "kwargs") if item.get(key)}
+        if has_unknown(arguments):
+            self._draft.leave_out(where, "an argument is not JSON")
+        elif task is None:
+            self._draft.leave_out(where, f"its task {item['task']!r} is not declared")
+        elif timing is not None:
+            given = _options(item)
+            queue = self._draft.sections["tasks"][task].values.get("queue", DEFAULT_QUEUE)
+            if isinstance(given.get("queue"), str) and self._queue(given["queue"]) == queue:
+                del given["queue"]
+            for key in sorted(given.keys() - {"task", "every", "crontab", "args", "kwargs", "options", "expires"}):
+                self._draft.leave_out(f"{where}, {key}", "write it into the task; an entry of `cron` has no such key")
+            self._draft.put("cron", name, {"task": task, **timing, "overlap": "allow", **arguments})
 
-    def _timing(self, given: Any, where: str) -> dict[str, Any] | None:
-        """The keys of an entry that say when it ticks; None, and a comment, if that is not known."""
-        if isinstance(given, PythonCall) and given.function.endswith("crontab"):
-            return self._crontab(given, where)
-        if isinstance(given, PythonCall) and given.function.rpartition(".")[2] == "schedule":
-            given = given.kwargs.get("run_every", given.args[0] if given.args else None)
-        if (every := _of_environment(given)) is not None:
-            return {"every": every}
-        seconds = _seconds(given)
-        if not seconds:
-            self._without(f"{where}: {given}", "it is known only when Python runs, or has no counterpart")
-            return None
-        return {"every": written(seconds)}
-
-    def _crontab(self, call: PythonCall, where: str) -> dict[str, Any] | None:
-        given = {**dict(zip(_POSITIONS, call.args, strict=False)), **call.kwargs}
-        fields = [_field(given.get(name, "*")) for name in _CRONTAB]
-        if None in fields:
-            self._without(f"{where}: {call}", "a field is known only when Python runs")
-            return None
-        if fields[2] != "*" and fields[4] != "*":
-            self._without(f"{where}: {call}", "Celery runs it when both day fields match; here one of them is enough")
-            return None
-        text = " ".join(map(str, fields))
-        schedule = Expanded(text) if any(isinstance(given.get(name), Reference) for name in _CRONTAB) else text
-        return {"schedule": schedule, **({"timezone": self._zone} if self._zone else {})}
-
-    def _map(self, key: str) -> dict[str, Any]:
-        found = self._settings.get(key)
-        if found is not None and not isinstance(found, dict) and key != "task_routes":
-            self._without(f"{key}: {found}", _RUNS)
-        return found if isinstance(found, dict) else {}
-
-    def _without(self, what: str, reason: str) -> None:
-        self._draft.leave_out(what, reason)
-
-
-def _field(value: Any) -> str | None:
-    """A field of a cron text; None if it is not known."""
-    if isinstance(value, Reference):
-        return str(value)
-    if isinstance(value, list):
-        return ",".join(map(str, value)) if value and all(isinstance(item, int | str) for item in value) else None
-    if isinstance(value, int | str) and not isinstance(value, bool):
-        return str(value).replace(" ", "").lower() or None
-    return None
+    def _timing(self, item: dict[str, Any], where: str) -> dict[str, Any] | None:
+        """The keys of an entry that say when it ticks; None, and a comment, if nothing here does."""
+        fields = [field.replace(" ", "").lower() for field in item.get("crontab", [])]
+        if fields and fields[2] != "*" and fields[4] != "*":
+            reason = "Celery runs it when both day fields match; here one of them is enough"
+            self._draft.leave_out(f"{where}: {' '.join(fields)}", reason)
+        elif fields:
+            return {"schedule": " ".join(fields), **({"timezone": self._zone} if self._zone else {})}
+        elif every := _seconds(item["every"]):
+            return {"every": written(every)}
+        else:
+            self._draft.leave_out(f"{where}: {item['every']}", "it has no counterpart here")
+        return None
 
 
 def _seconds(value: Any) -> float:
-    """Seconds of a number or of a timedelta; 0: neither."""
-    if isinstance(value, PythonCall) and value.function.endswith("timedelta"):
-        given = {**dict(zip(("days", "seconds"), value.args, strict=False)), **value.kwargs}
-        if all(key in _TIMEDELTA and isinstance(part, int | float) for key, part in given.items()):
-            return max(0.0, float(sum(part * _TIMEDELTA[key] for key, part in given.items())))
+    """A number of seconds; 0: it is none."""
     known = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 10**9
     return float(value) if known else 0.0
 
 
-def _of_environment(value: Any) -> Reference | None:
-    """A timedelta of one number that comes from the environment; None: it is none."""
-    if isinstance(value, Reference):
-        return value.in_unit("s")
-    if not isinstance(value, PythonCall) or not value.function.endswith("timedelta") or len(value.kwargs) != 1:
-        return None
-    ((unit, number),) = value.kwargs.items()
-    sign = {"days": "d", "hours": "h", "minutes": "m", "seconds": "s"}.get(unit)
-    return number.in_unit(sign) if sign and isinstance(number, Reference) and not value.args else None
-
-
-def _queue_of(route: Any) -> str | None:
-    queue = route.get("queue") if isinstance(route, dict) else route
-    return queue if is_plain(queue) else None
-
-
-def _option(item: Mapping[str, Any], key: str) -> Any:
-    return item.get(key, _map(item, "options").get(key))
-
-
-def _map(around: Mapping[str, Any], key: str) -> dict[str, Any]:
-    found = around.get(key)
-    return found if isinstance(found, dict) else {}
+def _options(item: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of a schedule, and those of its `options`."""
+    return {**item, **(item.get("options") or {})}

@@ -9,20 +9,16 @@ A crontab, of a user or of the system.
 Source of the format: crontab(5) of Vixie cron, cronie and OpenBSD.
 """
 
-from __future__ import annotations
-
 import pwd
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from fusiond.config.secrets import looks_secret, names_secret
 from fusiond.importing.draft import Draft
-
-if TYPE_CHECKING:
-    from fusiond.importing.finished_file import ImportOptions, SourceText
+from fusiond.importing.input_files import ImportOptions, SourceText
 
 _ASSIGNMENT: Final = re.compile(r"""\s*(["']?)([A-Za-z_][A-Za-z0-9_]*)\1\s*=\s*(.*)""")
 _JOB: Final = re.compile(r"\s*(@\S+|(?:\S+\s+){4}\S+)\s+(\S.*)")

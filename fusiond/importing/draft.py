@@ -44,18 +44,12 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """What only a run of the program tells."""
+    """What only a run of the program tells, or what is no JSON."""
 
     source: str
 
     def __str__(self) -> str:
         return self.source
-
-
-class Expanded(str):
-    """A text in which the loader replaces `${VARIABLE:-default}`."""
-
-    __slots__ = ()
 
 
 @dataclass(slots=True)
@@ -159,3 +153,10 @@ def name_from(text: str) -> str:
     """A name of the file that is as near to the text as its letters allow."""
     name = re.sub(r"[^A-Za-z0-9_.-]+", "_", text.replace("::", "."))[:_LONGEST_NAME].strip("_.-")
     return name or "unnamed"
+
+
+def has_unknown(value: Any) -> bool:
+    """Whether a part of it is not known here."""
+    if isinstance(value, dict | list):
+        return any(map(has_unknown, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, Unknown | Reference)

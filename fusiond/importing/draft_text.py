@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from fusiond.config.problems import mask
 from fusiond.config.yaml.scalars import OLD_BOOLEANS, resolve
-from fusiond.importing.draft import SECTIONS, Draft, DraftEntry, Expanded, Reference
+from fusiond.importing.draft import SECTIONS, Draft, DraftEntry, Reference
 
 _WIDTH: Final = 118
 #: a text that needs no quotes, unless it is a word such as `true`
@@ -120,5 +120,5 @@ def scalar(value: Any) -> str:
     if _PLAIN.fullmatch(value) and value not in OLD_BOOLEANS and resolve(value) == value:
         return value
     # `$$` is a dollar; a dollar that begins no reference stays one by itself
-    text = value.replace("$", "$$") if ("${" in value or "$$" in value) and not isinstance(value, Expanded) else value
+    text = value.replace("$", "$$") if ("${" in value or "$$" in value) else value
     return _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(text, ensure_ascii=False))

@@ -1,7 +1,7 @@
 """
-From files of another runner to a file that loads.
+From files, or the application, of another runner to a file that loads.
 
-1. read    each input, and have the runner's module put what it says into one draft
+1. read    each input, or ask the running application; have the runner's module put what it says into one draft
 2. write   the draft
 3. load    the text with the loader of `fusiond validate`; each entry that it refuses becomes a comment with the reason,
            until none is refused: an entry that names a refused one is refused in the next round
@@ -9,14 +9,13 @@ From files of another runner to a file that loads.
 
 import importlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from fusiond.config.load import load
 from fusiond.config.problems import Problem
-from fusiond.importing import draft_text
+from fusiond.importing import draft_text, running_application, task_names
 from fusiond.importing.draft import Draft
-from fusiond.importing.input_files import ImportRefused, text_of
+from fusiond.importing.input_files import ImportOptions, ImportRefused, SourceText, text_of
 
 #: what a runner's files are called → the module that reads them; each has `read(inputs, draft, options)`
 RUNNERS: Final = {
@@ -27,29 +26,10 @@ RUNNERS: Final = {
     "rq": "rq",
     "kubernetes": "kubernetes",
 }
+#: those of which the application itself is asked, unless its source is only read
+APPLICATIONS: Final = ("celery", "rq")
 #: each round names up to 250 errors
 _ROUNDS: Final = 5
-
-
-@dataclass(frozen=True, slots=True)
-class ImportOptions:
-    """What the command line says beside the files."""
-
-    #: of schedules that say no zone
-    timezone: str | None = None
-    #: of files with a section for each, such as those of Rails
-    environment: str = "production"
-    #: crontab: each line names a user; None: that is found out
-    has_users: bool | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SourceText:
-    """One file."""
-
-    #: as the user named it
-    name: str
-    text: str
 
 
 def imported(runner: str, names: Sequence[str], options: ImportOptions) -> str:
@@ -58,13 +38,19 @@ def imported(runner: str, names: Sequence[str], options: ImportOptions) -> str:
 
     Raises:
         OSError: a file cannot be read.
-        ImportRefused: a file is not what it should be.
+        ImportRefused: a file is not what it should be, or an application cannot be loaded.
     """
-    inputs, draft = [SourceText(name, text_of(name)) for name in names], Draft()
-    module = importlib.import_module(f"fusiond.importing.{RUNNERS[runner]}")
-    module.read(inputs, draft, options)
+    draft, module = Draft(), importlib.import_module(f"fusiond.importing.{RUNNERS[runner]}")
+    if runner in APPLICATIONS and not options.static:
+        module.read([running_application.settings_of(runner, name, options) for name in names], draft, options)
+    else:
+        inputs = [SourceText(name, text_of(name)) for name in names]
+        if options.static:
+            task_names.read(runner, inputs, draft, options)
+        else:
+            module.read(inputs, draft, options)
     draft.finish()
-    return _loadable(draft, f"fusiond import {runner} {' '.join(names)}")
+    return _loadable(draft, f"fusiond import {runner} {'--static ' * options.static}{' '.join(names)}")
 
 
 def _loadable(draft: Draft, command: str) -> str:

@@ -1,7 +1,8 @@
-"""The text of a file that is to be imported. It may be hostile: it is read up to a limit, and never run."""
+"""What is to be imported, and how. A file may be hostile: it is read up to a limit, and never run."""
 
 import re
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -11,6 +12,32 @@ STDIN: Final = "-"
 MAX_BYTES: Final = 2**20
 #: what no text file has
 _BINARY: Final = re.compile(rb"[\0-\x08\x0e-\x1a\x1c-\x1f]")
+
+
+@dataclass(frozen=True, slots=True)
+class ImportOptions:
+    """What the command line says beside the files."""
+
+    #: of schedules that say no zone
+    timezone: str | None = None
+    #: of files with a section for each, such as those of Rails
+    environment: str = "production"
+    #: crontab: each line names a user; None: that is found out
+    has_users: bool | None = None
+    #: of an application: its interpreter, by default ours, and its directory
+    python: str | None = None
+    directory: str = "."
+    #: read the source of an application, for the names of its tasks, and run nothing
+    static: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SourceText:
+    """One file."""
+
+    #: as the user named it
+    name: str
+    text: str
 
 
 class ImportRefused(FusionError):  # noqa: N818 - the file is refused

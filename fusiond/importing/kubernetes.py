@@ -8,20 +8,15 @@ of its job template.
 Source of the format: the reference of CronJob v1, JobSpec v1 and PodSpec v1.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from fusiond.config.secrets import looks_secret, names_secret
 from fusiond.config.units import written
 from fusiond.importing.draft import Draft
 from fusiond.importing.foreign_yaml import documents
-from fusiond.importing.input_files import ImportRefused
-
-if TYPE_CHECKING:
-    from fusiond.importing.finished_file import ImportOptions, SourceText
+from fusiond.importing.input_files import ImportOptions, ImportRefused, SourceText
 
 _OVERLAP: Final = {"Allow": "allow", "Forbid": "skip", "Replace": "replace"}
 _ZONE: Final = re.compile(r"(?:CRON_TZ|TZ)=(\S+)\s+(.*)")

@@ -5,19 +5,14 @@ ERB is not run. An expression that reads an environment variable with a default 
 other one is Unknown. A job's class is run by `bin/rails runner`, as a program.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from fusiond.importing.draft import Draft, Reference, Unknown
+from fusiond.importing.draft import Draft, Reference, Unknown, has_unknown
 from fusiond.importing.foreign_yaml import documents
-from fusiond.importing.input_files import ImportRefused
-
-if TYPE_CHECKING:
-    from fusiond.importing.finished_file import SourceText
+from fusiond.importing.input_files import ImportRefused, SourceText
 
 #: what becomes of jobs
 RUNNER: Final = "Ruby code is run as a program, `bin/rails runner`; a task that is written anew names its function."
@@ -99,7 +94,7 @@ def program(name: Any, arguments: Any, where: str, draft: Draft, *, is_active_jo
         draft.leave_out(where, f"{_short(name)} is not the name of a class of Ruby")
         return None
     given = arguments if isinstance(arguments, list) else [] if arguments is None else [arguments]
-    if _has_unknown(given):
+    if has_unknown(given):
         draft.leave_out(where, "an argument is known only when Ruby runs")
         return None
     call = f"{name}.perform_now" if is_active_job else f"{name}.new.perform"
@@ -110,14 +105,6 @@ def program(name: Any, arguments: Any, where: str, draft: Draft, *, is_active_jo
     else:
         code = f"{call}(*JSON.parse(ARGV[0]))"
     return ["bin/rails", "runner", code, json.dumps(given)]
-
-
-def _has_unknown(value: Any) -> bool:
-    if isinstance(value, Mapping):
-        return any(map(_has_unknown, value.values()))
-    if isinstance(value, list):
-        return any(map(_has_unknown, value))
-    return isinstance(value, Unknown | Reference)
 
 
 def _short(value: Any) -> str:

@@ -4,8 +4,7 @@ import re
 from typing import Any, Final
 from urllib.parse import quote
 
-from fusiond.config.secrets import looks_secret
-from fusiond.importing.draft import Draft, Expanded, Reference
+from fusiond.importing.draft import Draft
 
 _REDIS: Final = re.compile(r"(rediss?)://(?:([^:@/]*)(?::([^@]*))?@)?([^/?#]*)(/\d+)?/?([?#].*)?")
 
@@ -13,11 +12,6 @@ _REDIS: Final = re.compile(r"(rediss?)://(?:([^:@/]*)(?::([^@]*))?@)?([^/?#]*)(/
 def take_broker(given: Any, draft: Draft) -> None:
     """Take over the address of a Redis, without its password; a comment says what was not."""
     if given is None:
-        return
-    # Its default is the address, mostly.
-    address = given.default if isinstance(given, Reference) else given
-    if isinstance(given, Reference | Expanded) and str(address).startswith("redis") and not looks_secret(str(address)):
-        draft.broker.values["url"] = given
         return
     found = _REDIS.fullmatch(given) if isinstance(given, str) else None
     if found is None:

@@ -8,18 +8,14 @@ Sidekiq: config/sidekiq.yml, and the schedules of sidekiq-cron and sidekiq-sched
 What the classes say of themselves, `sidekiq_options`, is in Ruby code and not known here.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from fusiond.importing import schedule_words
 from fusiond.importing.draft import DEFAULT_QUEUE, Draft, DraftEntry, Reference
+from fusiond.importing.input_files import ImportOptions, SourceText
 from fusiond.importing.rails_files import RUNNER, number, program, rails_data
-
-if TYPE_CHECKING:
-    from fusiond.importing.finished_file import ImportOptions, SourceText
 
 _GROUP: Final = "sidekiq"
 _CONCURRENCY: Final = 5

@@ -5,18 +5,13 @@ Solid Queue: config/queue.yml and config/recurring.yml, of one environment.
 2. recurring   each becomes a cron entry over a task that has `bin/rails runner` run the class or the command
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from fusiond.importing import schedule_words
 from fusiond.importing.draft import DEFAULT_QUEUE, Draft, Reference
-from fusiond.importing.input_files import ImportRefused
+from fusiond.importing.input_files import ImportOptions, ImportRefused, SourceText
 from fusiond.importing.rails_files import RUNNER, number, program, rails_data
-
-if TYPE_CHECKING:
-    from fusiond.importing.finished_file import ImportOptions, SourceText
 
 _GROUP: Final = "solid_queue"
 _THREADS: Final = 3

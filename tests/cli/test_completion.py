@@ -8,25 +8,23 @@ from pathlib import Path
 
 import pytest
 
-from fusiond.cli.completion import script
-from tests.man_page import SCRIPTS
 from tests.support.running import until
 
-#: what the shell runs behind our script: prints what it offers for the words of $1, of which the last is completed
+#: what the shell runs behind the stub that a package installs: prints what it offers for the line $1
 _ASK = {
-    "bash": 'COMP_WORDS=($1); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _fusiond; printf "%s\\n" "${COMPREPLY[@]}"',
+    "bash": 'IFS=" "; COMP_LINE=$1; COMP_POINT=${#1}; COMP_TYPE=9; _python_argcomplete fusiond; unset IFS\n'
+    'printf "%s\\n" "${COMPREPLY[@]}"',
     # The widgets of completion exist at a prompt only: these print what they are given.
     "zsh": """\
-words=(${=1}); CURRENT=$#words; PREFIX=$words[-1]
-_fusiond_found() { local each; for each in "$@"; do [[ $each == $PREFIX* ]] && print -r -- ${each%%:*}; done }
-_describe() { _fusiond_found "${(@P)2}" }
-compadd() { shift; _fusiond_found "$@" }
-_files() { }
-_fusiond""",
+words=(${=1}); BUFFER=$1; CURSOR=${#1}
+_describe() { local each; for each in "${(@P)2}"; do print -r -- ${each%%:*}; done }
+_python_argcomplete""",
     "fish": 'complete -C "$argv[1]" | string replace -r "\\t.*" ""',
 }
 
 
+#: what packages install
+STUBS = Path(__file__).parents[2] / "etc" / "completion"
 #: as it is where somebody completes a command line: the shell finds the program
 HERE = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
 
@@ -35,11 +33,12 @@ def offered(shell, line, **environment):
     """What completes the line."""
     if not shutil.which(shell):
         pytest.skip(f"no {shell} here")
-    text = "compdef() { }\n" + script(shell) if shell == "zsh" else script(shell)
+    stub = (STUBS / f"fusiond.{shell}").read_text()
+    text = "compdef() { }\n" + stub.replace('_python_argcomplete "$@"', "") if shell == "zsh" else stub
     run = ["--norc", "-c"] if shell == "bash" else ["-f", "-c"] if shell == "zsh" else ["--no-config", "-c"]
     name = [] if shell == "fish" else [shell]
     done = subprocess.run(
-        [shell, *run, text + _ASK[shell], *name, line],
+        [shell, *run, f"{text}\n{_ASK[shell]}", *name, line],
         capture_output=True,
         text=True,
         check=False,
@@ -58,6 +57,8 @@ def test_a_shell_offers_commands_options_and_words(shell):
     assert offered(shell, "fusiond broken show --u") == {"--url"}
     assert offered(shell, "fusiond job list --status fa") == {"failed"}
     assert offered(shell, "fusiond completion z") == {"zsh"}
+    assert offered(shell, "fusiond completion ") >= {"zsh", "bash", "fish"}
+    assert "--help" not in offered(shell, "fusiond completion ")
     assert offered(shell, "fusiond queue purge --y") == {"--yes"}
 
 
@@ -78,7 +79,14 @@ def test_a_shell_offers_the_names_that_there_are(shell, desk):
     assert "default" not in offered(shell, "fusiond suspend de", **here | {"FUSION_URL": "unix:///nothing.sock"})
 
 
-@pytest.mark.parametrize("shell", SCRIPTS)
-def test_the_wheel_has_what_the_command_prints(shell):
-    """`python -m tests.man_page` writes them."""
-    assert SCRIPTS[shell].read_text() == script(shell), "run `python -m tests.man_page`"
+def test_an_option_of_the_line_names_the_broker(desk):
+    """`--url` before the word that is completed."""
+    assert until(lambda: offered("bash", f"fusiond suspend --url {desk.settings.url} de")) == {"default"}
+
+
+def test_a_command_without_tab_does_not_load_argcomplete():
+    """Neither `--help` nor a command."""
+    code = "import sys; from fusiond.cli import main; main(sys.argv[1:]); sys.exit('argcomplete' in sys.modules)"
+    for words in (["--help"], ["schema"]):
+        done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, check=False, timeout=60)
+        assert done.returncode == 0

@@ -3,6 +3,7 @@
 import functools
 import re
 import shlex
+import sys
 from pathlib import Path
 
 from fusiond.broker.call import as_is, plain
@@ -44,7 +45,12 @@ IMPORTED = {
     "config/schedule.yml": "report: {cron: '0 2 * * *', class: ReportJob}\n",
     "config/queue.yml": "production: {workers: [{queues: '*', threads: 3, processes: 2}]}\n",
     "config/recurring.yml": "production: {report: {class: ReportJob, schedule: every day at 4:15am}}\n",
-    "shop/settings.py": "CELERY_BROKER_URL = 'redis://localhost'\nCELERY_TASK_DEFAULT_QUEUE = 'reports'\n",
+    "shop/__init__.py": "",
+    "shop/celery.py": "from celery import Celery\napp = Celery(broker='redis://localhost')\n",
+    "shop/tasks.py": "@app.task\ndef send(): pass\n",
+    "shop/mail.py": "@app.task\ndef mail(): pass\n",
+    "shop/rq_settings.py": "QUEUES = ['high', 'default']\n",
+    "shop/cron_config.py": "from rq import cron\ncron.register(print, queue_name='default', cron='0 2 * * *')\n",
     "rq_settings.py": "QUEUES = ['high', 'default']\n",
     "cron_config.py": "from rq import cron\ncron.register(print, queue_name='default', cron='0 2 * * *')\n",
     "report.yaml": "apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: report}\nspec:\n  schedule: '0 2 * * *'\n"
@@ -93,6 +99,10 @@ class Desk(Running):
         """The same of this daemon: a job, a run, a file."""
         if word == "/etc/fusion.yaml":
             return str(self.file)
+        if word == "/srv/shop":
+            return str(self.directory)
+        if word == ".venv/bin/python":
+            return sys.executable
         if word.startswith(("/etc/", "/tmp/")):
             return str(self.directory) + word
         if word == "RUN":

@@ -1,6 +1,14 @@
 """What becomes of files that no person wrote, and of what refers to an entry that is refused."""
 
+<<<<<<< HEAD
 from tests.support.imported_file import import_text
+=======
+import pytest
+
+from fusiond.importing import finished_file
+from fusiond.importing.input_files import ImportRefused
+from tests.support.imported_file import import_application, import_text
+>>>>>>> ba61907fdbfb240955cb871d1eeef1fe47ff74ca
 
 
 def test_a_file_of_many_bad_lines_is_read_in_one_pass(tmp_path):
@@ -15,10 +23,10 @@ def test_a_file_of_many_bad_lines_is_read_in_one_pass(tmp_path):
 def test_what_refers_to_a_refused_entry_is_refused_too(tmp_path):
     """A task whose path the loader does not take, and then its schedule; the rest stays."""
     text = (
-        "from rq import cron\ncron.register('shop-x.mail.send', 'mail', interval=60)\n"
-        "cron.register('shop.mail.fetch', 'mail', interval=60)\n"
+        "from rq import cron\ndef fetch(): pass\ndef send(): pass\nsend.__module__ = 'shop-x.mail'\n"
+        "for function in (send, fetch):\n    cron.register(function, 'mail', interval=60)\n"
     )
-    found = import_text("rq", tmp_path, text)
+    found = import_application("rq", tmp_path, {"mail.py": text}, "mail")
     assert (set(found.config.tasks), set(found.config.cron)) == ({"fetch"}, {"fetch"})
     assert "'shop-x.mail.send' is not a dotted path" in found.comments
     assert "left out: task 'send' is not declared" in found.comments

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.man_page import PAGE, SCRIPTS, page
+from tests.man_page import PAGE, page
 
 ROOT = Path(__file__).parents[2]
 #: what the names of the wheel's own directories begin with
@@ -66,8 +66,8 @@ def test_an_installed_wheel_needs_no_checkout(environment, tmp_path):
     found = subprocess.check_output([environment / "bin" / "python", "-c", module], text=True, cwd=tmp_path)
     assert found.startswith(str(environment))
     assert installed(environment, "schema", cwd=tmp_path) == (ROOT / "schemas" / "fusion.schema.json").read_text()
-    for shell, path in SCRIPTS.items():
-        assert installed(environment, "completion", shell, cwd=tmp_path) == path.read_text()
+    for shell in ("bash", "zsh", "fish"):
+        assert "_ARGCOMPLETE" in installed(environment, "completion", shell, cwd=tmp_path)
     for way in ("", "--systemd", "--docker", "--kubernetes"):
         installed(environment, "init", f"of{way}", *way.split(), cwd=tmp_path)
     installed(environment, "validate", cwd=tmp_path / "of")
@@ -78,7 +78,7 @@ def test_an_installed_wheel_needs_no_checkout(environment, tmp_path):
     # Where `man` and the shells look if `bin` is on PATH.
     share = environment / "share"
     assert (share / "man" / "man1" / "fusiond.1").read_text() == PAGE.read_text()
-    assert (share / "bash-completion" / "completions" / "fusiond").read_text() == SCRIPTS["bash"].read_text()
+    assert (share / "bash-completion" / "completions" / "fusiond").is_file()
     assert (share / "zsh" / "site-functions" / "_fusiond").is_file()
     assert (share / "fish" / "vendor_completions.d" / "fusiond.fish").is_file()
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from fusiond.config.load import load
 from fusiond.config.model import Config
-from fusiond.importing.finished_file import ImportOptions, imported
+from fusiond.importing.finished_file import imported
+from fusiond.importing.input_files import ImportOptions
 
 DATA = Path(__file__).parents[1] / "importing" / "data"
 
@@ -38,3 +39,11 @@ def import_text(runner, tmp_path, text, **options) -> Imported:
     path = tmp_path / "given"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return import_files(runner, path, **options)
+
+
+def import_application(runner, directory, modules, *names, **options) -> Imported:
+    """Write modules, as path → text, and have the runner itself load these names."""
+    for path, text in modules.items():
+        (directory / path).parent.mkdir(exist_ok=True)
+        (directory / path).write_text(text)
+    return import_files(runner, *names, directory=str(directory), **options)
