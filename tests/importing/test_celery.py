@@ -63,25 +63,6 @@ def test_a_django_project(tmp_path, monkeypatch):
     assert set(found.warnings) <= {"short-drain", "unused-queue", "runs-as-root"}
 
 
-<<<<<<< HEAD
-def test_an_application_and_its_configuration(tmp_path):
-    """`Celery(…)`, `app.conf.update(…)`, `app.conf.x = …`."""
-    text = (
-        "from celery import Celery\nfrom celery.schedules import crontab\n"
-        "app = Celery('shop', broker='redis://db/1')\n"
-        "app.conf.update(task_default_queue='work', worker_pool='gevent')\n"
-        "app.conf.worker_concurrency = 100\napp.conf.timezone = 'UTC'\n"
-        "app.conf.beat_schedule = {'a': {'task': 'shop.a', 'schedule': crontab(0, 3)}}\n"
-        "@app.on_after_configure.connect\ndef setup(sender, **kwargs):\n"
-        "    sender.add_periodic_task(10.0, test.s('hello'), name='b')\n"
-    )
-    found = import_text("celery", tmp_path, text)
-    group = found.config.workers["main"]
-    assert (group.executor, group.concurrency, found.config.broker.url) == ("thread", 100, "redis://db/1")
-    assert found.config.tasks["shop.a"].queue == "work"
-    assert found.config.cron["a"].schedule == "0 3 * * *"
-    assert "sender.add_periodic_task" in found.comments
-=======
 def test_names_of_celery_3(tmp_path):
     """The settings of old releases; a broker that is no Redis is a comment."""
     found = import_settings(tmp_path, "old.celery.txt")
@@ -174,7 +155,6 @@ def test_what_only_a_running_application_knows(tmp_path):
     ):  # fmt: skip
         assert sentence in found.comments
     assert "what the application prints" not in found.text
->>>>>>> ba61907fdbfb240955cb871d1eeef1fe47ff74ca
 
 
 @pytest.mark.parametrize(

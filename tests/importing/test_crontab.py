@@ -39,6 +39,12 @@ def test_a_system_crontab_names_users(name, user):
     assert not any(text.startswith(f"cd; {user} ") for text in commands(found).values())
 
 
+def test_a_dollar_stays_one():
+    """`${ENTRY}` is a reference in fusion.yaml; the command gets it as it was."""
+    found = import_files("crontab", DATA / "cron.d.crontab")
+    assert commands(found)["remind"] == "cd; /usr/bin/php ${ENTRY} /_cron/orders/remind"
+
+
 def test_the_imported_command_does_what_cron_would(tmp_path):
     """It starts in the home directory with the variables, and reads what follows the %."""
     text = "A=1\n* * * * * pwd; echo $A \\%d; cat %one%two\n"
@@ -74,3 +80,18 @@ def test_what_cannot_be_carried_over_is_a_comment(tmp_path):
     assert "'@fortnightly' is not a form of schedule" in found.comments
     assert "'nonsense': neither a schedule with a command nor an assignment" in found.comments
     assert "cron runs this when both day fields match" in found.comments
+
+
+def test_options_say_what_the_file_does_not(tmp_path):
+    """The zone of its machine, and that its lines name a user."""
+    found = import_text("crontab", tmp_path, "1 2 * * * ada sync\n", timezone="Asia/Tokyo", has_users=True)
+    assert found.config.cron["sync"].timezone == "Asia/Tokyo"
+    assert found.config.workers["cron_ada"].user == "ada"
+
+
+def test_several_files_become_one():
+    """Equal entries are one, groups are shared, and names that collide get a number."""
+    paths = [DATA / "user.crontab", DATA / "bash.crontab", DATA / "user.crontab"]
+    found = import_files("crontab", *paths)
+    assert len(found.config.cron) == 8
+    assert list(found.config.workers) == ["cron", "cron_2"]

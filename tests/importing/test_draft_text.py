@@ -1,8 +1,8 @@
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fusiond.config.load import load
-from fusiond.importing.draft import Draft
+from fusiond.importing.draft import Draft, Reference, name_from
 from fusiond.importing.draft_text import text_of
 
 # No file has half of a surrogate pair: it would not be UTF-8.
@@ -14,7 +14,6 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=40)
 @given(VALUES)
 def test_any_value_is_read_back_as_it_was(value):
     """Whatever is in an argument: quotes, dollars, line ends, words that YAML takes for other types."""
@@ -27,3 +26,24 @@ def test_any_value_is_read_back_as_it_was(value):
     assert found.config is not None, [str(problem) for problem in found.problems]
     assert list(found.config.cron["tick"].args) == [value]
     assert set(lines.values()) >= {("cron", "tick"), ("tasks", "run")}
+
+
+def test_a_reference_is_a_number_of_the_environment():
+    """Outside of braces, where it keeps its type."""
+    draft = Draft()
+    draft.group("main", {"queues": ["default"], "processes": Reference("N", "5")})
+    text, _ = text_of(draft, "x")
+    assert "    processes: ${N:-5}\n" in text
+    for environ, number in (({}, 5), ({"N": "7"}, 7)):
+        found = load("fusion.yaml", environ=environ, data=text.encode(), elsewhere=True)
+        assert found.config.workers["main"].processes == number
+
+
+@given(st.text())
+def test_any_text_gives_a_name(text):
+    """One that the file takes."""
+    draft = Draft()
+    name = draft.queue(text)
+    assert name == name_from(text)
+    found = load("fusion.yaml", environ={}, data=text_of(draft, "x")[0].encode(), elsewhere=True)
+    assert found.config is not None

@@ -1,14 +1,10 @@
 """What becomes of files that no person wrote, and of what refers to an entry that is refused."""
 
-<<<<<<< HEAD
-from tests.support.imported_file import import_text
-=======
 import pytest
 
 from fusiond.importing import finished_file
 from fusiond.importing.input_files import ImportRefused
 from tests.support.imported_file import import_application, import_text
->>>>>>> ba61907fdbfb240955cb871d1eeef1fe47ff74ca
 
 
 def test_a_file_of_many_bad_lines_is_read_in_one_pass(tmp_path):
@@ -18,6 +14,19 @@ def test_a_file_of_many_bad_lines_is_read_in_one_pass(tmp_path):
     assert set(found.config.cron) == {"fine"}
     assert found.comments.count("neither a schedule with a command") == 1000
     assert "and 29,000 more" in found.comments
+
+
+def test_more_entries_than_a_file_has_room_for_are_refused(tmp_path):
+    """With a sentence, soon."""
+    with pytest.raises(ImportRefused, match="there are more than 5,000 entries for cron"):
+        import_text("crontab", tmp_path, "".join(f"1 2 * * * run {number}\n" for number in range(30_000)))
+
+
+def test_more_errors_than_anybody_corrects_are_refused(tmp_path, monkeypatch):
+    """After some rounds of the loader, each of which names 250."""
+    monkeypatch.setattr(finished_file, "_ROUNDS", 1)
+    with pytest.raises(ImportRefused, match="too much of it cannot be carried over"):
+        import_text("crontab", tmp_path, "".join(f"61 2 * * * run{number}\n" for number in range(300)))
 
 
 def test_what_refers_to_a_refused_entry_is_refused_too(tmp_path):

@@ -41,3 +41,8 @@ def test_hostile_text_gets_a_sentence(text, sentence):
     """With the place, in no time and no memory."""
     with pytest.raises(ImportRefused, match=sentence):
         documents("f.yml", text)
+
+
+def test_a_number_of_many_digits_is_a_text():
+    """It would take long to read, and nobody means it."""
+    assert documents("f", "9" * 5000) == ["9" * 5000]

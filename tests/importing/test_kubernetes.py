@@ -31,6 +31,32 @@ def test_what_a_cronjob_says_is_kept():
     assert "env NODE: its value is elsewhere" in found.comments
 
 
+def test_a_deadline_and_a_forbidden_overlap():
+    """As Kubernetes: the last missed start runs, unless it is too late."""
+    entry = import_files("kubernetes", DATA / "backup.cronjob.yaml").config.cron["atlas-backup"]
+    assert (entry.overlap, entry.missed, entry.starting_deadline) == ("skip", "last", 200)
+
+
+def test_lists_and_several_documents(tmp_path):
+    """Each CronJob is found; what is none, or has no command, is a comment."""
+    found = import_files("kubernetes", DATA / "hello.cronjob.yaml")
+    assert set(found.config.cron) == {"farewell"}
+    assert (found.config.cron["farewell"].schedule, found.config.cron["farewell"].timezone) == (
+        "0 18 * * *", "Asia/Tokyo",
+    )  # fmt: skip
+    assert "greeting, command: it has no command" in found.comments
+    assert "Deployment: only a CronJob" in found.comments
+
+
+def test_a_policy_that_does_not_exist_is_left_out(tmp_path):
+    """What the loader refuses becomes a comment; what refers to it too; the rest stays."""
+    text = (DATA / "backup.cronjob.yaml").read_text()
+    wrong = text.replace('"Forbid"', '"Perhaps"').replace("atlas-backup", "other")
+    found = import_text("kubernetes", tmp_path, f"{text}\n---\n{wrong}")
+    assert set(found.config.cron) == {"atlas-backup"}
+    assert "left out: cron.other.overlap: 'Perhaps' is not one of skip, allow, replace" in found.comments
+
+
 def test_a_manifest_without_a_cronjob_is_refused(tmp_path):
     """An empty file of fusiond would say nothing."""
     with pytest.raises(ImportRefused, match="there is no CronJob in"):

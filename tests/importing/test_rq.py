@@ -55,12 +55,6 @@ def test_settings_and_schedules_become_one_file(tmp_path, monkeypatch):
     assert "secret@example" not in found.text
 
 
-<<<<<<< HEAD
-def test_an_address_with_a_password_is_not_printed(tmp_path):
-    """Neither one that is written down nor a default."""
-    found = import_text("rq", tmp_path, "REDIS_URL = 'redis://u:hunter2@db/1'\nQUEUES = ['a']\n")
-    assert found.config.broker.url == "redis://u@db/1"
-=======
 def test_settings_of_an_object_and_of_django_rq(tmp_path):
     """`module:object`; the timeout and the password of a queue."""
     text = (
@@ -72,5 +66,4 @@ def test_settings_of_an_object_and_of_django_rq(tmp_path):
     assert "low: {defaults: {timeout: " in found.text
     assert "RQ_QUEUES, default, PASSWORD: put it into a file" in found.comments
     assert "DEFAULT_TIMEOUT 9: write `timeout` into the tasks" in found.comments
->>>>>>> ba61907fdbfb240955cb871d1eeef1fe47ff74ca
     assert "hunter2" not in found.text

@@ -1,7 +1,7 @@
 import pytest
 
 from fusiond.config.lint.schedules import schedule_problem
-from fusiond.importing.schedule_words import timing
+from fusiond.importing.schedule_words import interval, timing
 
 #: as Fugit 1.11 turns them into cron texts
 PHRASES = {
@@ -58,3 +58,16 @@ def test_what_no_cron_text_says_is_an_interval(text, every):
 def test_a_zone_may_follow(text, zone, schedule):
     """As Fugit and Rufus have it."""
     assert timing(text) == {"schedule": schedule, "timezone": zone}
+
+
+@pytest.mark.parametrize("text", ["every other tuesday", "every day at 9:00 and 17:30", "now and then", "30 0 6 * * *"])
+def test_what_is_no_schedule_is_left_to_the_loader(text):
+    """It refuses it, with the reason, and the entry becomes a comment."""
+    assert schedule_problem(timing(text)["schedule"]) is not None
+
+
+def test_durations_of_rufus():
+    """One or several units."""
+    assert interval("1h30m") == {"every": "5400s"}
+    assert interval("1w") == {"every": "604800s"}
+    assert interval("soon") == {"every": "soon"}

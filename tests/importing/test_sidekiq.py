@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+from fusiond.importing.input_files import ImportRefused
 from tests.support.imported_file import DATA, import_files, import_text
 
 FILES = sorted([*DATA.glob("*.sidekiq.yml"), *DATA.glob("*.schedule.yml")])
@@ -14,6 +15,13 @@ def test_each_file_becomes_one_that_loads(path):
     assert found.config.retry_policies["sidekiq"].max_attempts in (4, 26)
     # Which tasks use a queue is said by Ruby classes, and how long a shutdown waits by Sidekiq.
     assert set(found.warnings) <= {"short-drain", "unused-queue"}
+
+
+def test_weights_and_concurrency():
+    """A map of weights; each thread is a process."""
+    group = import_files("sidekiq", DATA / "weights.sidekiq.yml").config.workers["sidekiq"]
+    assert dict(group.weights) == {"default": 5, "texts": 1, "mailer": 1}
+    assert (group.processes, group.drain_timeout) == (5, 8)
 
 
 def test_a_strict_order_and_numbers_of_the_environment():
@@ -31,6 +39,17 @@ def test_a_strict_order_and_numbers_of_the_environment():
     staging = import_files("sidekiq", path, environment="staging")
     assert staging.config.workers["sidekiq"].processes == 5
     assert "Etc.nprocessors" in staging.comments
+
+
+def test_limits_of_limit_fetch():
+    """They hold for all processes together, as `max_running` does."""
+    found = import_files("sidekiq", DATA / "limits.sidekiq.yml")
+    assert {name: queue.max_running for name, queue in found.config.queues.items() if queue.max_running} == {
+        "default": 1, "exports": 2,
+    }  # fmt: skip
+    assert found.config.workers["sidekiq"].processes == 2
+    assert "process_limits: `max_running` of a queue holds for all hosts together" in found.comments
+    assert "exports" in {queue for group in found.config.workers.values() for queue in group.queues}
 
 
 def test_schedules_of_sidekiq_scheduler():
@@ -53,6 +72,13 @@ def test_schedules_of_sidekiq_cron():
     assert found.config.tasks["ForgetPathWorker"].retry == "sidekiq"
 
 
+def test_settings_and_schedules_become_one_file():
+    """The queues of both, in one group."""
+    found = import_files("sidekiq", DATA / "strict.sidekiq.yml", DATA / "cron.schedule.yml")
+    assert list(found.config.workers) == ["sidekiq"]
+    assert "scheduled" in found.config.workers["sidekiq"].queues
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
@@ -70,3 +96,10 @@ def test_what_cannot_be_carried_over_is_a_comment(tmp_path, text, sentence):
     found = import_text("sidekiq", tmp_path, text)
     assert not found.config.cron
     assert sentence in found.comments
+
+
+@pytest.mark.parametrize("text", ["- a\n- b", "just text", "", "a: b: c"])
+def test_what_is_no_map_is_refused(tmp_path, text):
+    """One sentence, no traceback."""
+    with pytest.raises(ImportRefused):
+        import_text("sidekiq", tmp_path, text)

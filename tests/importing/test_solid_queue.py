@@ -1,6 +1,9 @@
+import json
+
 import pytest
 
-from tests.support.imported_file import DATA, import_files
+from fusiond.importing.input_files import ImportRefused
+from tests.support.imported_file import DATA, import_files, import_text
 
 FILES = sorted([*DATA.glob("*.queue.yml"), *DATA.glob("*.recurring.yml")])
 
@@ -31,6 +34,15 @@ def test_phrases_become_schedules():
     assert "weekly_highlights: every sunday at noon" in found.comments
 
 
+def test_merge_keys_and_environments():
+    """The section of the environment, whatever it is merged of."""
+    path = DATA / "merged.recurring.yml"
+    assert set(import_files("solid-queue", path, environment="staging").config.cron) == {"periodic_read_shops"}
+    cron = import_files("solid-queue", path).config.cron
+    assert set(cron) == {"periodic_read_shops", "periodic_clear_shops", "periodic_sitemap"}
+    assert json.loads(cron["periodic_sitemap"].args[0][3]) == ["sitemap:refresh"]
+
+
 def test_arguments_queues_and_what_is_not_known():
     """A map behind the arguments is keywords, as in Active Job."""
     found = import_files("solid-queue", DATA / "scans.recurring.yml")
@@ -51,3 +63,9 @@ def test_workers_become_groups():
     assert "Rails.env.local?" in found.comments
     other = import_files("solid-queue", DATA / "board.queue.yml", environ={"OTHER_PROCESSES": "6"})
     assert [group.processes for group in other.config.workers.values()] == [3, 6]
+
+
+def test_a_section_that_is_not_there_is_named(tmp_path):
+    """With those that are."""
+    with pytest.raises(ImportRefused, match="has no section production; it has development, test: name one"):
+        import_text("solid-queue", tmp_path, "test: {}\ndevelopment: {}\n")
