@@ -252,7 +252,7 @@ def test_no_job_chooses_what_code_runs(place, run, redis_server, isolation):
     run(plain(as_is, "HSET", "test:daemons", "forged", f"{2**50} 99 h forged"))
     for number, path in enumerate(PATHS):
         run(plain(as_is, "HSET", "test:{default}:conf", f"task:{path}", "1 "))
-        forged = {"task": path, "args": arguments, "unknown_since": 1}
+        forged = {"task": path, "args": arguments, "snoozed_since": 1}
         forge_job(run, f"p{number}", forged, namespace="test")
         run(plain(as_is, "LPUSH", "test:{default}:inbox", json.dumps({"task": path, "args": [f"touch {marker}"]})))
     with Client(redis_server.url, namespace="test") as client:

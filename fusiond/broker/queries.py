@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from fusiond.broker.call import Call, Word, decoded, number, plain, raw, scripted, texts
 from fusiond.broker.keys import BAND, VerbGroup, is_name
-from fusiond.broker.records import Counts, JobOutcome, TaskLimit
+from fusiond.broker.records import Counts, HeldTask, JobOutcome, TaskLimit
 from fusiond.job import JobProgress, JobRecord, JobStatus, PastAttempt
 
 
@@ -299,5 +299,22 @@ def _counts(reply: list[Any]) -> Counts:
     limits = json.loads(reply[18] or b"{}")
     values += map(number, reply[16:18])
     values.append({task: TaskLimit.from_dict(limit) for task, limit in limits.items()})
-    values += (tuple(filter(None, decoded(reply[19] or b"").split(","))), bool(reply[20]))
+    values += (tuple(filter(None, decoded(reply[19] or b"").split(","))), bool(reply[20]), held_tasks(reply[21]))
     return Counts(*values)
+
+
+def held_tasks(flat: list[Any]) -> list[HeldTask]:
+    """The tasks of which jobs are held, as `held_tasks.lua` and `counts.lua` reply them."""
+    return [
+        HeldTask(decoded(task), number(jobs), number(ms), decoded(what), _why_held(error))
+        for task, jobs, ms, what, error in zip(*[iter(flat)] * 5, strict=True)
+    ]
+
+
+def _why_held(raw: bytes) -> str:
+    """Of an error document of a function that does not load; empty: it is not declared."""
+    try:
+        said = json.loads(raw)
+        return "" if said["code"] == "TASK_NOT_FOUND" else str(said["message"])
+    except (ValueError, TypeError, LookupError):
+        return ""

@@ -33,11 +33,15 @@ from fusiond.identity import daemon_id
 from fusiond.program import Link, on_failed_callback, wait_until_set
 from fusiond.schedule.daemon_events import DaemonEvents
 from fusiond.schedule.flow_keeping import FlowKeeper
+from fusiond.schedule.held_keeping import HeldTaskKeeper
 from fusiond.schedule.publishing import Publisher, refusals_logged
 from fusiond.schedule.sweeping import Sweeper
 from fusiond.schedule.ticking import Ticker
 
 log = logging.getLogger(__name__)
+
+#: characters of what the supervisor is told
+_MOST_WORDS = 4000
 
 
 async def run(snapshot: Snapshot, link: Link, runtime: Path, *, ticks: bool = True) -> None:
@@ -84,6 +88,7 @@ class Scheduler:
         self._ticker.set_config(snapshot.config)
         self._sweeper = Sweeper(broker, connection, snapshot.config, rand)
         self._flows = FlowKeeper(broker, connection, snapshot.config)
+        self._held = HeldTaskKeeper(broker, connection, snapshot.config, rand, self._warn)
         self._changed = asyncio.Event()
         #: commands whose snapshot is not published yet
         self._unanswered: list[dict[str, Any]] = []
@@ -145,12 +150,15 @@ class Scheduler:
             return
         self.publisher.set_snapshot(snapshot)
         self._ticker.set_config(snapshot.config)
-        self._sweeper.config = snapshot.config
+        self._sweeper.config = self._held.config = snapshot.config
         self._flows.set_config(snapshot.config)
         self._events.is_on = snapshot.config.events is not None
         logs.set_level(snapshot.config.logging.level)
         self._unanswered.append(command)
         self._changed.set()
+
+    def _warn(self, reason: str) -> None:
+        self._link.say(**{"is": "warning", "reason": reason[:_MOST_WORDS]})
 
     def _answer(self) -> None:
         for command in self._unanswered:
@@ -166,6 +174,7 @@ class Scheduler:
             await self._ticker.run_once()
             with refusals_logged("a sweep failed"):
                 await self._sweeper.run_once()
+                await self._held.run_once()
             await self._flows.run_once()
             await self._events.run_once()
 
@@ -185,4 +194,5 @@ class Scheduler:
         publish = self.publisher.until_next()
         if not self._ticks:
             return publish
-        return min(publish, self._ticker.until_next(), self._sweeper.until_next(), self._flows.until_next())
+        chores = self._ticker, self._sweeper, self._flows, self._held
+        return min(publish, *(chore.until_next() for chore in chores))

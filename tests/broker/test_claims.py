@@ -90,7 +90,7 @@ def note_each_claim(lua):
     file.write_text(file.read_text().replace(right, "local NOTED = 1 "))
 
 
-STATUSES = ("queued", "scheduled", "started", "finished", "failed", "canceled")
+STATUSES = ("queued", "scheduled", "held", "started", "finished", "failed", "canceled")
 
 
 @pytest.fixture
@@ -153,8 +153,7 @@ def test_it_is_forgotten_with_its_last_job(place):
         ("canceled", "canceled"),
         ("retry", "scheduled"),
         ("snoozed", "scheduled"),
-        ("unknown", "scheduled"),
-        ("unloaded", "scheduled"),
+        ("unknown", "held"),
     ],
 )
 def test_other_ends(place, kind, status):

@@ -5,7 +5,6 @@ import pytest
 from fusiond.broker.call import as_is, plain
 from fusiond.broker.records import NewJob, Outcome
 from fusiond.job import JobStatus
-from tests.support.job_text import shift
 
 HOUR = 3_600_000
 DAY = 24 * HOUR
@@ -67,16 +66,6 @@ def test_a_job_that_snoozed_too_long_is_kept_as_its_dispatcher_says(run, broker,
     run(broker.claim("q", 1, dispatcher="d", nonce="n", lease_ms=HOUR, max_rescues=0))
     run(broker.settle("q", [Outcome("a", "n", "snoozed", 0, f"0 {HOUR}", b"{}")]))
     assert kept("a") == HOUR
-
-
-def test_a_job_that_no_host_could_run_is_kept_as_long_as_others(run, broker, kept):
-    """It failed since no file had its task for an hour."""
-    run(broker.enqueue("q", [NewJob("a", "t", b"[[],{}]", failure_ttl=b"86400")]))
-    for nonce in "nm":
-        run(broker.claim("q", 1, dispatcher="d", nonce=nonce, lease_ms=HOUR, max_rescues=0))
-        run(broker.settle("q", [Outcome("a", nonce, "unknown", 0, 0, b"{}", about=b"")]))
-        shift(run, broker.keys.of("q", "job", "a"), "unknown_since", -HOUR)
-    assert kept("a") == DAY
 
 
 def test_a_replaced_job_is_kept_for_a_day_at_most(run, broker, kept):

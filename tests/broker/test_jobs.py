@@ -330,34 +330,6 @@ def test_fsck_does_not_undo_a_permit(enqueue, claim, redis, run, broker):
     assert json.loads(run(broker.job("q", job_id)).error)["code"] == "LEASE_LOST"
 
 
-def test_the_grace_of_an_unknown_task_begins_with_its_first_claim(enqueue, claim, settle, redis, status, run, broker):
-    """However old the job is; and anew, once a host has known the task. Then it fails with what the host said."""
-    job_id = enqueue()
-    key = f"test:{{q}}:job:{job_id}"
-    change_job(run, key, created_at=1)
-
-    def attempt(kind, ms=0, payload=b'{"code":"TASK_NOT_FOUND"}', replies=(1, 2)):
-        redis("ZADD", "test:{q}:scheduled", "XX", 1, job_id)
-        token, got = claim()
-        assert (ids(got), got.jobs[0].attempts) == ([job_id], 1)
-        assert [settle(job_id, token, kind, ms, payload=payload, why="word") for _ in replies] == [*replies]
-        return status(job_id)
-
-    def an_hour_later():
-        shift(run, key, "unknown_since", -HOUR)
-
-    assert attempt("unknown", HOUR) == "scheduled"
-    an_hour_later()
-    assert attempt("released", payload=b"") == "queued"
-    assert "unknown_since" not in read_job(run, key)
-    assert attempt("unknown", HOUR) == attempt("unknown", HOUR) == "scheduled"
-    an_hour_later()
-    assert attempt("unknown", HOUR, replies=(3, 3)) == "failed"
-    assert run(broker.job("q", job_id)).error == b'{"code":"TASK_NOT_FOUND"}'
-    assert run(broker.requeue("q", [job_id])) == [1]
-    assert attempt("unknown", HOUR) == "scheduled"
-
-
 def test_a_job_that_has_begun_does_not_expire(enqueue, claim, settle, run):
     """Expiry is about the first beginning: a retry is run however late it is."""
     job_id = enqueue(expires_ms=HOUR)
@@ -614,7 +586,7 @@ def test_a_snooze_of_no_time_lets_others_go_first(enqueue, claim, settle, status
 
 def test_a_settle_tells_of_a_job_that_does_not_go_on(enqueue, claim, settle, run, broker):
     """It was to be tried again, and a cancel had been asked; a repeat tells the same."""
-    for kind in ("retry", "snoozed", "released", "unknown", "unloaded"):
+    for kind in ("retry", "snoozed", "released", "unknown"):
         job_id = enqueue()
         token, _ = claim()
         run(broker.cancel("q", job_id))
@@ -624,7 +596,7 @@ def test_a_settle_tells_of_a_job_that_does_not_go_on(enqueue, claim, settle, run
 def test_a_claim_says_what_comes_next(enqueue, claim):
     """`more` while there is something to take; else the ms until something is due, or None."""
     empty = claim()[1]
-    assert empty == ([], None, False, {}, False, ())
+    assert empty == ([], None, False, {}, False, (), None)
     enqueue(), enqueue()
     assert claim()[1].more
     _, got = claim()

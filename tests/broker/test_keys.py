@@ -10,10 +10,11 @@ import pytest
 from fusiond.broker import script
 from fusiond.broker.call import as_is, nothing, plain, scripted
 from fusiond.broker.flow_records import RunWrite, StepOf
+from fusiond.broker.hosts.host_records import NO_CATALOGUE
 from fusiond.broker.keys import Keys
 from fusiond.broker.maintenance.fsck import Fsck
 from fusiond.broker.maintenance.moving import Leaving
-from fusiond.broker.records import NewJob, Outcome, TaskLimit
+from fusiond.broker.records import HeldTask, NewJob, Outcome, TaskLimit
 from fusiond.broker.redis.connection import connect
 from fusiond.broker.script import _LUA
 from fusiond.broker.ticks import DecidedTicks
@@ -140,6 +141,17 @@ def verbs(b, job):
         yield "mend_wait", b.mend_wait("q", what, "grandchild", "q/child", "missing", "q/x")
     yield "end_step", b.end_step("q", StepOf("cron:f:1", "s", 0, 1), "x", "lost")
     yield "forget_run", b.forget_run("q", "cron:f:1")
+    yield (
+        "enqueue",
+        b.enqueue("q", [NewJob("strange", "strange", b"[]", expires_ms=10**6), NewJob("other", "strange", b"[]")]),
+    )
+    yield "claim", b.claim("q", 1, **claim | {"nonce": "strange", "lease_ms": 10**6})
+    yield "settle", b.settle("q", [Outcome("strange", "strange", "unknown", payload=b"{}")])
+    yield "claim", b.claim("q", 1, **claim | {"nonce": "stranger"}, has="")
+    yield "has_held_tasks", b.has_held_tasks("q")
+    yield "look_at_held_tasks", b.look_at_held_tasks("q", NO_CATALOGUE, 1)
+    for what in ("fail", "go"):
+        yield "end_held", b.end_held("q", HeldTask("strange", 2, 1, what, ""), 0, 10**6)
     yield "status", b.status("q", "a")
     yield "rescue", b.rescue("q")
     yield "sweep", b.sweep("q")
@@ -171,6 +183,7 @@ def verbs(b, job):
 #: scripts that are parts of a verb
 HELPERS = {
     "flow_due", "flow_end", "flow_forget", "flow_tick", "flow_write",
+    "held_tasks",
     "alive", "daemons", "enqueue_after", "enqueue_unique", "generation", "inspect_key", "inspect_sequence",
     "outbox", "publish", "undelivered",
     "move_begin", "move_clock", "move_copy", "move_end", "move_list", "move_remove",

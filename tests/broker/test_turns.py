@@ -125,7 +125,7 @@ def test_raw_pushes_take_turns(row):
     assert row.next() == "r0 s0 t0 r1 r2"
 
 
-@pytest.mark.parametrize("kind", ["retry", "snoozed", "unloaded"])
+@pytest.mark.parametrize("kind", ["retry", "snoozed"])
 def test_a_job_that_comes_back_later_takes_a_new_turn(row, kind):
     """Behind the other jobs of its tenant."""
     row.add("aaa", "b")
