@@ -205,3 +205,18 @@ def test_a_url_carries_the_namespace():
     """`?namespace=` is taken out of the URL, which keeps its other options."""
     broker = config_of('broker: {url: "unix:///r.sock?db=1&namespace=shop"}').broker
     assert (broker.url, broker.namespace) == ("unix:///r.sock?db=1", "shop")
+
+
+def test_aliases_stand_for_their_heirs():
+    """A former task has the heir's function and policies; a former queue is served first, with the heir's weight."""
+    config = config_of(
+        "queues: {images: {max_running: 3, aliases: [pics, photos]}, other: {}}\n"
+        "tasks: {resize: {run: shop.resize, queue: images, timeout: 7s, aliases: [thumbnail]}}\n"
+        "workers: {plain: {queues: [other, images]}, weighted: {queues: {images: 2, other: 1}}, all: {queues: '*'}}\n"
+    )
+    former = config.tasks["thumbnail"]
+    assert (former.run, former.queue, former.timeout.soft, former.aliases) == ("shop.resize", "images", 7.0, ())
+    assert config.queues["pics"].max_running == 3
+    assert config.workers["plain"].queues == ("other", "pics", "photos", "images")
+    assert config.workers["weighted"].weights == {"pics": 2, "photos": 2, "images": 2, "other": 1}
+    assert config.workers["all"].queues == ("*",)

@@ -689,6 +689,25 @@ def test_a_suspension_goes_along_with_the_entry(bench):
     assert bench.ticks("e", "slow", "fast", "default") == suspended
 
 
+def test_a_renamed_entry_repeats_and_misses_no_tick(bench):
+    """Its alias gives it the last tick and the history; while another daemon ticks under the old name, it waits."""
+    entry = each(1.0, missed="all")
+    program = bench.serve("one", bench.config(entry))
+    other = bench.serve("two", bench.config(entry))
+    until(lambda: len(bench.ticks("e")) >= 2)
+    first_seen = bench.state("e").first_seen
+    heir = replace(entry, name="heir", aliases=("e",))
+    bench.apply(program, bench.config(heir))
+    before = len(bench.ticks("e"))
+    until(lambda: len(bench.ticks("e")) > before)
+    assert bench.ticks("heir") == []
+    bench.apply(other, bench.config(heir))
+    until(lambda: len(bench.ticks("heir")) >= 2)
+    assert (bench.state("heir").first_seen, bench.state("e").first_seen) == (first_seen, None)
+    ticks = sorted([*bench.ticks("e"), *bench.ticks("heir")])
+    assert ticks == list(range(ticks[0], ticks[-1] + 1, SECOND))
+
+
 def test_two_files_that_differ_tick_by_the_newest_generation(bench):
     """In mid-roll-out one file has the task in another queue: each tick has one job, in the queue of the newer file."""
     entry = each(1.0, missed="all")

@@ -347,6 +347,17 @@ def test_a_job_of_a_task_that_only_some_groups_have_goes_to_one_of_them(place):
         assert job.started_at - job.created_at < 2000
 
 
+def test_held_jobs_of_a_former_name_run_once_a_task_has_it_as_alias(place):
+    """A rename in place: they run the heir's function, under their own name."""
+    program = place.start(link=True)
+    id_ = place.enqueue("thumbnail", 1)
+    place.until(id_, "held")
+    heir = program.config.tasks["echo"]
+    tasks = {**program.config.tasks, "thumbnail": dataclasses.replace(heir, name="thumbnail")}
+    program.apply_config(dataclasses.replace(program.config, tasks=tasks))
+    assert place.until(id_).task == "thumbnail"
+
+
 def test_two_groups_share_a_queue(place):
     """Each of many jobs runs exactly once, whoever takes it."""
     for _ in range(2):
