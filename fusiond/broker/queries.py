@@ -10,11 +10,11 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from fusiond.broker.call import Call, Word, decoded, number, plain, raw, scripted, texts
+from fusiond.broker.call import Call, Word, decoded, number, numbers, plain, raw, scripted, texts
 from fusiond.broker.keys import BAND, VerbGroup, is_name
 from fusiond.broker.records import Counts, HeldTask, JobOutcome, TaskLimit
 from fusiond.job import JobProgress, JobRecord, JobStatus, PastAttempt
@@ -133,6 +133,10 @@ class QueryVerbs(VerbGroup):
     def counts(self, queue: str) -> Call[Counts]:
         """How many jobs the queue holds, by status."""
         return scripted("counts", self.keys.root(queue), (), _counts)
+
+    def waiting_for(self, queue: str, status: str, rank: int, names: Sequence[str]) -> Call[list[int]]:
+        """How many jobs there are on a page, and how many of each of these, as `waiting_for.lua` has them."""
+        return scripted("waiting_for", self.keys.root(queue), (status, rank, *names), numbers(1 + len(names)))
 
     def queues(self) -> Call[list[str]]:
         """The names of all queues that were ever declared; what can be no name is passed over."""

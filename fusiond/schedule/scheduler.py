@@ -27,6 +27,8 @@ from fusiond.broker import script
 from fusiond.broker.redis.connection import connect_async
 from fusiond.broker.redis.outage import Outage, retrying, trouble
 from fusiond.broker.verbs import Verbs
+from fusiond.config.accepted.plan import Plan as Change
+from fusiond.config.accepted.plan import compare
 from fusiond.config.accepted.snapshot import Snapshot, read_snapshot
 from fusiond.errors import BrokerError, BrokerUnfit, ConfigError
 from fusiond.identity import daemon_id
@@ -34,6 +36,7 @@ from fusiond.program import Link, on_failed_callback, wait_until_set
 from fusiond.schedule.daemon_events import DaemonEvents
 from fusiond.schedule.flow_keeping import FlowKeeper
 from fusiond.schedule.held_keeping import HeldTaskKeeper
+from fusiond.schedule.left_jobs import left_jobs
 from fusiond.schedule.publishing import Publisher, refusals_logged
 from fusiond.schedule.sweeping import Sweeper
 from fusiond.schedule.ticking import Ticker
@@ -42,6 +45,8 @@ log = logging.getLogger(__name__)
 
 #: characters of what the supervisor is told
 _MOST_WORDS = 4000
+#: sentences about removed names for one reload
+_MOST_LEFT = 10
 
 
 async def run(snapshot: Snapshot, link: Link, runtime: Path, *, ticks: bool = True) -> None:
@@ -92,6 +97,9 @@ class Scheduler:
         self._changed = asyncio.Event()
         #: commands whose snapshot is not published yet
         self._unanswered: list[dict[str, Any]] = []
+        #: what these have changed
+        self._changes: list[Change] = []
+        self._config = snapshot.config
         self._ready = self._ended = False
 
     async def serve(self) -> None:
@@ -148,6 +156,8 @@ class Scheduler:
         except ConfigError as error:
             log.error("%s", error)  # noqa: TRY400 - one sentence
             return
+        self._changes.append(compare(self._config, snapshot.config))
+        self._config = snapshot.config
         self.publisher.set_snapshot(snapshot)
         self._ticker.set_config(snapshot.config)
         self._sweeper.config = self._held.config = snapshot.config
@@ -161,9 +171,23 @@ class Scheduler:
         self._link.say(**{"is": "warning", "reason": reason[:_MOST_WORDS]})
 
     def _answer(self) -> None:
-        for command in self._unanswered:
-            self._link.say(**{"is": "applied", "generation": command["generation"]})
-        self._unanswered.clear()
+        self._say_applied(self._unanswered)
+        self._unanswered, self._changes = [], []
+
+    def _say_applied(self, commands: list[dict[str, Any]], left: list[str] | None = None) -> None:
+        for command in commands:
+            self._link.say(**{"is": "applied", "generation": command["generation"], "left": left or []})
+
+    async def _answer_with_left(self) -> None:
+        """Answer, and say which jobs wait for what was removed. A command that comes later waits for its snapshot."""
+        commands, self._unanswered, changes, self._changes = self._unanswered, [], self._changes, []
+        left: list[str] = []
+        try:
+            for change in changes:
+                left += [each.message for each in await self._connection.run(left_jobs(self._broker, change))]
+        except BrokerError as error:
+            log.debug("what waits for what was removed was not counted: %s", error)
+        self._say_applied(commands, left[:_MOST_LEFT])
 
     async def run_once(self) -> None:
         """Do what is due. Raises BrokerUnavailable or BrokerUnfit."""
@@ -179,8 +203,7 @@ class Scheduler:
             await self._events.run_once()
 
     async def _on_published(self) -> None:
-        # First, since a command that comes later waits for its own snapshot.
-        self._answer()
+        await self._answer_with_left()
         if not self._ready:
             self._ready = True
             self._link.say(**{"is": "ready"})

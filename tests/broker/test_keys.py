@@ -169,6 +169,7 @@ def verbs(b, job):
         yield "newest", b.newest("q", status, task="t", text="x")
     yield "outcome", b.outcome("q", "a")
     yield "counts", b.counts("q")
+    yield "waiting_for", b.waiting_for("q", "queued", 0, ["tt"])
     yield "scan", b.scan("q", 0, 100)
     yield "locks", b.locks("q")
     yield "lock_holder", b.lock_holder("q", "t:")
