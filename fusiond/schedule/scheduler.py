@@ -176,7 +176,7 @@ class Scheduler:
 
     def _say_applied(self, commands: list[dict[str, Any]], left: list[str] | None = None) -> None:
         for command in commands:
-            self._link.say(**{"is": "applied", "generation": command["generation"], "left": left or []})
+            self._link.say(**{"is": "applied", "generation": command["generation"]}, **({"left": left} if left else {}))
 
     async def _answer_with_left(self) -> None:
         """Answer, and say which jobs wait for what was removed. A command that comes later waits for its snapshot."""

@@ -297,6 +297,15 @@ def test_apply_is_answered_when_producers_can_see_it(bench):
 # --- ticking
 
 
+def test_the_answer_to_apply_names_the_jobs_of_what_is_gone(bench, broker):
+    """For the reload's line: the supervisor does not know Redis."""
+    program = bench.start(task=Task("thumbnail", "fusiond.tasks.echo"))
+    bench.run(broker.enqueue("default", [NewJob("a", "thumbnail", b"[[],{}]")]))
+    program.say(do="apply", snapshot=str(bench.write(bench.config())), generation=bench.generation)
+    answer = program.hear()
+    assert (answer["is"], answer["left"][0].partition(",")[0]) == ("applied", "1 job waits for task 'thumbnail'")
+
+
 def test_two_schedulers_enqueue_each_tick_once(bench):
     """Any number of daemons, no leader: each tick has one job, made by one of them, and none is left out."""
     programs = [bench.start(each(1.0, missed="all")) for _ in range(3)]
