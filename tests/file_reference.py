@@ -38,6 +38,7 @@ SECTIONS = {
     "unique": ("tasks", "*", "unique"),
     "on_success and on_failure": ("tasks", "*", "on_failure"),
     "limit": ("tasks", "*", "limit"),
+    "unknown_tasks": ("unknown_tasks",),
     "flows": ("flows", "*"),
     "steps": ("flows", "*", "steps", "*"),
     "cron": ("cron", "*"),

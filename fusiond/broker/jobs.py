@@ -68,6 +68,7 @@ class JobVerbs(VerbGroup):
     def claim(
         self, queue: str, want: int, *, dispatcher: str, nonce: str, lease_ms: int, max_rescues: int,
         parking: str = "", few: tuple[int, Collection[bytes]] | None = None, again: bool = False,
+        has: str | None = None,
     ) -> Call[Claim]:  # fmt: skip
         """
         Take up to `want` jobs. Short of `want`, the dispatcher is woken later.
@@ -76,11 +77,12 @@ class JobVerbs(VerbGroup):
         `few`: of these tasks' jobs no more than so many, and of all jobs if the queue has a limit; the first one above
         that number stays, and what is behind it.
         `again`: this claim was sent before, and no reply came. It gives the jobs that it took then, and chooses none.
+        `has`: what the caller knows of the tasks of which jobs are held, and which of them it can run: see claim.lua.
         """
         words: list[Word] = [want, dispatcher, nonce, lease_ms, max_rescues, parking]
-        if few or again:
+        if few or again or has is not None:
             most, tasks = few or (want, ())
-            words += (most, int(again), *tasks)
+            words += (most, int(again), has or "", *tasks)
         return scripted("claim", self.keys.root(queue), words, _claim)
 
     def unpark(self, queue: str, tokens: Iterable[str]) -> Call[int]:
@@ -114,7 +116,7 @@ class JobVerbs(VerbGroup):
         End attempts. `measured`: what is to be counted of each outcome; empty: nothing is. `events`: they leave some.
 
         1: settled · 2: it was settled by this very attempt before · 0: fenced, the lease was lost. Of an outcome after
-        which the job was to go on, 3: it failed, since no host could run its task for an hour · 4: it was canceled.
+        which the job was to go on, 3: it failed, since it was snoozed for too long · 4: it was canceled.
         With OUTBOX added to any of them, `deliver` has something to do.
         """
         words: list[Word] = ["", *events] if events else []
@@ -203,7 +205,8 @@ def _claim(reply: Any) -> Claim:
     if until and not 0 <= min(until) <= max(until) < len(jobs):
         raise ValueError("a job expires that was not given")
     chores = [Chore._make(map(_text_or_number, row)) for row in _rows(others[0], _CHORE_KINDS)] if others else ()
-    return Claim(jobs, None if due < 0 else due, bool(more), until, more == _FEW, chores)
+    held_tasks = decoded(others[1]) if len(others) > 1 else None
+    return Claim(jobs, None if due < 0 else due, bool(more), until, more == _FEW, chores, held_tasks)
 
 
 def carried_job(message: bytes) -> CarriedJob | None:

@@ -20,14 +20,16 @@ Every key: the data model.
                                 fair = "<argument>,…", placing, gaps: see lua/shared/turns.lua and placing.lua,
                                 elsewhere = JSON {task with a limit: the queue that it lives in},
                                 task:<name> = "priority expires unique", policy:<name> = 1,
+                                held_tasks, held:<task>, held_looked: see lua/shared/held_tasks.lua,
                                 metrics = 1: claims count, too,
                                 events = "<how many are kept> <0|1: with payload>", told = how many so far,
                                 broken, skipped = how many bodies were unreadable or kept out by a lock so far
     ns:{q}:rate         STRING  epoch ms: when all that was spent of the rate would be spent at the even rate
     ns:{q}:rate:<key>   STRING  the same of a limit of a task
     ns:{q}:places:<key> HASH    of a limit of a task: running jobs that have a place -> token
-    ns:{q}:held         ZSET    jobs that such a limit holds: id -> the score that they had in the row
-    ns:{q}:held:<key>   ZSET    those of one key
+    ns:{q}:held         ZSET    jobs that such a limit holds, or that wait for a worker that has their task: id -> the
+                                score that they had in the row
+    ns:{q}:held:<key>   ZSET    those of one key of a limit, or of one task, with a question mark in front
     ns:{q}:again        ZSET    k<key>, x<id> of a held job that expires -> when a claim looks at it again, ms
     ns:{q}:tenants      ZSET    of a queue with `fair_by`: "<priority>" -> the turn that the row is at;
                                 "<priority> <values>" -> the last turn of that tenant; see lua/shared/turns.lua
@@ -66,7 +68,7 @@ Every key: the data model.
     ns:worker:<name>    HASH    what a worker says about itself; with a TTL
     ns:catalog          HASH    digest -> "<to be forgotten from, ms>\n<JSON that has it>"
     ns:daemons          HASH    daemon -> "<alive until, ms> <generation> <hash> <digest>",
-                                daemon/worker -> "<alive until, ms> <queue> <queue> …"
+                                daemon/worker -> "<alive until, ms> <queue> … !<task that does not load there> …"
     ns:sinks            HASH    sink -> "<token of who delivers> <until, ms>"; "<sink>/<queue>" -> number of the event
                                 that was delivered last
     ns:cron             HASH    "<cron entry> <name>" -> what is known of it; the names are in ticks.py
@@ -99,7 +101,6 @@ own, ns:{q}:job:<id>/args; their line is empty, and `l` has their length, too. T
     token               of the attempt that holds it; empty: none
     last_token          of the attempt that was settled last, so that a settle can be repeated
     last_outcome        how that went, in a word
-    unknown_since       epoch ms; from then on no host that had it knew its task, or could load it
     snoozed_since       epoch ms; from then on each attempt said that its time has not come
     unique              "<ended | started | ms>,<since>,<values>", of a unique job; see lua/shared/locks.lua
     follow              what follows its end, a letter for each; see lua/shared/follow.lua

@@ -10,13 +10,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from fusiond.broker.call import Call, Word, decoded, number, plain, raw, scripted, texts
+from fusiond.broker.call import Call, Word, decoded, number, numbers, plain, raw, scripted, texts
 from fusiond.broker.keys import BAND, VerbGroup, is_name
-from fusiond.broker.records import Counts, JobOutcome, TaskLimit
+from fusiond.broker.records import Counts, HeldTask, JobOutcome, TaskLimit
 from fusiond.job import JobProgress, JobRecord, JobStatus, PastAttempt
 
 
@@ -133,6 +133,10 @@ class QueryVerbs(VerbGroup):
     def counts(self, queue: str) -> Call[Counts]:
         """How many jobs the queue holds, by status."""
         return scripted("counts", self.keys.root(queue), (), _counts)
+
+    def waiting_for(self, queue: str, status: str, rank: int, names: Sequence[str]) -> Call[list[int]]:
+        """How many jobs there are on a page, and how many of each of these, as `waiting_for.lua` has them."""
+        return scripted("waiting_for", self.keys.root(queue), (status, rank, *names), numbers(1 + len(names)))
 
     def queues(self) -> Call[list[str]]:
         """The names of all queues that were ever declared; what can be no name is passed over."""
@@ -299,5 +303,22 @@ def _counts(reply: list[Any]) -> Counts:
     limits = json.loads(reply[18] or b"{}")
     values += map(number, reply[16:18])
     values.append({task: TaskLimit.from_dict(limit) for task, limit in limits.items()})
-    values += (tuple(filter(None, decoded(reply[19] or b"").split(","))), bool(reply[20]))
+    values += (tuple(filter(None, decoded(reply[19] or b"").split(","))), bool(reply[20]), held_tasks(reply[21]))
     return Counts(*values)
+
+
+def held_tasks(flat: list[Any]) -> list[HeldTask]:
+    """The tasks of which jobs are held, as `held_tasks.lua` and `counts.lua` reply them."""
+    return [
+        HeldTask(decoded(task), number(jobs), number(ms), decoded(what), _why_held(error))
+        for task, jobs, ms, what, error in zip(*[iter(flat)] * 5, strict=True)
+    ]
+
+
+def _why_held(raw: bytes) -> str:
+    """Of an error document of a function that does not load; empty: it is not declared."""
+    try:
+        said = json.loads(raw)
+        return "" if said["code"] == "TASK_NOT_FOUND" else str(said["message"])
+    except (ValueError, TypeError, LookupError):
+        return ""

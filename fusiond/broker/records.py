@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 from fusiond.callbacks import split
 from fusiond.job import JobStatus
 
-Kind = Literal["finished", "failed", "retry", "snoozed", "released", "unknown", "unloaded", "canceled"]
+Kind = Literal["finished", "failed", "retry", "snoozed", "released", "unknown", "canceled"]
 
 
 class Existing(NamedTuple):
@@ -186,6 +186,8 @@ class Claim(NamedTuple):
     few: bool = False
     #: other jobs, which were rescued or ended
     chores: Sequence[Chore] = ()
+    #: "<version> <task> …": tasks of which jobs are held, where the caller did not know that; None: it did
+    held_tasks: str | None = None
 
 
 class CarriedJob(NamedTuple):
@@ -206,7 +208,7 @@ class Outcome(NamedTuple):
     id: bytes | str
     token: str
     kind: Kind
-    #: finished, failed, canceled: how long the job is kept; retry, snoozed, released, unknown, unloaded: the delay
+    #: finished, failed, canceled: how long the job is kept; retry, snoozed, released, unknown: the delay
     ms: int = 0
     #: snoozed: "<ms from its first snooze, after which the job fails instead> <ms that it is kept then>"; else 1 if the
     #: child crashed in it
@@ -254,6 +256,19 @@ class TaskLimit(NamedTuple):
         return cls(tuple(said["by"] or ()), said.get("max_running"), rate)
 
 
+class HeldTask(NamedTuple):
+    """A task of which jobs are held in a queue, since not every dispatcher of the queue can run them."""
+
+    task: str
+    jobs: int
+    #: ms since when nobody has taken any of them; -1: somebody can
+    ms: int
+    #: what the sweep is to do: go, fail or nothing
+    what: str
+    #: why the function does not load, where a dispatcher has said so
+    error: str
+
+
 @dataclass(frozen=True, slots=True)
 class Counts:
     """How many jobs a queue holds, by status."""
@@ -283,13 +298,15 @@ class Counts:
     burst: int | None = None
     #: bodies from the inbox that were left out so far, since another job is the same by `unique`
     skipped: int = 0
-    #: waiting ones that the limit of their task holds
+    #: waiting ones that the limit of their task holds, or that wait for a worker that has their task
     held: int = 0
     limits: Mapping[str, TaskLimit] = field(default_factory=dict)
     #: the arguments by which its jobs take turns; empty: they do not
     fair_by: tuple[str, ...] = ()
     #: the waiting jobs do not take turns yet: they are being placed anew
     placing: bool = False
+    #: the tasks of which jobs wait for a worker that has them
+    held_tasks: Sequence[HeldTask] = ()
 
     @property
     def waiting(self) -> int:

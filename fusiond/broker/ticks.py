@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final, NamedTuple
 
 from fusiond.broker.call import Call, Plan, Word, decoded, plain, scripted, text
@@ -154,6 +154,27 @@ class TickVerbs(EventVerbs):
             the new version; None: it was changed since, nothing was written.
         """
         return self._write(state.entry, state.version, values)
+
+    def take_over_cron(self, state: CronState, former: CronState) -> Plan[CronState | None]:
+        """
+        Give an entry of which nothing is known what is known of its former name, where no tick waits for its job.
+
+        Killed in the middle, it leaves both: the former one is forgotten once no file has it as an alias any more.
+
+        Returns:
+            the new state; None: another daemon was first.
+        """
+        success = 0
+        if former.last_queue:
+            success = yield self.cron_success(former.last_queue, former.entry)
+        known = {name: getattr(former, name) for name in _FIELDS if name not in ("version", "decided")}
+        known["counted_since"] = max(former.counted_since or 0, success) or None
+        # what is not set is not stored
+        said = {name: int(value) if value is True else value or None for name, value in known.items()}
+        version = yield self.cron_write(state, **said)
+        if version is not None:
+            yield self.cron_write(former, **dict.fromkeys(known))
+        return None if version is None else replace(former, entry=state.entry, now=state.now, version=version, **known)
 
     def cron_success(self, queue: str, entry: str) -> Call[int]:
         """When a job of the entry finished last in the queue, epoch ms; 0: none has."""

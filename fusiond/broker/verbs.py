@@ -9,6 +9,7 @@ The broker: one method per verb, none does I/O; what a method returns, a connect
                               declare · sweep · scan · inspect · locks · lock_holder · unlock
                               inspect_locks
     maintenance/whole_queues.py purge · discard_all · requeue_broken · drop_broken
+    maintenance/held_verbs.py has_held_tasks · look_at_held_tasks · end_held
     maintenance/moving.py     move · finish_moves · finish_arrivals
     outbox.py                 deliver · delivery
     flow_records.py           run_record · run_status · step_ends · end_step · forget_run · runs_to_advance · runs
@@ -30,6 +31,7 @@ from fusiond.broker.failures import FailureVerbs
 from fusiond.broker.flow_records import FlowVerbs
 from fusiond.broker.hosts.daemons import DaemonVerbs
 from fusiond.broker.hosts.workers import WorkerVerbs
+from fusiond.broker.maintenance.held_verbs import HeldTaskVerbs
 from fusiond.broker.maintenance.moving import MovingVerbs
 from fusiond.broker.maintenance.whole_queues import BulkVerbs
 from fusiond.broker.outbox import OutboxVerbs
@@ -38,7 +40,16 @@ from fusiond.job import JobStatus
 
 
 class Verbs(
-    MovingVerbs, BulkVerbs, CounterVerbs, FailureVerbs, OutboxVerbs, FlowVerbs, TickVerbs, WorkerVerbs, DaemonVerbs
+    MovingVerbs,
+    BulkVerbs,
+    CounterVerbs,
+    FailureVerbs,
+    OutboxVerbs,
+    FlowVerbs,
+    TickVerbs,
+    WorkerVerbs,
+    DaemonVerbs,
+    HeldTaskVerbs,
 ):
     """The verbs in one namespace."""
 

@@ -6,6 +6,7 @@ it, the model's default applies. Maps and lists are never merged. `null` means "
 
 1. read    each key of the model from the nearest map that has it, as its annotation says
 2. finish  the values that depend on other keys: the number of a priority's name, the directory that `python` starts at
+3. heirs   a task and a queue stand once more under each of their `aliases`; who serves the queue serves those, too
 
 Expects nodes in which neither the schema nor the checks of names found an error.
 """
@@ -37,10 +38,24 @@ def build(root: Node) -> Config:
                 named = {"name": name} if hasattr(cls, "name") else {}
                 found[name] = cls(**named, **_finished(cls, said, values["priorities"]))
             values[field.name] = {**field.default, **found}
+    _add_aliases(values)
     if _calls_urls(root, values):
         values["queues"].setdefault(CALLBACKS, Queue(CALLBACKS))
         values["tasks"].setdefault(WEBHOOK_TASK, _webhook_task(root, values["priorities"]))
     return Config(**values)
+
+
+def _add_aliases(values: dict[str, Any]) -> None:
+    former = {queue.name: queue.aliases for queue in values["queues"].values()}
+    for section in ("tasks", "queues"):
+        entries = values[section]
+        aliases = [(alias, entry) for entry in entries.values() for alias in entry.aliases]
+        entries |= {alias: dataclasses.replace(entry, name=alias, aliases=()) for alias, entry in aliases}
+    for name, group in values["workers"].items():
+        # the former queue first: its jobs are older
+        queues = tuple(each for queue in group.queues for each in (*former.get(queue, ()), queue))
+        weights = {each: weight for queue, weight in group.weights.items() for each in (*former.get(queue, ()), queue)}
+        values["workers"][name] = dataclasses.replace(group, queues=queues, weights=weights)
 
 
 def _calls_urls(root: Node, values: Mapping[str, Any]) -> bool:

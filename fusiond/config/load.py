@@ -116,6 +116,7 @@ def _check_names(root: Node, *, whole: bool) -> Iterator[Problem]:
     """Rules that need no resolved value; they skip what the schema refuses. `whole`: no file with names is missing."""
     if whole:
         yield from names.check_declared(root)
+        yield from names.check_aliases(root)
     for check in _OF_NODES:
         yield from check(root)
 

@@ -27,17 +27,26 @@ from fusiond.broker import script
 from fusiond.broker.redis.connection import connect_async
 from fusiond.broker.redis.outage import Outage, retrying, trouble
 from fusiond.broker.verbs import Verbs
+from fusiond.config.accepted.plan import Plan as Change
+from fusiond.config.accepted.plan import compare
 from fusiond.config.accepted.snapshot import Snapshot, read_snapshot
 from fusiond.errors import BrokerError, BrokerUnfit, ConfigError
 from fusiond.identity import daemon_id
 from fusiond.program import Link, on_failed_callback, wait_until_set
 from fusiond.schedule.daemon_events import DaemonEvents
 from fusiond.schedule.flow_keeping import FlowKeeper
+from fusiond.schedule.held_keeping import HeldTaskKeeper
+from fusiond.schedule.left_jobs import left_jobs
 from fusiond.schedule.publishing import Publisher, refusals_logged
 from fusiond.schedule.sweeping import Sweeper
 from fusiond.schedule.ticking import Ticker
 
 log = logging.getLogger(__name__)
+
+#: characters of what the supervisor is told
+_MOST_WORDS = 4000
+#: sentences about removed names for one reload
+_MOST_LEFT = 10
 
 
 async def run(snapshot: Snapshot, link: Link, runtime: Path, *, ticks: bool = True) -> None:
@@ -84,9 +93,13 @@ class Scheduler:
         self._ticker.set_config(snapshot.config)
         self._sweeper = Sweeper(broker, connection, snapshot.config, rand)
         self._flows = FlowKeeper(broker, connection, snapshot.config)
+        self._held = HeldTaskKeeper(broker, connection, snapshot.config, rand, self._warn)
         self._changed = asyncio.Event()
         #: commands whose snapshot is not published yet
         self._unanswered: list[dict[str, Any]] = []
+        #: what these have changed
+        self._changes: list[Change] = []
+        self._config = snapshot.config
         self._ready = self._ended = False
 
     async def serve(self) -> None:
@@ -143,19 +156,38 @@ class Scheduler:
         except ConfigError as error:
             log.error("%s", error)  # noqa: TRY400 - one sentence
             return
+        self._changes.append(compare(self._config, snapshot.config))
+        self._config = snapshot.config
         self.publisher.set_snapshot(snapshot)
         self._ticker.set_config(snapshot.config)
-        self._sweeper.config = snapshot.config
+        self._sweeper.config = self._held.config = snapshot.config
         self._flows.set_config(snapshot.config)
         self._events.is_on = snapshot.config.events is not None
         logs.set_level(snapshot.config.logging.level)
         self._unanswered.append(command)
         self._changed.set()
 
+    def _warn(self, reason: str) -> None:
+        self._link.say(**{"is": "warning", "reason": reason[:_MOST_WORDS]})
+
     def _answer(self) -> None:
-        for command in self._unanswered:
-            self._link.say(**{"is": "applied", "generation": command["generation"]})
-        self._unanswered.clear()
+        self._say_applied(self._unanswered)
+        self._unanswered, self._changes = [], []
+
+    def _say_applied(self, commands: list[dict[str, Any]], left: list[str] | None = None) -> None:
+        for command in commands:
+            self._link.say(**{"is": "applied", "generation": command["generation"]}, **({"left": left} if left else {}))
+
+    async def _answer_with_left(self) -> None:
+        """Answer, and say which jobs wait for what was removed. A command that comes later waits for its snapshot."""
+        commands, self._unanswered, changes, self._changes = self._unanswered, [], self._changes, []
+        left: list[str] = []
+        try:
+            for change in changes:
+                left += [each.message for each in await self._connection.run(left_jobs(self._broker, change))]
+        except BrokerError as error:
+            log.debug("what waits for what was removed was not counted: %s", error)
+        self._say_applied(commands, left[:_MOST_LEFT])
 
     async def run_once(self) -> None:
         """Do what is due. Raises BrokerUnavailable or BrokerUnfit."""
@@ -166,12 +198,12 @@ class Scheduler:
             await self._ticker.run_once()
             with refusals_logged("a sweep failed"):
                 await self._sweeper.run_once()
+                await self._held.run_once()
             await self._flows.run_once()
             await self._events.run_once()
 
     async def _on_published(self) -> None:
-        # First, since a command that comes later waits for its own snapshot.
-        self._answer()
+        await self._answer_with_left()
         if not self._ready:
             self._ready = True
             self._link.say(**{"is": "ready"})
@@ -185,4 +217,5 @@ class Scheduler:
         publish = self.publisher.until_next()
         if not self._ticks:
             return publish
-        return min(publish, self._ticker.until_next(), self._sweeper.until_next(), self._flows.until_next())
+        chores = self._ticker, self._sweeper, self._flows, self._held
+        return min(publish, *(chore.until_next() for chore in chores))

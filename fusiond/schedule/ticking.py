@@ -97,8 +97,9 @@ class Ticker:
         # entry is seen here, or its state is changed after it was read, and the write is refused.
         states = await self._connection.run(self._broker.cron_states())
         declared = {each.entry for each in await self._connection.run(self._broker.cron_declarations())}
+        former = {name for each in self._watched.values() for name in each.entry.aliases}
         for state in states.values():
-            if state.entry in self._watched:
+            if state.entry in self._watched or state.entry in former:
                 continue
             if state.decided:
                 ticked = await self._connection.run(self._broker.tick(state.decided))
@@ -134,9 +135,39 @@ class Ticker:
         declarations: list[CronDeclaration] = []
         if any(each.state.definition not in {"", each.digest} for each in undeclared):
             declarations = await self._connection.run(self._broker.cron_declarations())
-        mine = [each for each in undeclared if not self._gives_way(each, declarations)]
+        mine = [each for each in undeclared if not self._gives_way(each, declarations) and await self._takes_over(each)]
         for each, version in await self._ask(mine, map(self._declaration, mine)):
             each.declared, each.outranked_by = version is not None, None
+
+    async def _takes_over(self, watched: WatchedEntry) -> bool:
+        """
+        Take over what is known of the entry under its former names, so that no tick is repeated or missed.
+
+        Returns:
+            false: not yet. Another living daemon ticks it under that name, or a tick of it waits for its job.
+        """
+        aliases, broker, run = watched.entry.aliases, self._broker, self._connection.run
+        if not aliases or watched.state.first_seen is not None:
+            return True
+        states = await run(broker.cron_states())
+        known = [states[name] for name in aliases if name in states and states[name].first_seen is not None]
+        if not known:
+            return True
+        watched.look_at = monotonic_ms() + GIVE_WAY
+        declarations = await run(broker.cron_declarations())
+        if any(each.entry in aliases and each.living and each.daemon != self._daemon for each in declarations):
+            return False
+        former = max(known, key=lambda state: state.last or 0)
+        if former.decided:
+            await run(broker.confirm(former, await run(broker.tick(former.decided))))
+            watched.look_at = 0
+            return False
+        state = await run(broker.take_over_cron(watched.state, former))
+        if state is None:
+            return False
+        log.info("takes over the ticks of '%s'", former.entry, extra={"cron": watched.entry.name})
+        watched.state, watched.look_at = state, 0
+        return True
 
     def _declaration(self, watched: WatchedEntry) -> Call[str | None]:
         state, timetable = watched.state, drift.timetable(watched.entry)

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from fusiond.broker.call import Call, Plan
 from fusiond.broker.flow_records import RunRecord, RunWrite, StepEnd
-from fusiond.broker.hosts.catalogue import DaemonRecord, Registry, declared
+from fusiond.broker.hosts.catalogue import DaemonRecord, Registry, Serving, declared
 from fusiond.broker.hosts.host_records import Declared
 from fusiond.broker.maintenance.operator import Canceled
 from fusiond.broker.outbox import PAGES, Deliveries
@@ -59,7 +59,10 @@ class MemoryVerbs(Verbs):
     def _published(self) -> Registry:
         """What clients would read if one daemon ran the file, with all of its groups."""
         groups = self._config.workers.values()
-        serving = [(_DAEMON, [name for name in self._config.queues if serves(group.queues, name)]) for group in groups]
+        serving = [
+            Serving(_DAEMON, [name for name in self._config.queues if serves(group.queues, name)], frozenset())
+            for group in groups
+        ]
         found = Registry(0, [DaemonRecord(_DAEMON, 1, 1, "", _CONTENT)], serving)
         found.contents = {_CONTENT: self._declared}
         return found

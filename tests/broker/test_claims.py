@@ -87,7 +87,7 @@ def note_each_claim(lua):
     file.write_text(file.read_text().replace(right, "local NOTED = 1 "))
 
 
-STATUSES = ("queued", "scheduled", "started", "finished", "failed", "canceled")
+STATUSES = ("queued", "scheduled", "held", "started", "finished", "failed", "canceled")
 
 
 @pytest.fixture

@@ -279,34 +279,6 @@ def test_a_permit_is_that_of_one_attempt(enqueue, claim, settle, redis, run, bro
     assert ids(claim()[1]) == [job_id]
 
 
-def test_the_grace_of_an_unknown_task_begins_with_its_first_claim(enqueue, claim, settle, redis, status, run, broker):
-    """However old the job is; and anew, once a host has known the task. Then it fails with what the host said."""
-    job_id = enqueue()
-    key = f"test:{{q}}:job:{job_id}"
-    change_job(run, key, created_at=1)
-
-    def attempt(kind, ms=0, payload=b'{"code":"TASK_NOT_FOUND"}', replies=(1, 2)):
-        redis("ZADD", "test:{q}:scheduled", "XX", 1, job_id)
-        token, got = claim()
-        assert (ids(got), got.jobs[0].attempts) == ([job_id], 1)
-        assert [settle(job_id, token, kind, ms, payload=payload, why="word") for _ in replies] == [*replies]
-        return status(job_id)
-
-    def an_hour_later():
-        shift(run, key, "unknown_since", -HOUR)
-
-    assert attempt("unknown", HOUR) == "scheduled"
-    an_hour_later()
-    assert attempt("released", payload=b"") == "queued"
-    assert "unknown_since" not in read_job(run, key)
-    assert attempt("unknown", HOUR) == attempt("unknown", HOUR) == "scheduled"
-    an_hour_later()
-    assert attempt("unknown", HOUR, replies=(3, 3)) == "failed"
-    assert run(broker.job("q", job_id)).error == b'{"code":"TASK_NOT_FOUND"}'
-    assert run(broker.requeue("q", [job_id])) == [1]
-    assert attempt("unknown", HOUR) == "scheduled"
-
-
 def test_started_becomes_finished(enqueue, claim, settle, run, broker):
     """STARTED -> FINISHED: the result kept, the lease gone."""
     job_id = enqueue()

@@ -7,10 +7,11 @@ import pytest
 
 from fusiond.broker.call import as_is, nothing, plain, scripted
 from fusiond.broker.flow_records import RunWrite, StepOf
+from fusiond.broker.hosts.host_records import NO_CATALOGUE
 from fusiond.broker.keys import Keys
 from fusiond.broker.maintenance.fsck import Fsck
 from fusiond.broker.maintenance.moving import Leaving
-from fusiond.broker.records import NewJob, Outcome, TaskLimit
+from fusiond.broker.records import HeldTask, NewJob, Outcome, TaskLimit
 from fusiond.broker.redis.connection import connect
 from fusiond.broker.ticks import DecidedTicks
 from fusiond.broker.verbs import Verbs
@@ -134,6 +135,17 @@ def verbs(b, job):
         yield "mend_wait", b.mend_wait("q", what, "grandchild", "q/child", "missing", "q/x")
     yield "end_step", b.end_step("q", StepOf("cron:f:1", "s", 0, 1), "x", "lost")
     yield "forget_run", b.forget_run("q", "cron:f:1")
+    yield (
+        "enqueue",
+        b.enqueue("q", [NewJob("strange", "strange", b"[]", expires_ms=10**6), NewJob("other", "strange", b"[]")]),
+    )
+    yield "claim", b.claim("q", 1, **claim | {"nonce": "strange", "lease_ms": 10**6})
+    yield "settle", b.settle("q", [Outcome("strange", "strange", "unknown", payload=b"{}")])
+    yield "claim", b.claim("q", 1, **claim | {"nonce": "stranger"}, has="")
+    yield "has_held_tasks", b.has_held_tasks("q")
+    yield "look_at_held_tasks", b.look_at_held_tasks("q", NO_CATALOGUE, 1)
+    for what in ("fail", "go"):
+        yield "end_held", b.end_held("q", HeldTask("strange", 2, 1, what, ""), 0, 10**6)
     yield "status", b.status("q", "a")
     yield "rescue", b.rescue("q")
     yield "sweep", b.sweep("q")
@@ -151,6 +163,7 @@ def verbs(b, job):
         yield "newest", b.newest("q", status, task="t", text="x")
     yield "outcome", b.outcome("q", "a")
     yield "counts", b.counts("q")
+    yield "waiting_for", b.waiting_for("q", "queued", 0, ["tt"])
     yield "scan", b.scan("q", 0, 100)
     yield "locks", b.locks("q")
     yield "lock_holder", b.lock_holder("q", "t:")

@@ -58,11 +58,11 @@ class Place:
     def job(self, id_):
         return self.run(self.broker.job("q", id_))
 
-    def claim(self, want=100, *, free=None, lease_ms=HOUR, dispatcher="d"):
+    def claim(self, want=100, *, free=None, lease_ms=HOUR, dispatcher="d", has="0 sync task"):
         nonce = new_token()
         few = None if free is None else (free, ())
         call = self.broker.claim(
-            "q", want, dispatcher=dispatcher, nonce=nonce, lease_ms=lease_ms, max_rescues=2, few=few
+            "q", want, dispatcher=dispatcher, nonce=nonce, lease_ms=lease_ms, max_rescues=2, few=few, has=has
         )
         return nonce, self.run(call)
 
@@ -408,9 +408,9 @@ class Limited(RuleBasedStateMachine):
     def enqueue(self, account, priority, expires, count):
         self.order += self.place.sync(account, count, priority=priority, expires_ms=HOUR if expires else None)
 
-    @rule(want=st.integers(0, 4), free=st.integers(0, 3), lost=st.booleans())
-    def claim(self, want, free, lost):
-        nonce, found = self.place.claim(want, free=free, lease_ms=0 if lost else HOUR)
+    @rule(want=st.integers(0, 4), free=st.integers(0, 3), lost=st.booleans(), has=st.sampled_from(["", "0 sync"]))
+    def claim(self, want, free, lost, has):
+        nonce, found = self.place.claim(want, free=free, lease_ms=0 if lost else HOUR, has=has)
         self.claims[nonce] = found.jobs
 
     @precondition(lambda self: self.claims)
@@ -452,7 +452,8 @@ class Limited(RuleBasedStateMachine):
         """Account -> jobs."""
         found = dict.fromkeys(MOST, 0)
         for job in self.place.run(self.place.broker.jobs("q", status, count=1000)):
-            found[json.loads(job.args)[1]["account"]] += 1
+            if status != "held" or job.limit:  # others are held for their task
+                found[json.loads(job.args)[1]["account"]] += 1
         return found
 
     @invariant()

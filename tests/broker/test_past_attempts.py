@@ -25,7 +25,7 @@ class Lane:
     def claim(self, lease_ms=HOUR):
         self.redis("ZADD", "test:{q}:scheduled", "XX", 1, self.id)
         token = new_token()
-        asked = self.broker.claim("q", 1, dispatcher="d", nonce=token, lease_ms=lease_ms, max_rescues=2)
+        asked = self.broker.claim("q", 1, dispatcher="d", nonce=token, lease_ms=lease_ms, max_rescues=2, has="0 t")
         return token if self.run(asked).jobs else None
 
     def settle(self, token, kind, extra=0, payload=ERROR, why="", printed=b"", about=ABOUT):

@@ -98,10 +98,10 @@ def test_wait_says_that_the_code_does_not_load(desk):
     """A worker claims the job and puts it back again and again: who waits is told why."""
     desk.run(desk.verbs.announce("box.7", {"state": "idle", "phase": "serving", "queues": "default", "answers": 10**9}))
     desk.enqueued("send", "--id", "it")
-    desk.settle("unloaded", why="not loaded")
+    desk.settle("unknown", why="not loaded", code="IMPORT_ERROR", message="no module shop")
     done = desk.fusiond("enqueue", "send", "--id", "it", "--wait", "2")
     assert done.status == 124
-    assert "waits: the code of task 'send' does not load; fusiond status names module and line" in done.err
+    assert "waits: the code of task 'send' does not load; fusiond status says why" in done.err
 
 
 def test_wait_runs_out_and_the_job_goes_on(desk):

@@ -153,3 +153,18 @@ def test_auto_is_the_cpu_quota(tmp_path, files, most):
         (tmp_path / name).write_text(content)
     assert cpu_quota(tmp_path, own) == min(most, len(os.sched_getaffinity(0)))
     assert config_of("workers: {m: {processes: auto}}").workers["m"].processes >= 1
+
+
+def test_aliases_stand_for_their_heirs():
+    """A former task has the heir's function and policies; a former queue is served first, with the heir's weight."""
+    config = config_of(
+        "queues: {images: {max_running: 3, aliases: [pics, photos]}, other: {}}\n"
+        "tasks: {resize: {run: shop.resize, queue: images, timeout: 7s, aliases: [thumbnail]}}\n"
+        "workers: {plain: {queues: [other, images]}, weighted: {queues: {images: 2, other: 1}}, all: {queues: '*'}}\n"
+    )
+    former = config.tasks["thumbnail"]
+    assert (former.run, former.queue, former.timeout.soft, former.aliases) == ("shop.resize", "images", 7.0, ())
+    assert config.queues["pics"].max_running == 3
+    assert config.workers["plain"].queues == ("other", "pics", "photos", "images")
+    assert config.workers["weighted"].weights == {"pics": 2, "photos": 2, "images": 2, "other": 1}
+    assert config.workers["all"].queues == ("*",)

@@ -80,6 +80,13 @@ RULES = (
         shown="`description:` of 201 characters",
     ),
     Rule(
+        "bad-alias",
+        "error",
+        "an alias that is declared itself, or given twice",
+        "tasks: {resize: {run: x.y, aliases: [«thumbnail»]}, thumbnail: {run: x.z}}\n",
+        "tasks: {resize: {run: x.y, aliases: [thumbnail]}}\n",
+    ),
+    Rule(
         "duplicate-item",
         "error",
         "the same item twice in a list",

@@ -233,6 +233,15 @@ def test_apply_is_answered_when_producers_can_see_it(bench):
 # --- ticking
 
 
+def test_the_answer_to_apply_names_the_jobs_of_what_is_gone(bench, broker):
+    """For the reload's line: the supervisor does not know Redis."""
+    program = bench.start(task=Task("thumbnail", "fusiond.tasks.echo"))
+    bench.run(broker.enqueue("default", [NewJob("a", "thumbnail", b"[[],{}]")]))
+    program.say(do="apply", snapshot=str(bench.write(bench.config())), generation=bench.generation)
+    answer = program.hear()
+    assert (answer["is"], answer["left"][0].partition(",")[0]) == ("applied", "1 job waits for task 'thumbnail'")
+
+
 def test_two_schedulers_enqueue_each_tick_once(bench):
     """Any number of daemons, no leader: each tick has one job, made by one of them, and none is left out."""
     programs = [bench.start(each(TICK / 1000, missed="all")) for _ in range(3)]
@@ -492,6 +501,25 @@ def test_a_tick_belongs_to_the_entry_wherever_its_jobs_go(bench):
     ticks = bench.ticks("e", "slow", "fast")
     assert ticks == list(range(ticks[0], ticks[-1] + 1, TICK))
     assert len(ticks) >= 300
+
+
+def test_a_renamed_entry_repeats_and_misses_no_tick(bench):
+    """Its alias gives it the last tick and the history; while another daemon ticks under the old name, it waits."""
+    entry = each(TICK / 1000, missed="all")
+    program = bench.serve("one", bench.config(entry))
+    other = bench.serve("two", bench.config(entry))
+    until(lambda: len(bench.ticks("e")) >= 2)
+    first_seen = bench.state("e").first_seen
+    heir = replace(entry, name="heir", aliases=("e",))
+    bench.apply(program, bench.config(heir))
+    before = len(bench.ticks("e"))
+    until(lambda: len(bench.ticks("e")) > before)
+    assert bench.ticks("heir") == []
+    bench.apply(other, bench.config(heir))
+    until(lambda: len(bench.ticks("heir")) >= 2)
+    assert (bench.state("heir").first_seen, bench.state("e").first_seen) == (first_seen, None)
+    ticks = sorted([*bench.ticks("e"), *bench.ticks("heir")])
+    assert ticks == list(range(ticks[0], ticks[-1] + 1, TICK))
 
 
 def test_two_files_that_differ_tick_by_the_newest_generation(bench):

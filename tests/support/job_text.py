@@ -14,7 +14,7 @@ from fusiond.broker.call import as_is, plain
 #: letter → field, in the order in which they are written
 WORDS = {
     "t": "token", "z": "last_token", "c": "created_at", "l": "", "x": "expires_at", "b": "started_at",
-    "q": "queued_at", "k": "crashes", "r": "rescues", "i": "interrupted", "m": "permit", "u": "unknown_since",
+    "q": "queued_at", "k": "crashes", "r": "rescues", "i": "interrupted", "m": "permit",
     "w": "snoozed_since", "a": "cancel", "y": "unique", "o": "last_outcome", "n": "attempts", "p": "limit",
     "s": "score",
     "v": "priority",

@@ -8,7 +8,7 @@ import pytest
 
 from fusiond.broker.call import as_is, plain
 from fusiond.config.model import RetryPolicy
-from tests.support.job_text import change_job, shift
+from tests.support.job_text import change_job
 from tests.support.running import until
 
 HOUR = 3_600_000
@@ -93,24 +93,6 @@ def test_a_body_that_cannot_be_read_leaves_a_line(place):
     said = " ".join(line["message"] for line in lines)
     assert "inbox: task is not a text of 1 to 255 bytes" in said
     assert "job lost has no body" in said
-
-
-@pytest.mark.parametrize(("task", "code"), [("of_no_file", "TASK_NOT_FOUND"), ("absent", "IMPORT_ERROR")])
-def test_job_that_no_host_could_run_for_an_hour_has_its_line(place, task, code):
-    """Redis decides on it when the job is given back, and tells the dispatcher."""
-    job = place.enqueue(task)
-    tasks = {"absent": {"run": "no_such_module.function"}}
-    first = place.start(tasks=tasks)
-    place.until(job, "scheduled")
-    first.signal(signal.SIGTERM)
-    first.wait()
-    shift(place.run, place.broker.keys.of("default", "job", job), "unknown_since", -HOUR)
-    place.run(plain(as_is, "ZADD", place.broker.keys.of("default", "scheduled"), "XX", 1, job))
-    second = place.start(tasks=tasks)
-    assert place.error(job)["code"] == code
-    [line] = lines_of(second, job, "failed")
-    assert words(line, "level", "task", "attempt", "host") == ("error", task, 1, socket.gethostname())
-    assert not [line for line in first.records() if line.get("job") == job and "outcome" in line]
 
 
 def test_job_that_was_to_be_tried_again_and_is_canceled_has_its_line(place):

@@ -46,6 +46,15 @@ class DaemonRecord(NamedTuple):
     content: str
 
 
+class Serving(NamedTuple):
+    """What one living worker group claims."""
+
+    daemon: str
+    queues: list[str]
+    #: tasks of the file that do not load there
+    lacks: AbstractSet[str]
+
+
 class Registry:
     """The records of all daemons, ended ones included, and of the worker groups that are alive."""
 
@@ -53,7 +62,7 @@ class Registry:
         self,
         now: int,
         daemons: list[DaemonRecord],
-        serving: list[tuple[str, list[str]]],
+        serving: list[Serving],
         hosts: Mapping[str, AbstractSet[str]] = MappingProxyType({}),
     ) -> None:
         """
@@ -62,11 +71,11 @@ class Registry:
         Args:
             now: epoch ms by the clock of Redis.
             daemons: living and ended ones.
-            serving: of each living group its daemon and its queues.
+            serving: the living groups.
             hosts: daemon → where its living groups are.
         """
         self.now, self.daemons, self.serving, self._hosts = now, daemons, serving, hosts
-        self._living = {each.id for each in daemons if each.alive_until > now} | {daemon for daemon, _ in serving}
+        self._living = {each.id for each in daemons if each.alive_until > now} | {each.daemon for each in serving}
         #: when the last of the others ended
         self._ended = max((each.alive_until for each in daemons if each.id not in self._living), default=0)
         #: digest → what is declared
@@ -74,7 +83,16 @@ class Registry:
 
     def catalogue(self) -> Catalogue:
         """What may be enqueued."""
-        served = self._served()
+        contents = {each.id: self.contents[each.content] for each in self.daemons if each.content in self.contents}
+        groups = [
+            (each.queues, contents[each.daemon].tasks.keys() - each.lacks)
+            for each in self.serving
+            if each.daemon in contents
+        ]
+        served: dict[str, set[str]] = {}
+        for queues_of_group, names in groups:
+            for name in names:
+                served.setdefault(name, set()).update(queues_of_group)
         tasks: list[tuple[_Rank, str, dict[str, Any]]] = []
         priorities: dict[str, int] = {}
         queues: set[str] = set()
@@ -96,9 +114,10 @@ class Registry:
             frozenset(queues),
             frozenset(policies),
             served=served,
-            serving=frozenset(queue for _, names in self.serving for queue in names),
+            serving=frozenset(queue for each in self.serving for queue in each.queues),
             contents=self.contents,
             flows=flows,
+            groups=groups,
         )
 
     def cron_declarations(self) -> list[CronDeclaration]:
@@ -132,21 +151,12 @@ class Registry:
             return _LAST, daemon.generation
         return _BEFORE, daemon.alive_until
 
-    def _served(self) -> dict[str, set[str]]:
-        """Task → queues from which a living group of a daemon that knows the task claims."""
-        contents = {each.id: self.contents[each.content] for each in self.daemons if each.content in self.contents}
-        served: dict[str, set[str]] = {}
-        for daemon, queues in self.serving:
-            for name in contents[daemon].tasks if daemon in contents else ():
-                served.setdefault(name, set()).update(queues)
-        return served
-
 
 def registry(reply: Any) -> Registry:
     """The records that `daemons.lua` replied; those that no daemon has written are left out."""
     now, flat = int(reply[0]), reply[1]
     daemons: list[DaemonRecord] = []
-    serving: list[tuple[str, list[str]]] = []
+    serving: list[Serving] = []
     hosts: dict[str, set[str]] = {}
     for name, words in zip(map(decoded, flat[::2]), map(decoded, flat[1::2]), strict=True):
         daemon, is_group, worker = name.partition("/")
@@ -156,7 +166,8 @@ def registry(reply: Any) -> Registry:
                 generation, hash_, content, *_ = rest  # a newer version may say more
                 daemons.append(DaemonRecord(daemon, int(until), int(generation), hash_, content))
             elif int(until) > now:
-                serving.append((daemon, list(filter(is_name, rest))))
+                lacks = {word[1:] for word in rest if word.startswith("!")}
+                serving.append(Serving(daemon, list(filter(is_name, rest)), lacks))
                 hosts.setdefault(daemon, set()).add(worker.rpartition(".")[0])
         except ValueError:
             continue

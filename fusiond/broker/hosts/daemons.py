@@ -98,10 +98,15 @@ class DaemonVerbs(VerbGroup):
         """Say that the daemon has ended: what living ones declare counts before what it declared."""
         return self._alive(daemon, published.words(), 0)
 
-    def serve(self, daemon: str, worker: str, queues: Iterable[str]) -> Call[str]:
-        """Say from which queues a daemon's worker group claims; to be repeated well within ALIVE_MS. None: it ends."""
+    def serve(self, daemon: str, worker: str, queues: Iterable[str], lacks: Iterable[str] = ()) -> Call[str]:
+        """
+        Say from which queues a daemon's worker group claims; to be repeated well within ALIVE_MS. None: it ends.
+
+        `lacks`: the tasks of its file that do not load there.
+        """
         names = list(queues)
-        return self._alive(f"{daemon}/{worker}", " ".join(names), ALIVE_MS if names else 0)
+        words = " ".join([*names, *(f"!{task}" for task in lacks)])
+        return self._alive(f"{daemon}/{worker}", words, ALIVE_MS if names else 0)
 
     def catalogue(self, known: Catalogue = NO_CATALOGUE) -> Plan[Catalogue]:
         """What may be enqueued; `known` is what was read before, whose contents are not read again."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -88,6 +88,12 @@ class Catalogue:
     contents: Mapping[str, Declared]
     #: flow -> its shape
     flows: Mapping[str, dict[str, Any]] = field(default_factory=dict)
+    #: of each living worker group the queues from which it claims, and the tasks that it can run
+    groups: Sequence[tuple[Sequence[str], AbstractSet[str]]] = ()
+
+    def runners(self, queue: str) -> list[AbstractSet[str]]:
+        """What each living worker group can run that claims from the queue."""
+        return [tasks for queues, tasks in self.groups if queue in queues]
 
     @property
     def secret(self) -> dict[str, set[str]]:

@@ -28,7 +28,7 @@ if h.token or type(redis.pcall('ZSCORE', STARTED, id)) == 'string' or redis.call
   end
   return 'asked'
 end
-cancel_waiting(id, h, failure_ttl(h), redis.call('ZSCORE', QUEUE, id) or h.score or 0)
+cancel_waiting(id, h, failure_ttl(h), redis.call('ZSCORE', QUEUE, id) or redis.call('ZSCORE', ROOT .. ':held', id) or h.score or 0)
 if redis.call('ZREM', QUEUE, id) == 1 then
   leave_gaps(1)
 else

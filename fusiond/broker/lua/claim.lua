@@ -1,19 +1,21 @@
--- include: now queue many score text claims job events wake rate line_up by turns store room broken places locks follow tally ends unique rescue held inbox due placing
+-- include: now queue many score text claims job events line_up places wake rate by turns store room broken locks follow tally ends unique rescue held_tasks held inbox due placing
 --
--- claim(queue, want, dispatcher, nonce, lease_ms, max_rescues, parking, few, again, tasks): the next jobs, each under a lease.
+-- claim(queue, want, dispatcher, nonce, lease_ms, max_rescues, parking, few, again, has, tasks): the next jobs, each under a lease.
 --
 -- KEYS  1 ns:{q}
 -- ARGV  1 want · 2 dispatcher · 3 nonce, the token of each attempt that this call begins · 4 lease, ms · 5 max_rescues
 --       6 a token under which one job may be given to the caller later, without being asked for (enqueue.lua); empty: none
 --       7 few: how many children of the caller are free; no more jobs than that of the tasks that follow, nor of a queue that has a limit, and
---         no token where it gets jobs for all of them · 8 again, 1: the repeat of a request that got no reply; else 0 · tasks
+--         no token where it gets jobs for all of them · 8 again, 1: the repeat of a request that got no reply; else 0
+--       9 has: what the caller knows of conf `held_tasks`: "<version> <task> …", those of the tasks there that it can run; empty: nothing · tasks
 -- reply {more 0|1|2: the next job is one of these and above that number, ms until something comes due or -1,
 --        {id, task, args, ms from when it became ready to its claim, …},
 --        {n, attempts, crashes, rescues, header, …}: of the n-th job, where it is not its first attempt and no more; this one counted
 --        {n, ms, …}: this attempt of the n-th job must begin within so many ms, or the job expires
 --        and only where jobs were taken back or ended here: {id, task, RESCUED, NOT_CONFIRMED or the code of its error, the sentence of its error or empty,
---        attempts, rescues, token of the lost lease or empty, ms that its last attempt or it itself waited, log tag, …}}
+--        attempts, rescues, token of the lost lease or empty, ms that its last attempt or it itself waited, log tag, …}
 --        and in the same form, without id and task, each body that was put aside as broken: BROKEN and the reason
+--        and only where `has` is of another version: conf `held_tasks`, empty where there is none; the caller claims again}
 --
 -- moves inbox     -> queue | scheduled | broken | gone   gone: another job holds its lock, and the task's on_conflict is skip
 --       queue | held | scheduled | deferred -> canceled   a job from the inbox replaces it
@@ -21,8 +23,8 @@
 --       started   -> queue              its lease has expired: its old place, rescues + 1
 --       started   -> failed             LEASE_LOST, above max_rescues, or at once where its attempt alone was permitted to begin
 --       started   -> canceled           its lease has expired and a cancel was asked
---       queue     -> held               its task's limit has no place or no token for it
---       held      -> queue              it has one again: the old place
+--       queue     -> held               its task's limit has no place or no token for it; or conf names its task, and the caller does not have it
+--       held      -> queue              it has one again, or the caller has its task: the old place
 --       queue | held -> failed          EXPIRED, BAD_ARGUMENTS: larger than a child is handed
 --       queue     -> started            lease, token, attempt + 1
 --       queue | scheduled | started -> broken   no text, or none of a job
@@ -37,7 +39,9 @@ local lease, max_rescues = tonumber(ARGV[4]), tonumber(ARGV[5])
 local parking, few, most_of = ARGV[6], tonumber(ARGV[7] or ARGV[1]), {}
 local free = few                  -- `few` is counted down below
 local IS_REPEAT = ARGV[8] == '1'
-for i = 9, #ARGV do most_of[ARGV[i]] = true end
+local has, mine = ARGV[9] or '', {}   -- `mine`: the tasks in it
+for task in has:gmatch(' (%S+)') do mine[task] = true end
+for i = 10, #ARGV do most_of[ARGV[i]] = true end
 local LAST = ROOT .. ':claim:' .. dispatcher
 local CHORES = 100                -- of each kind, at most, in one call
 local PLACED = 500                -- jobs that are placed anew, likewise
@@ -47,6 +51,7 @@ local TOKEN = 't' .. word(nonce) .. ' '
 local LARGEST_BODY = 2097152      -- bytes, twice what a producer may give; whatever is larger was written by another program
 local LONGEST_ID = 1024           -- bytes, likewise
 local NOTED = 32                  -- jobs that were never claimed; a claim of so many is stored once, and their texts stay as they are (claims.lua)
+local HELD_AT_ONCE = 500          -- jobs that are held for their tasks in one call, and a page
 local LARGE_REPLY = 1048576       -- bytes of bodies; a slow link must be able to bring it within the time of one reply
 
 -- at maxmemory a script passes whose first write frees memory (also: raises here if the key is no set, before any write)
@@ -78,15 +83,15 @@ local function give_fields(id, h)
   if expires then add(expiring, #ids, expires - now) end
 end
 
--- reply(more, pause): also when something comes due, or a lease expires, or a pause is over
-local function reply(more, pause)
+-- reply(more, pause, news): also when something comes due, or a lease expires, or a pause is over
+local function reply(more, pause, news)
   local due = tonumber(redis.call('ZRANGE', SCHEDULED, 0, 0, 'WITHSCORES')[2]) or math.huge
   due = math.min(due, tonumber(redis.call('ZRANGE', STARTED, 0, 0, 'WITHSCORES')[2]) or math.huge)
-  if limits then due = math.min(due, tonumber(redis.call('ZRANGE', AGAIN, 0, 0, 'WITHSCORES')[2]) or math.huge) end
+  if limited then due = math.min(due, tonumber(redis.call('ZRANGE', AGAIN, 0, 0, 'WITHSCORES')[2]) or math.huge) end
   if pause then due = math.min(due, now + pause) end
   return {
     more == 'few' and 2 or more and 1 or 0, due < math.huge and math.max(due - now, 0) or -1, given, known, expiring,
-    #told > 0 and told or nil,
+    (news or #told > 0) and told or nil, news,
   }
 end
 
@@ -111,20 +116,29 @@ if is_known or IS_REPEAT then
 end
 
 -- 1. take in the inbox · 2. scheduled jobs that are due -> queue · 3. expired leases -> queue, the old place; held jobs that may go on
-local conf = redis.call('HMGET', CONF, 'suspended_operator', 'suspended_file', 'max_running', 'rate', 'limits', 'fair', 'placing', 'gaps', 'metrics', 'events')
-read_limits(conf[5])
+local conf = redis.call('HMGET', CONF, 'suspended_operator', 'suspended_file', 'max_running', 'rate', 'limits', 'fair', 'placing', 'gaps', 'metrics', 'events', 'held_tasks')
+local suspended, named = conf[1] or conf[2], conf[11]
+read_limits(conf[5], named)
 read_events(conf[10], dispatcher)
 local fair = conf[6] or conf[7]
 local more = fair and place_anew(conf[6], conf[7], conf[8], PLACED)
 more = take_in(CHORES) or more
 more = promote(CHORES) or more
 more = rescue_expired(CHORES, max_rescues) or more
-if limits then more = limited.look_again(CHORES) or more end
+if limited then more = limited.look_again(CHORES) or more end
 write_endings()
+-- take_back(): held -> queue, those that the caller can run, as far as they come before the last job that it wants
+local function take_back()
+  local last = redis.call('ZRANGE', QUEUE, want - 1, want - 1, 'WITHSCORES')[2] or '+inf'
+  for task in pairs(mine) do
+    let_jobs_go(task, redis.call('ZRANGEBYSCORE', HELD_BY .. '?' .. task, '-inf', last, 'WITHSCORES', 'LIMIT', 0, want), 'its task can run')
+  end
+end
+if named and want > 0 and not suspended then take_back() end
 local moved = line_up() or lined_up
 
 -- 4. what the queue's limits let begin
-local suspended, max_running = conf[1] or conf[2], tonumber(conf[3])
+local max_running = tonumber(conf[3])
 local every, burst = (conf[4] or ''):match('^(%S+) (%S+)$')
 local most, stop, spent = want, nil, nil
 -- at_most(number, what): no more than so many begin
@@ -221,11 +235,46 @@ local function begin(id, text, score)
   if how.expires then add(expiring, #ids, how.expires) end
 end
 
--- begin_page(popped): claims what was popped, {id, score, …}, until there is enough; the rest goes back. True where one stays for its task
-local function begin_page(popped)
-  local back, stays, texts = {}, nil, texts_of(popped, 1, #popped)
+local strange, apart, number_apart = {}, {}, 0   -- task -> whether the caller does not have it, and conf names it · task -> {score, id, …} · how many
+local function is_strange(task)
+  if strange[task] == nil then strange[task] = is_named(named, task) and not mine[word(task)] end
+  return strange[task]
+end
+-- may_be_held(id, state): not what has expired, or cannot be read: its end comes when it is to begin
+local function may_be_held(id, state)
+  if not state:find(' [px]') then return true end
+  local h = load(id)
+  if not h or h.expires_at and (finite(h.expires_at) or math.huge) <= now then return false end
+  expires_held(id, h)
+  if h.limit then
+    withdraw(id, h)
+    save(id, h)
+  end
+  return true
+end
+-- set_apart(popped, texts): the jobs whose tasks the caller does not have are to be held; the others, and their texts
+local function set_apart(popped, texts)
+  local others, texts_of_others = {}, {}
   for i = 1, #popped, 2 do
-    local full = stays or bytes >= LARGE_REPLY
+    local id, text = popped[i], texts[(i + 1) / 2]
+    local state, task = (text or ''):match('^([^\n]*)\n([^\n]*)\n')
+    if task and is_strange(task) and may_be_held(id, state) then
+      apart[task] = apart[task] or {}
+      add(apart[task], popped[i + 1], id)
+      number_apart = number_apart + 1
+      if events then events.tell('held', id, task) end
+    else
+      add(others, id, popped[i + 1])
+      texts_of_others[#texts_of_others + 1] = text
+    end
+  end
+  return others, texts_of_others
+end
+-- begin_page(popped, texts): claims what was popped, {id, score, …}, until there is enough; the rest goes back. True where one stays for its task
+local function begin_page(popped, texts)
+  local back, stays = {}, nil
+  for i = 1, #popped, 2 do
+    local full = stays or bytes >= LARGE_REPLY or #ids >= most
     if not full then
       stays = begin(popped[i], texts[(i + 1) / 2], popped[i + 1])
       full = stays
@@ -236,13 +285,18 @@ local function begin_page(popped)
   if fair then (turns or placed_by).reach(popped, #popped - #back) end
   return stays
 end
-local looked, stays = 0, nil
-while not suspended and not stays and #ids < most and looked < most + CHORES and bytes < LARGE_REPLY do
-  local popped = redis.call('ZPOPMIN', QUEUE, math.min(most - #ids, PAGE))
+local looked, stays, page = 0, nil, most
+while not suspended and not stays and #ids < most and looked < most + CHORES and number_apart < HELD_AT_ONCE and bytes < LARGE_REPLY do
+  local popped = redis.call('ZPOPMIN', QUEUE, math.min(page, PAGE))
   if #popped == 0 then break end
-  stays = begin_page(popped)
+  local texts = texts_of(popped, 1, #popped)
+  if named then popped, texts = set_apart(popped, texts) end
+  stays = begin_page(popped, texts)
   looked = looked + #popped / 2
+  page = #popped == 0 and PAGE or most - #ids
 end
+local is_news                     -- jobs are held that others may have to be told of
+for task, jobs in pairs(apart) do is_news = hold_jobs(task, jobs) or is_news end
 -- write_begun(): stores the claim once, or writes the texts of a few jobs. Whether the claim that is stored has all jobs that are given.
 local function write_begun()
   local number, texts = #texts_before, {}
@@ -274,13 +328,19 @@ end
 if events then events.write() end
 
 -- 6. who waits, and who is to be woken
+if is_news then wake() end
 local left = not suspended and redis.call('ZCARD', QUEUE) > 0
+if named and not suspended then
+  for task in pairs(mine) do left = left or redis.call('EXISTS', HELD_BY .. '?' .. task) == 1 end
+end
 if fair and not suspended and not left then redis.call('DEL', TENANTS) end
 local stopped = left and #ids >= most and stop
 if #ids < want and not suspended and (not left or stopped == 'running') then
   -- of a queue with a limit, its own or a task's, or with tenants, nothing but a claim may begin a job
-  redis.call('SET', WAKE, parking ~= '' and #ids < free and not (max_running or every or limits or fair) and parking .. ' ' .. whole(now) or '1', 'PX', WAITS)
+  redis.call('SET', WAKE, parking ~= '' and #ids < free and not (max_running or every or limits or fair or named) and parking .. ' ' .. whole(now) or '1', 'PX', WAITS)
 elseif moved and left then
   wake()
 end
-return reply(stays and 'few' or stopped == 'few' and 'few' or more or left and not stopped, stopped == 'rate' and rates().until_next(spent, every, burst))
+-- what it knows of conf `held_tasks` is of another version
+local news = ARGV[9] and has:match('^%d*') ~= (named or ''):match('^%d*') and (named or '') or nil
+return reply(stays and 'few' or stopped == 'few' and 'few' or more or left and not stopped or news and named, stopped == 'rate' and rates().until_next(spent, every, burst), news)

@@ -1,4 +1,4 @@
--- include: now queue score text claims job
+-- include: now queue many score text claims job events line_up places held_tasks
 --
 -- counts(queue): how many jobs, by status, and how long the one has waited that is ready longest.
 --
@@ -6,7 +6,8 @@
 -- reply {deferred, scheduled, queued, started, finished, failed, canceled, inbox, broken, oldest wait in ms | nil,
 --        suspended by operator 1 | nil, suspended by file 1 | nil, max_length | nil, started ones whose lease has expired,
 --        max_running | nil, rate as of `configure` | nil, pushes left out for another job's lock, held, limits as of `configure` | nil,
---        fair_by as of `configure` | nil, 1 while jobs are placed anew | nil}
+--        fair_by as of `configure` | nil, 1 while jobs are placed anew | nil, of the tasks of which jobs are held {task, how many, ms since when
+--        nobody takes them, '', error or '', …}}
 --
 -- moves nothing
 -- touches queue scheduled started finished failed canceled deferred held inbox job claims conf
@@ -41,7 +42,7 @@ for i, status in ipairs({ 'deferred', 'scheduled', 'queue', 'started', 'finished
   replies[i] = redis.call('ZCARD', ROOT .. ':' .. status)
 end
 local inbox = redis.pcall('LLEN', ROOT .. ':inbox')
-local conf = redis.call('HMGET', CONF, 'broken', 'suspended_operator', 'suspended_file', 'max_length', 'max_running', 'rate', 'skipped', 'limits', 'fair', 'placing')
+local conf = redis.call('HMGET', CONF, 'broken', 'suspended_operator', 'suspended_file', 'max_length', 'max_running', 'rate', 'skipped', 'limits', 'fair', 'placing', 'held_tasks')
 replies[8] = type(inbox) == 'number' and inbox or 0
 replies[9] = tonumber(conf[1]) or 0
 replies[10] = oldest(conf[9] and MANY_TENANTS or 1)
@@ -50,4 +51,12 @@ replies[14] = redis.call('ZCOUNT', STARTED, '-inf', now)
 replies[15], replies[16] = tonumber(conf[5]) or false, conf[6]
 replies[17], replies[18], replies[19] = tonumber(conf[7]) or 0, redis.call('ZCARD', ROOT .. ':held'), conf[8]
 replies[20], replies[21] = conf[9] or conf[10] and conf[10]:match('^%S+'), conf[10] and 1
+local held = {}
+for name in (conf[11] and conf[11]:match(' (.*)$') or ''):gmatch('%S+') do
+  local task = unword(name)
+  local jobs = redis.call('ZCARD', HELD_BY .. '?' .. task)
+  local since, _, _, err = about_held(task)
+  for _, value in ipairs(jobs > 0 and { task, jobs, now - since, '', err } or {}) do held[#held + 1] = value end
+end
+replies[22] = held
 return replies

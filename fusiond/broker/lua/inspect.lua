@@ -1,4 +1,4 @@
--- include: now queue score text claims job events wake broken status places locks follow ends
+-- include: now queue many score text claims job events line_up places wake broken status locks follow ends held_tasks
 --
 -- inspect(queue, repair, what, who, ids): what is wrong with these jobs, each as it is at this moment; with `repair` it is put right at once.
 --
@@ -64,10 +64,12 @@ local function right_status(job)
   end
 end
 
--- has_limit(job, status): whether the limit that holds the job, or of which it has a place, knows it
+-- has_limit(job, status): whether the limit or the task that holds the job, or the limit of which it has a place, knows it
 local function has_limit(job, status)
   local limit = job.h.limit
-  if status == 'held' then return limit and redis.call('ZSCORE', HELD_BY .. limit, job.id) end
+  if status == 'held' then
+    return redis.call('ZSCORE', HELD_BY .. (limit or '?' .. job.h.task), job.id) and (limit or is_named(redis.call('HGET', CONF, 'held_tasks'), job.h.task))
+  end
   return status ~= 'started' or not limit or limit == '-' or redis.call('HGET', PLACES .. limit, job.id) == job.h.token
 end
 
@@ -81,7 +83,7 @@ local function judge(job)
   if #job.sets ~= 1 then return 'wrong-set', sets, right_status(job) end
   if (job.h.token ~= nil) ~= (sets == 'started') then names[#names + 1] = 'token' end
   if (job.h.ended_at ~= nil) ~= (ENDED[sets] == true) then names[#names + 1] = 'ended_at' end
-  if NEEDS_SCORE[sets] and not job.score then names[#names + 1] = 'score' end
+  if NEEDS_SCORE[sets] and not job.score and not (sets == 'held' and not job.h.limit) then names[#names + 1] = 'score' end
   if not has_limit(job, sets) then names[#names + 1] = 'limit' end
   if #names > 0 then return 'fields', table.concat(names, ' '), sets end
 end
@@ -95,9 +97,11 @@ end
 -- mend_fields(job, status): makes its fields agree with the status
 local function mend_fields(job, status)
   local h = job.h
-  if NEEDS_SCORE[status] and not job.score then h.score = job.place.queued or new_score(job) end
+  if NEEDS_SCORE[status] and not job.score then h.score = job.place.queued or job.place.held or new_score(job) end
   if status == 'held' then
     -- a key that no limit makes: the next claim lets it go, and judges it anew
+    if not h.limit then redis.call('ZREM', HELD_BY .. '?' .. h.task, job.id) end
+    redis.call('HSETNX', CONF, 'limits', '{}')
     h.limit = h.limit or h.task .. ' lost='
     redis.call('ZADD', HELD_BY .. h.limit, h.score, job.id)
     redis.call('ZADD', AGAIN, 0, 'k' .. h.limit)

@@ -1,4 +1,4 @@
--- include: now queue many score text claims job events wake line_up places locks follow tally ends
+-- include: now queue many score text claims job events wake line_up places locks follow tally ends held_tasks
 --
 -- settle(queue, outcomes): ends attempts.
 --
@@ -10,8 +10,7 @@
 --              retry                          ms: delay                       payload: error
 --              snoozed                        ms: delay                       payload: error, with which it fails in the end
 --              released                       ms: delay, 0: its old place     payload: not empty: it had begun and is interrupted; `drained`: so it expires no more
---              unknown                        ms: delay                       payload: error, with which it fails in the end
---              unloaded                       ms: first delay                 payload: the same; the delay doubles, up to 5 minutes
+--              unknown                        ms: delay, where too many tasks are unknown   payload: error, with which it fails in the end
 --         extra  snoozed: `<ms after which it fails, from its first snooze> <ms that it is kept then>`; else 1 if its child crashed
 --         why  what `last_outcome` will say; empty: nothing worth saying
 --       behind the groups, where outcomes are counted: an empty word, then what tally.lua is to count of each, and the tasks
@@ -22,19 +21,16 @@
 -- moves started -> finished | failed | canceled
 --               -> scheduled    retry, attempt counted; snoozed, released with a delay: attempt undone
 --               -> queue        released, its old place, attempt undone
---               -> canceled     retry, snoozed, released, unknown or unloaded, if a cancel was asked
---               -> scheduled    unknown: no task of that name there, another host may have it; attempt undone
---               -> scheduled    unloaded: the task's function does not load there just now; attempt undone
---               -> failed       unknown or unloaded, once that has been so for an hour; snoozed, once it was so for too long
+--               -> canceled     retry, snoozed, released or unknown, if a cancel was asked
+--               -> held         unknown: there is no task of that name there, or its function does not load; attempt undone (held_tasks.lua)
+--               -> failed       snoozed, once it was so for too long
 --       held    -> queue        the best one of a limit, as a place of it is free
 -- Each call drops as many jobs whose time is over as it adds, and a few more.
 -- touches started claims queue held places scheduled finished failed canceled job unique ticks outbox events metrics wake
 
 redis.call('ZREM', STARTED, '')
-local UNKNOWN_GRACE = 3600000     -- ms, 1 hour: how long a roll-out may take
-local LONGEST_UNLOADED = 300000   -- ms, 5 minutes: between two attempts to run a job whose task does not load
 local TOO_LONG = 'snoozed too long'
-local GOES_ON = { retry = true, snoozed = true, released = true, unknown = true, unloaded = true }
+local GOES_ON = { retry = true, snoozed = true, released = true, unknown = true }
 local replies, by_now, settled = {}, {}, {}  -- id -> the text that a job has by now · those to be written: {key, text, …}
 local is_stale                    -- numbers of the outcomes of attempts that do not hold their jobs
 
@@ -149,11 +145,23 @@ local function rarer()
     add(later_on, whole(now + delay), id)
   end
 
-  -- release(): as if it had never been claimed
-  local function release(id, h, delay, why)
+  -- hold(): it waits for a claim that has its task; false: there are too many such tasks
+  local function hold(id, h, err)
+    if not name_task(h.task) then return false end
+    if events then events.job('held', id, h) end
+    expires_held(id, h)
+    h.score = whole(finite(h.score) or 254 * BAND)
+    -- those who wait must know
+    has_free_place = hold_jobs(h.task, { h.score, id }, err) or has_free_place
+    return true
+  end
+
+  -- release(): as if it had never been claimed; `err`: why its task cannot run there
+  local function release(id, h, delay, why, err)
     note(h, why ~= '' and why or 'released', '', ',"undone":true' .. interrupted)
     if events then events.job(why == 'snoozed' and why or 'released', id, h, said .. ' u' .. whole(delay) .. ' m' .. word(h.last_outcome)) end
     h.attempts = math.max(count(h.attempts), 1) - 1
+    if err and hold(id, h, err) then return end
     if delay > 0 then
       add(later_on, whole(now + delay), id)
     else
@@ -173,18 +181,6 @@ local function rarer()
     release(id, h, math.max(delay, 1), 'snoozed')
   end
 
-  -- note_unknown(): since when no host that had the job could run its task; what else becomes of it ends that. Whether it is too long
-  local function note_unknown(h, kind)
-    local since = finite(h.unknown_since)
-    if kind ~= 'unknown' and kind ~= 'unloaded' then
-      h.unknown_since = nil
-    elseif since then
-      return now - since >= UNKNOWN_GRACE
-    else
-      h.unknown_since = now
-    end
-  end
-
   -- other_than_finished(): its reply, where that is not 1
   local function other_than_finished(id, h, kind, ms, payload, why, extra, words)
     local crashes_before = h.crashes
@@ -194,16 +190,11 @@ local function rarer()
     if kind ~= 'snoozed' and extra == '1' then h.crashes = count(h.crashes) + 1 end
     crash = h.crashes ~= crashes_before and ',"crash":true' or ''
     if kind == 'retry' then h.snoozed_since = nil end
-    local since = finite(h.unknown_since) or now
-    local never = note_unknown(h, kind)
     if kind == 'failed' or kind == 'canceled' then
       stop(id, h, kind, ms, payload, why)
     elseif h.cancel then
       stop(id, h, 'canceled', h.cancel, failure('CANCELED', 'it was canceled while it ran'), 'canceled')
       return 4
-    elseif never then
-      stop(id, h, 'failed', failure_ttl(h), payload, '')
-      return 3
     elseif kind == 'retry' then
       again(id, h, ms, payload, why)
     elseif kind == 'snoozed' then
@@ -214,9 +205,7 @@ local function rarer()
         h.interrupted, interrupted = count(h.interrupted) + 1, ',"interrupted":true'
         if payload == 'drained' then h.expires_at = nil end
       end
-      -- as long again as it has been so: the delay doubles
-      if kind == 'unloaded' then ms = math.max(ms, math.min(now - since, LONGEST_UNLOADED)) end
-      release(id, h, ms, why)
+      release(id, h, ms, why, kind == 'unknown' and payload)
     end
   end
 

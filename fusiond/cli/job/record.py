@@ -78,6 +78,8 @@ def held(record: JobRecord) -> str:
     """Why the job is held; empty: it is not."""
     if record.status is not JobStatus.HELD:
         return ""
+    if not record.limit:
+        return f"until a worker group of its queue can run task {record.task!r}"
     task, _, values = record.limit.partition(" ")
     return f"by the limit of task {task!r}" + (f", for {values}" if values else "")
 

@@ -18,6 +18,7 @@ from fusiond.cli.queue import count_each
 from fusiond.cli.terminal.text import count
 from fusiond.errors import FusionError
 from fusiond.job import JobStatus
+from fusiond.schedule.left_jobs import LeftJobs, left_jobs
 
 if TYPE_CHECKING:
     from fusiond.broker.records import Counts
@@ -59,6 +60,7 @@ def look(effects: Effects, options: arguments.Options | None) -> Circumstances:
         options: say where the broker is; None: jobs are not counted.
     """
     queues: dict[str, Counts] = {}
+    left: list[LeftJobs] = []
     running: Counter[str] = Counter()
     limited: dict[str, int] = {}
     away = "" if options else "only files were compared"
@@ -70,6 +72,7 @@ def look(effects: Effects, options: arguments.Options | None) -> Circumstances:
                     raise unreadable[0]
                 running = _running(session)
                 limited = _limited(session, effects, queues)
+                left = session.run(left_jobs(session.verbs, effects.plan))
         except FusionError as error:
             away = str(error).splitlines()[0]  # the list of a file's problems is left out
     now = int(time.time() * 1000)
@@ -85,6 +88,7 @@ def look(effects: Effects, options: arguments.Options | None) -> Circumstances:
         *_below("max_running", effects.max_running, "started", started, then=_END),
         *_below("limit", effects.task_limits, "limited", limited, then=_END),
         *_moved(effects),
+        *_left(effects, left),
         *_below("processes", effects.processes, "running", running, then=_END),
         *_below("slots", effects.slots, "running", running, then=_END, written="processes × concurrency"),
     ]
@@ -145,6 +149,15 @@ def _limited(session: broker.Session, effects: Effects, queues: Iterable[str]) -
     for (task, _), jobs in running.items():
         most[task] = max(most[task], jobs)
     return most
+
+
+def _left(effects: Effects, left: Iterable[LeftJobs]) -> Iterator[dict[str, Any]]:
+    """A warning for each task, queue and cron entry that is removed, and for which jobs wait."""
+    for each in left:
+        # `unserved` says the same of a queue
+        if each.section != "queues" or not effects.loses(each.name):
+            said = {"name": each.name, "message": each.message, "waiting": each.jobs}
+            yield {"kind": f"removed-{each.section.removesuffix('s')}", **said}
 
 
 def _moved(effects: Effects) -> Iterator[dict[str, Any]]:

@@ -73,7 +73,9 @@ def _health(options: arguments.Options) -> int:
     """
     status = daemon.find(options).ask("status", timeout=_TIMEOUT)
     document = {name: status[name] for name in ("pid", "ready", "ending", "unready")}
-    arguments.answer(options, document, lambda: legible("live" if options.live else _verdict(status)))
+    document["warnings"] = [program["warning"] for program in status["programs"] if program.get("warning")]
+    verdict = "live" if options.live else _verdict(status)
+    arguments.answer(options, document, lambda: legible("\n".join([verdict, *document["warnings"]])))
     return OK if options.live or status["ready"] else REFUSED
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 import fusiond
 from fusiond.broker.event_verbs import SinkState
 from fusiond.broker.hosts.host_records import Catalogue, FileInForce
-from fusiond.broker.records import Counts
+from fusiond.broker.records import Counts, HeldTask
 from fusiond.cli.find import broker, daemon
 from fusiond.cli.queue import count_each, documents, listed
 from fusiond.cli.status.workers import SeenWorker, ask_workers, workers_page
@@ -25,6 +25,7 @@ from fusiond.errors import BrokerError, FusionError
 from fusiond.job import JobStatus
 from fusiond.monitoring.broker_state import BrokerState, broker_state, overdue_entries, sink_states
 from fusiond.schedule.drift import Drift, differences, drifts, files_in_words
+from fusiond.schedule.held_keeping import sentence, stuck_tasks
 
 #: jobs of a queue from which the queue that they belong to is guessed
 _SAMPLE: Final = 20
@@ -56,6 +57,8 @@ class Report:
     daemon: dict[str, Any] | None = None
     queues: dict[str, Counts] | None = None
     unserved: list[UnservedQueue] = field(default_factory=list)
+    #: (queue, task) of held jobs that no living worker group can run
+    held: list[tuple[str, HeldTask]] = field(default_factory=list)
     #: None: not asked for
     workers: list[SeenWorker] | None = None
     #: (worker, `queue/id`) of jobs whose process was killed and has not ended
@@ -83,6 +86,10 @@ class Report:
             "daemon": self.daemon,
             "queues": self.queues and documents(self.queues),
             "unserved": [asdict(each) for each in self.unserved],
+            "held": [
+                {"queue": queue, "task": held.task, "jobs": held.jobs, "error": held.error or None}
+                for queue, held in self.held
+            ],
             **workers,
             "unkilled": [{"worker": worker, "job": job} for worker, job in self.unkilled],
             "errors": {**self.errors, **unreadable},
@@ -104,6 +111,7 @@ class Report:
         if self.queues is not None:
             parts.append(listed(self.queues))
         parts += [each.sentence() for each in self.unserved]
+        parts += [legible(sentence(queue, held)) for queue, held in self.held]
         if self.workers is not None:
             parts.append(workers_page(self.workers))
         if self.unkilled:
@@ -152,7 +160,9 @@ def _ask_broker(report: Report, session: broker.Session, options: argparse.Names
         report.workers = ask_workers(session, report.queues)
     known = session.run(verbs.workers())
     report.unkilled = [(worker.name, job) for worker in known for job in worker.fields.get("unkilled", "").split()]
-    report.unserved = list(_unserved(session, report.queues, options))
+    catalogue = session.run(verbs.catalogue())
+    report.unserved = list(_unserved(session, catalogue, report.queues, options))
+    report.held = stuck_tasks(catalogue, report.queues)
 
 
 def _overdue_sentence(entry: str, since: int) -> str:
@@ -166,11 +176,8 @@ def _late_sentence(sink: str, state: SinkState) -> str:
 
 
 def _unserved(
-    session: broker.Session, queues: dict[str, Counts], options: argparse.Namespace
+    session: broker.Session, catalogue: Catalogue, queues: dict[str, Counts], options: argparse.Namespace
 ) -> Iterator[UnservedQueue]:
-    if not any(counts.waiting for counts in queues.values()):
-        return
-    catalogue = session.run(session.verbs.catalogue())
     given = (("-c", options.config), ("--namespace", options.namespace))
     place = "".join(f" {option} {shlex.quote(value)}" for option, value in given if value)
     for queue, counts in queues.items():

@@ -19,7 +19,7 @@ from fusiond.cli.find.broker import Session
 from fusiond.cli.job.record import share
 from fusiond.cli.terminal.table import table
 from fusiond.cli.terminal.text import count, span, when
-from fusiond.job import NOT_LOADED, JobRecord, JobStatus
+from fusiond.job import JobRecord, JobStatus
 
 #: seconds: the time that workers have to answer, and the time between two looks at the answers
 PATIENCE, PAUSE = 1.0, 0.02
@@ -62,9 +62,13 @@ def ask_workers(session: Session, queues: Mapping[str, Counts]) -> list[SeenWork
 
 def why_waiting(session: Session, job: JobRecord) -> str:
     """Why a job has not begun, as a sentence; "" if it has, or if a worker serves it. Raises BrokerError."""
-    if job.last_outcome == NOT_LOADED and job.status in (JobStatus.QUEUED, JobStatus.SCHEDULED):
-        return f"the code of task {job.task!r} does not load; fusiond status names module and line"
-    return why_unserved(session, job.queue, job.task) if job.status is JobStatus.QUEUED else ""
+    if job.status is JobStatus.HELD and not job.limit:
+        held = session.run(session.verbs.counts(job.queue)).held_tasks
+        if any(each.error for each in held if each.task == job.task):
+            return f"the code of task {job.task!r} does not load; fusiond status says why"
+    elif job.status is not JobStatus.QUEUED:
+        return ""
+    return why_unserved(session, job.queue, job.task)
 
 
 def why_unserved(session: Session, queue: str, task: str) -> str:

@@ -236,11 +236,13 @@ def _section_change(old: Config, new: Config, section: str) -> SectionChange | N
     if before == after:
         return None
     common = sorted(before.keys() & after.keys())
+    # the former name of a cron entry goes on in its heir; tasks and queues stand under their aliases, too
+    renamed = {alias for entry in after.values() for alias in getattr(entry, "aliases", ())}
     return SectionChange(
         section,
         added=tuple(sorted(after.keys() - before.keys())),
         changed=tuple(key for name in common for key in changed_keys(before[name], after[name], name)),
-        removed=tuple(sorted(before.keys() - after.keys())),
+        removed=tuple(sorted(before.keys() - after.keys() - renamed)),
     )
 
 

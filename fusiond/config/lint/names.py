@@ -42,6 +42,20 @@ def check_declared(root: Node) -> Iterator[Problem]:
         yield from _queues_of(group, queues)
 
 
+def check_aliases(root: Node) -> Iterator[Problem]:
+    """Each alias that its section declares, too, or that is given twice in it."""
+    for section, built_in in (("tasks", ()), ("queues", (DEFAULT_QUEUE, CALLBACKS)), ("cron", ())):
+        declared, heirs = {*root.names(section), *built_in}, dict[str, str]()
+        for name, entry in root.entries(section):
+            for item in entry.items("aliases"):
+                if item.value in declared:
+                    message = f"{item.raw!r} is an alias, and {section} declares it, too"
+                    yield item.place.error("bad-alias", message, "remove one of them")
+                elif heirs.setdefault(str(item.value), heir := f"{section}.{name} {item.place.spot}") != heir:
+                    message = f"{item.raw!r} is an alias of {heirs[str(item.value)].split()[0]}, too"
+                    yield item.place.error("bad-alias", message, "remove one of them")
+
+
 def check_similar(root: Node) -> Iterator[Problem]:
     """Names of one section that differ only in case or punctuation, and priorities with the same number."""
     for section in ("queues", "tasks", "workers", "retry_policies", "flows", "cron", "priorities"):

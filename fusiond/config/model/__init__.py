@@ -34,7 +34,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 from fusiond.callbacks import WEBHOOK_TASK
-from fusiond.config.kinds import Account, FilePath, Key, Kind, Name, Partial, Text, between, meanings, text
+from fusiond.config.kinds import Account, Duration, FilePath, Key, Kind, Name, Partial, Text, between, meanings, text
 from fusiond.config.model.cron_entries import CronEntry
 from fusiond.config.model.event_log import Events
 from fusiond.config.model.flow_steps import Flow
@@ -126,6 +126,14 @@ class Logging:
 
 
 @dataclass(frozen=True, slots=True)
+class UnknownTasks:
+    """Jobs of tasks that no living worker group of their queue can run: they are held."""
+
+    #: How long such a job is held before it fails. Only the time counts in which a worker group serves the queue.
+    fail_after: Annotated[Duration, Key("Fail after", "1h", in_place=True)] = 86400.0
+
+
+@dataclass(frozen=True, slots=True)
 class Defaults:
     """Defaults of tasks and groups; in a Config they are already part of them."""
 
@@ -182,6 +190,8 @@ class Config:
         Mapping[Name, Task],
         Key("Tasks", {"send_otp": {"run": "shop.messaging.send_otp", "priority": "high"}}, in_place=True),
     ] = field(default_factory=dict)
+    #: What becomes of jobs whose task no living worker group of their queue can run.
+    unknown_tasks: Annotated[UnknownTasks, Key("Unknown tasks", {"fail_after": "1h"}, in_place=True)] = UnknownTasks()
     #: Graphs of steps over tasks, by name.
     flows: Annotated[
         Mapping[Name, Flow],

@@ -66,6 +66,8 @@ class CronEntry:
     jitter: Annotated[Duration, Key("Jitter", "30s")] = 0.0
     #: Warn if no job of the entry has finished for so long: in the log, by `fusiond status`, as a metric. null: never.
     alert_if_no_success: Annotated[Duration | None, Key("Alert if no success", "26h")] = None
+    #: Former names of the entry, whose last tick and history it takes over.
+    aliases: Annotated[tuple[Name, ...], Key("Aliases", ["nightly"])] = ()
     #: true: its ticks are skipped.
     suspended: Annotated[bool, Key("Suspended", True)] = False
 

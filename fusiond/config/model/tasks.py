@@ -302,6 +302,8 @@ class Task:
     ] = None
     #: One line for people.
     description: Annotated[Line | None, Key("Description", "Sends a one-time password", own=True)] = None
+    #: Former names of the task: jobs that wait under them, and new calls, run this function with these policies.
+    aliases: Annotated[tuple[Name, ...], Key("Aliases", ["thumbnail"], own=True)] = ()
 
     @property
     def callbacks(self) -> Mapping[str, Callback]:
@@ -330,6 +332,8 @@ class Queue:
     #: Arguments whose values name a tenant. Within a priority the tenants take turns, one job of each at a time. Empty:
     #: jobs begin in the order in which they came.
     fair_by: Annotated[tuple[Argument, ...], Key("Fair by", ["kwargs.tenant"])] = ()
+    #: Former names of the queue: the worker groups that serve it take jobs from these, too.
+    aliases: Annotated[tuple[Name, ...], Key("Aliases", ["images"], own=True)] = ()
     #: true: jobs are accepted, and wait.
     suspended: Annotated[bool, Key("Suspended", True)] = False
 

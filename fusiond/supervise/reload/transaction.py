@@ -273,6 +273,7 @@ class Transaction:
                 self.warnings += (f"{names}: did not acknowledge the change within {ACKNOWLEDGE:.0f} s",)
                 return
             yield deadline
+        self.warnings += next((process.jobs_left for process in self._processes if process.jobs_left), ())
 
 
 def _check_deadline(waiting: list[Process], deadline: float) -> None:

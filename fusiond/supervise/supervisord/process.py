@@ -94,6 +94,10 @@ class Process(Subprocess):  # type: ignore[misc] # supervisor has no types
         self._claims_told = True
         #: which of its tasks do not load, and why
         self.unloaded = ""
+        #: of the scheduler: which jobs nobody can run; "" for none
+        self.warning = ""
+        #: of the scheduler: which jobs wait for what the last change has removed
+        self.jobs_left: tuple[str, ...] = ()
         #: of one that drains: slots that it needs, and jobs that still run; None: it has not said
         self.left_slots: int | None = None
         self.busy: int | None = None
@@ -316,8 +320,9 @@ class Process(Subprocess):  # type: ignore[misc] # supervisor has no types
                 self.failure, self.unloadable = reason, tuple(message.get("tasks", ()))
             case {"is": "applied", "generation": int(generation)}:
                 self.applied = max(self.applied, generation)
-            case {"is": "unloaded", "reason": str(reason)}:
-                self.unloaded = reason
+                self.jobs_left = tuple(message.get("left", ()))
+            case {"is": "unloaded" | "warning" as what, "reason": str(reason)}:
+                setattr(self, what, reason)
             case {"is": "loaded", "environment": str(digest), "release": dict(found)}:
                 self.environment = digest
                 self.release = {path: mark and Mark(*mark) for path, mark in found.items()}

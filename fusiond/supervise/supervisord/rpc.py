@@ -44,7 +44,7 @@ VERBS = (
 #: attributes of a process that `status` shows under their own names
 _SHOWN = (
     "ready", "serves", "draining", "trial", "stopped_by_operator", "last_exit", "deaths", "busy", "retry_in",
-    "unloaded", "reason", "scaled", "waits_for_redis",
+    "unloaded", "warning", "reason", "scaled", "waits_for_redis",
 )
 # fmt: on
 #: seconds between two looks at whether a reload has ended

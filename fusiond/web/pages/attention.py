@@ -9,7 +9,9 @@ from typing import Any, Literal
 
 from fusiond.broker.event_verbs import SinkState
 from fusiond.broker.hosts.host_records import FileInForce
+from fusiond.broker.records import HeldTask
 from fusiond.schedule.drift import Drift, differences
+from fusiond.schedule.held_keeping import sentence
 from fusiond.web.filters import plural, span
 from fusiond.web.pages.cron_pages import CronRow
 from fusiond.web.pages.queue_pages import QueueRow
@@ -62,6 +64,12 @@ def of_queues(queues: Sequence[QueueRow]) -> Iterator[Attention]:
         if queue.lost:
             lost = f"{plural(queue.lost, 'job')} of queue {queue.name} lost the lease and waits to be taken back"
             yield Attention("warning", lost, f"/jobs?state=started&queue={queue.name}")
+
+
+def of_held_tasks(stuck: Sequence[tuple[str, HeldTask]]) -> Iterator[Attention]:
+    """Jobs that no living worker group can run."""
+    for queue, held in stuck:
+        yield Attention("bad", sentence(queue, held), f"/jobs?state=held&queue={queue}")
 
 
 def of_workers(workers: Sequence[WorkerRow]) -> Iterator[Attention]:

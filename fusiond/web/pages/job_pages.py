@@ -160,13 +160,13 @@ async def _events(backend: Backend, job: JobRecord) -> list[EventRow]:
 
 async def _waits(backend: Backend, job: JobRecord) -> str:
     """Why it does not run, in a sentence; empty if it does, or has ended."""
-    if job.status is JobStatus.HELD:
+    if job.status is JobStatus.HELD and job.limit:
         task, _, values = job.limit.partition(" ")
         return f"the limit of task {task} holds it" + (f", for {values}" if values else "")
     if job.status is JobStatus.DEFERRED:
         need, names = await backend.run(backend.verbs.parents(job.queue, job.id))
         return f"waits for {need} of {plural(len(names), 'job')}: {', '.join(names[:10])}"
-    if job.status is not JobStatus.QUEUED:
+    if job.status not in (JobStatus.QUEUED, JobStatus.HELD):
         return ""
     counts = (await backend.counts())[0].get(job.queue)
     if counts and (counts.suspended_by_operator or counts.suspended_by_file):

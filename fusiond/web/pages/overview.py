@@ -12,6 +12,7 @@ from fusiond.broker.hosts.host_records import FileInForce
 from fusiond.errors import BrokerError
 from fusiond.monitoring.broker_state import sink_states
 from fusiond.schedule.drift import Drift, drifts
+from fusiond.schedule.held_keeping import stuck_tasks
 from fusiond.web.backend import Backend
 from fusiond.web.endpoint import Endpoint, WebCall
 from fusiond.web.pages import attention
@@ -97,9 +98,10 @@ async def _of_broker(backend: Backend, status: dict[str, Any] | None) -> Overvie
     more = chain(attention.of_daemon(status), attention.of_files(files, differing))
     hosts = _hosts(files)
     stuck = attention.of_unkilled(await unkilled(backend))
+    held = attention.of_held_tasks(stuck_tasks(await backend.catalogue(), (await backend.counts())[0]))
     sinks = await backend.run(sink_states(backend.verbs, files, [queue.name for queue in listed.queues]))
     return Overview(
-        attention=attention.sorted_by_level([*more, *stuck, *attention.of_sinks(sinks), *found]),
+        attention=attention.sorted_by_level([*more, *stuck, *held, *attention.of_sinks(sinks), *found]),
         daemon=_daemon(status),
         away="",
         running=sum(queue.started for queue in listed.queues),

@@ -30,6 +30,7 @@ from fusiond.job import mark_of
 from fusiond.worker.dispatcher.claims.asking import Asking
 from fusiond.worker.dispatcher.claims.confirming import Confirming
 from fusiond.worker.dispatcher.claims.exchange import Exchange
+from fusiond.worker.dispatcher.claims.held_tasks import HeldTasks
 from fusiond.worker.dispatcher.claims.lanes import Lanes
 from fusiond.worker.dispatcher.claims.leases import Leases
 from fusiond.worker.dispatcher.claims.parkings import Parkings
@@ -93,7 +94,11 @@ class Dispatcher:
         self.job_log = JobLog(config)
         self._is_second_busy = False
         self._parkings = Parkings(mark_of(name), lambda: self._asking.free)
-        self._lanes = Lanes(name, broker, lanes, self.job_log.ended, on_outbox=courier.note, parkings=self._parkings)
+        self._held_tasks = HeldTasks(self._can_run)
+        self._lanes = Lanes(
+            name, broker, lanes, self.job_log.ended,
+            on_outbox=courier.note, held_tasks=self._held_tasks, parkings=self._parkings,
+        )  # fmt: skip
         outcomes = self._lanes.outcomes
         outcomes.set_config(config, group.name)
         #: attempts that were settled, by kind
@@ -179,6 +184,7 @@ class Dispatcher:
         self._endings.set_config(config)
         self.pool.set_config(config, group)
         self._waiting.set_config(config)
+        self._on_tasks_changed()
 
     def drain(self) -> None:
         """Claim no more, give back what was not begun, end when the last job ends."""
@@ -385,9 +391,19 @@ class Dispatcher:
             self.ready.set_result(problems)
         # Those that wait here were claimed for a fork server that has died, and may not load in this one.
         self._waiting.look_again()
+        self._on_tasks_changed()
         self._on_problems()
 
     def _on_not_loaded(self, task: str, code: str, message: str) -> None:
         """A child could not load what its fork server was not told to load."""
         self.pool.note_problem(task, code, message)
+        self._on_tasks_changed()
         self._on_problems()
+
+    def _can_run(self, task: str) -> bool:
+        return task in self.config.tasks and task not in self.pool.problems
+
+    def _on_tasks_changed(self) -> None:
+        """Claim by the tasks that can run here now: jobs of others may be held for them."""
+        self._held_tasks.look_again()
+        self.claim_from()

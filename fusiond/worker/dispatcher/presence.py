@@ -57,6 +57,7 @@ class Presence:
         self._question = 0
         #: what Redis was told last, and when, in monotonic s
         self._queues: tuple[str, ...] = ()
+        self._lacks: tuple[str, ...] = ()
         self._fields: dict[str, str | int] = {}
         self._served_at = self._announced_at = 0.0
 
@@ -71,7 +72,7 @@ class Presence:
             self._changed.clear()
             wait = _BUSY if self._dispatcher.pool.running else _IDLE
             try:
-                await self._serve(self._serving())
+                await self._serve(self._serving(), tuple(sorted(self._dispatcher.pool.problems)))
                 await self._announce()
             except BrokerError as error:
                 log.debug("what this group serves and does did not reach Redis: %s", error)
@@ -91,13 +92,13 @@ class Presence:
         claims = self._dispatcher.claims and not self._dispatcher.pool.trouble
         return tuple(self._dispatcher.queues.names) if claims else ()
 
-    async def _serve(self, queues: tuple[str, ...]) -> None:
+    async def _serve(self, queues: tuple[str, ...], lacks: tuple[str, ...] = ()) -> None:
         now = time.monotonic()
-        if queues != self._queues or (queues and now - self._served_at >= ALIVE_AGAIN):
+        if (queues, lacks) != (self._queues, self._lacks) or (queues and now - self._served_at >= ALIVE_AGAIN):
             # Until Redis has answered, either may be true.
             self._queues = self._queues or queues
-            await self._connection.run(self._broker.serve(self._daemon, self._name, queues))
-            self._queues, self._served_at = queues, now
+            await self._connection.run(self._broker.serve(self._daemon, self._name, queues, lacks))
+            self._queues, self._lacks, self._served_at = queues, lacks, now
 
     async def _announce(self) -> None:
         fields, now = self._what_it_does(), time.monotonic()

@@ -7,12 +7,9 @@ from unittest.mock import Mock
 
 import pytest
 
-from fusiond.broker.call import as_is, plain
 from fusiond.worker.pool.fork_servers import ForkServers
-from tests.support.job_text import shift
 from tests.support.running import until
 
-HOUR = 3_600_000
 #: fails to import for as long as the file is there
 FLAKY = """
 import os
@@ -79,14 +76,14 @@ def test_group_of_which_nothing_loads_starts_when_it_can(place, flag):
 @pytest.mark.proof
 @BOTH
 def test_others_run_while_some_do_not_load(place, flag, isolation):
-    """Jobs of what does not load go back, with no attempt burnt; the module is imported anew in a fresh process."""
+    """Jobs of what does not load are held, with no attempt burnt; the module is imported anew in a fresh process."""
     path = place.path()
     program = place.start(link=True, isolation=isolation, processes=2, tasks=flaky_tasks("echo"))
     assert "flaky.py, line 4" in program.heard("unloaded")["reason"]
     long = place.enqueue("work", path, 6.0)
     waits = place.enqueue("flaky_echo", 7)
     assert place.result(place.enqueue("echo"))
-    record = place.until(waits, "scheduled")
+    record = place.until(waits, "held")
     assert (record.attempts, record.last_outcome) == (0, "not loaded")
     place.until_lines(path)
     flag.unlink()
@@ -118,33 +115,6 @@ def test_replaced_fork_server_can_be_killed(place, flag):
     place.cancel(long)
 
 
-def test_delays_double_and_end_after_an_hour(place, flag, run):
-    """5 s first, then as long again as it has waited, 5 minutes at the most; after an hour it fails with its reason."""
-    program = place.start(tasks=flaky_tasks("echo"))
-    before = int(run(plain(as_is, "TIME"))[0]) * 1000
-    id_ = place.enqueue("flaky_echo")
-    key = place.broker.keys.of("default", "job", id_)
-    delays = []
-    for waited in (0, 20_000, 100_000, HOUR // 2):
-        place.until(id_, "scheduled")
-        if waited:
-            shift(run, key, "unknown_since", -waited)
-            before = int(run(plain(as_is, "TIME"))[0]) * 1000
-            run(plain(as_is, "ZADD", place.broker.keys.of("default", "scheduled"), "XX", 1, id_))
-            program.signal(signal.SIGWINCH)
-            place.enqueue("echo")
-            until(lambda: place.job(id_).due_at not in (None, 1) and place.job(id_).status == "scheduled")
-        delays.append((place.job(id_).due_at - before) / 1000)
-    # How late the machine is comes on top, each time once more.
-    for delay, (least, most) in zip(delays, [(5, 20), (20, 60), (120, 220), (300, 330)], strict=True):
-        assert least <= delay <= most, delays
-    shift(run, key, "unknown_since", -HOUR)
-    run(plain(as_is, "ZADD", place.broker.keys.of("default", "scheduled"), "XX", 1, id_))
-    place.enqueue("echo")
-    error = place.error(id_)
-    assert (error["code"], "line 4" in error["message"]) == ("IMPORT_ERROR", True)
-
-
 @BOTH
 def test_import_error_inside_a_function_is_a_failure(place, isolation):
     """It is the job's own: its policy says what follows, and its error has a type and a traceback."""
@@ -162,7 +132,7 @@ def test_task_of_another_queue_that_does_not_load(place, flag, isolation):
     tasks = flaky_tasks("echo", queue="other")
     place.start(isolation=isolation, tasks=tasks, queues=("default", "other"), change=serve_default)
     waits = place.enqueue("flaky_echo", 1)
-    assert place.until(waits, "scheduled").last_outcome == "not loaded"
+    assert place.until(waits, "held").last_outcome == "not loaded"
     flag.unlink()
     assert place.result(waits) == [1]
 

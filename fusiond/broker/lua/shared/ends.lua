@@ -47,6 +47,7 @@ local function failure(code, message)
 end
 -- cancel_waiting(id, h, ttl, score, code, message): ends a job that waited; the set that it was in is the caller's.
 local function cancel_waiting(id, h, ttl, score, code, message)
+  withdraw(id, h)
   h.score, h.ended_at, h.last_outcome = score, now, 'canceled'
   h.error = failure(code or 'CANCELED', message or 'it was canceled before it began')
   ended(id, 'canceled', ttl, h)

@@ -1,8 +1,9 @@
 -- What a claim does about the limits of tasks: give places, hold jobs, and let those go on that may. (needs now, queue, score, job, many, rate,
--- line_up, by, places, ends, rescue)
+-- line_up, by, places, ends, rescue, held_tasks)
 local limits                      -- task -> {by, max_running, every, burst}; nil: no task of the queue has a limit
 
--- limiter(): what follows is made once for a call, and only where a task has a limit: to make functions takes a script as long as to use them
+-- limiter(): what follows is made once for a call, and only where a task has a limit, or jobs are held for their tasks: to make functions takes a
+-- script as long as to use them
 local function limiter()
   local rate = rates()
   local LOOK_AGAIN = 30000          -- ms; a key whose places are all taken is looked at so often, in case nobody has passed its turn on
@@ -25,7 +26,7 @@ local function limiter()
   -- limit_of(key): the limit that makes such keys; nil: there is none any more, or it has another `by`
   local function limit_of(key)
     local task, names = key:match('^(%S+) ?([^=]*)')
-    local limit = limits[task]
+    local limit = limits and limits[task]
     return limit and table.concat(limit.by, ',') == names and limit or nil
   end
 
@@ -71,8 +72,7 @@ local function limiter()
     if events then events.job('held', id, h) end
     local limit = limits[h.task]
     redis.call('ZADD', AGAIN, 'LT', whole(next_look(room_of(key, limit), limit)), 'k' .. key)
-    local expires = finite(h.expires_at)
-    if expires then redis.call('ZADD', AGAIN, whole(expires), 'x' .. id) end
+    expires_held(id, h)
   end
 
   -- expire_held(id): held -> failed, if its time is over
@@ -85,6 +85,7 @@ local function limiter()
     if expires > now then
       redis.call('ZADD', AGAIN, whole(expires), 'x' .. id)
     else
+      withdraw(id, h)
       end_job(id, h, 'failed', 'EXPIRED', why_expired(h), failure_ttl(h), score, h.task, h.attempts or false, count(h.rescues), '',
         h.queued_at or h.created_at, now, h.header)
     end
@@ -138,6 +139,7 @@ local function limiter()
   return { key_of = key_of, key_of_body = key_of_body, room_of = room_of, is_full = is_full, take_place = take_place, hold = hold, look_again = look_again }
 end
 local limited                     -- what it has made
-local function read_limits(text)
-  if text then limits, limited = cjson.decode(text), limiter() end
+local function read_limits(text, named)
+  if text then limits = cjson.decode(text) end
+  if text or named then limited = limiter() end
 end

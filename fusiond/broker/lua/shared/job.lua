@@ -8,19 +8,13 @@
 local function codec()
   local WORDS = { -- in their order: letter, field
     't', 'token', 'z', 'last_token', 'c', 'created_at', 'l', 'lengths', 'x', 'expires_at', 'b', 'started_at', 'q', 'queued_at', 'k', 'crashes',
-    'r', 'rescues', 'i', 'interrupted', 'm', 'permit', 'u', 'unknown_since', 'w', 'snoozed_since', 'a', 'cancel', 'y', 'unique', 'f', 'follow', 'g', 'flow', 'o', 'last_outcome', 'n', 'attempts',
+    'r', 'rescues', 'i', 'interrupted', 'm', 'permit', 'w', 'snoozed_since', 'a', 'cancel', 'y', 'unique', 'f', 'follow', 'g', 'flow', 'o', 'last_outcome', 'n', 'attempts',
     'p', 'limit', 's', 'score', 'v', 'priority',
     'e', 'ended_at', 'R', 'result', 'E', 'error', 'H', 'history', 'G', 'progress',
   }
   local NAME = {}                   -- letter -> field
   for i = 1, #WORDS, 2 do NAME[WORDS[i]] = WORDS[i + 1] end
-  local AFTER_CREATION = { 'expires_at', 'started_at', 'queued_at', 'unknown_since', 'snoozed_since', 'ended_at' }
-
-  -- unword(text): what `word` was given
-  local function unword(text)
-    if not text:find('[+%%]') then return text end
-    return (text:gsub('+', ' '):gsub('%%(%x%x)', function(hex) return string.char(tonumber(hex, 16)) end))
-  end
+  local AFTER_CREATION = { 'expires_at', 'started_at', 'queued_at', 'snoozed_since', 'ended_at' }
 
   -- last_line(text, last, length): the last line of the text up to `last` if it has that length, and where the line before it ends, 0: nowhere
   local function last_line(text, last, length)

@@ -1,5 +1,6 @@
 -- Places of tasks that have a limit, and the jobs that it holds. (needs now, queue, job, events, line_up)
--- A limit counts the jobs of one key: `<task>`, or `<task> kwargs.account="acme"`. What a job's `limit` says:
+-- A limit counts the jobs of one key: `<task>`, or `<task> kwargs.account="acme"`. A held job whose `limit` is not set is held for its task
+-- (held_tasks.lua), and its key is `?<task>`. What a job's `limit` says:
 --   -      it runs, and counts towards its queue's max_running alone
 --   a key  it runs and has a place of that key; or it is held by it; or it was, and is in the row for its turn
 -- ns:{q}:places:<key>  HASH  id -> token of the attempt that has the place
@@ -31,13 +32,11 @@ local function free_place(id, limit)
 end
 -- withdraw(id, h): a job that waited goes elsewhere; out of what holds it, or its turn is passed on
 local function withdraw(id, h)
-  if h.limit and h.limit ~= '-' then
-    if redis.call('ZREM', HELD, id) == 1 then
-      redis.call('ZREM', HELD_BY .. h.limit, id)
-      redis.call('ZREM', AGAIN, 'x' .. id)
-    else
-      pass_on(h.limit)
-    end
+  if redis.call('ZREM', HELD, id) == 1 then
+    redis.call('ZREM', HELD_BY .. (h.limit or '?' .. h.task), id)
+    redis.call('ZREM', AGAIN, 'x' .. id)
+  elseif h.limit and h.limit ~= '-' then
+    pass_on(h.limit)
   end
   h.limit = nil
 end

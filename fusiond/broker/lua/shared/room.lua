@@ -2,11 +2,11 @@
 -- it, and whether events are wanted, in the same command. (needs queue, turns, events)
 local elsewhere                   -- JSON: task with a limit -> the queue that it lives in; nil: each lives in this one
 local function room()
-  local conf = redis.call('HMGET', CONF, 'max_length', 'limits', 'fair', 'elsewhere', 'events')
+  local conf = redis.call('HMGET', CONF, 'max_length', 'limits', 'fair', 'elsewhere', 'events', 'held_tasks')
   read_turns(conf[3])
   read_events(conf[5])
   elsewhere = conf[4]
   local most = tonumber(conf[1])
   if not most then return math.huge end
-  return most - redis.call('ZCARD', QUEUE) - redis.call('ZCARD', SCHEDULED) - (conf[2] and redis.call('ZCARD', ROOT .. ':held') or 0)
+  return most - redis.call('ZCARD', QUEUE) - redis.call('ZCARD', SCHEDULED) - ((conf[2] or conf[6]) and redis.call('ZCARD', ROOT .. ':held') or 0)
 end

@@ -6,6 +6,11 @@ local function word(value)
   if not value:find('[^%w_.:,-]') then return value end
   return (value:gsub('[^%w_.:, -]', function(other) return ('%%%02X'):format(other:byte()) end):gsub(' ', '+'))
 end
+-- unword(text): what `word` was given
+local function unword(text)
+  if not text:find('[+%%]') then return text end
+  return (text:gsub('+', ' '):gsub('%%(%x%x)', function(hex) return string.char(tonumber(hex, 16)) end))
+end
 -- new_text(task, header, args, words): `words`: the lengths of what follows apart, and what its state says beside its creation and these lengths
 local CREATED = 'c' .. whole(now) .. ' l'
 local function new_text(task, header, args, words)

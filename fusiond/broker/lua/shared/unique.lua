@@ -53,7 +53,7 @@ local function unique_jobs()
       elseif turns and way.set == QUEUE then
         redis.call('HINCRBY', CONF, 'gaps', 1)
       end
-      if way.h.limit then withdraw(way.other, way.h) end
+      withdraw(way.other, way.h)
       redis.call('ZREM', way.set, way.other)
       replace(way.other, way.h, ready and way.score or way.h.score or 0, id)
     end

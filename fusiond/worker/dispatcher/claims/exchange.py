@@ -25,6 +25,7 @@ from fusiond.broker.verbs import Verbs
 from fusiond.config.model import Config
 from fusiond.errors import BrokerError, BrokerUnavailable
 from fusiond.job import mark_of, new_token
+from fusiond.worker.dispatcher.claims.held_tasks import HeldTasks
 from fusiond.worker.dispatcher.claims.leases import LEASE_MS, renew, trusted_until
 from fusiond.worker.dispatcher.claims.parkings import Parkings
 from fusiond.worker.dispatcher.claims.queue_order import Share
@@ -77,6 +78,7 @@ class Exchange:
         outcomes: Outcomes,
         refusals: Refusals,
         *,
+        held_tasks: HeldTasks | None = None,
         parkings: Parkings | None = None,
     ) -> None:
         """
@@ -88,10 +90,12 @@ class Exchange:
             connection: for nothing else.
             outcomes: of all lanes.
             refusals: likewise.
+            held_tasks: which held jobs can run here; None: all.
             parkings: where wake-ups may bring jobs; None: this lane leaves none.
         """
         self._name, self._broker, self._connection = name, broker, connection
         self._outcomes, self._refusals, self._parkings = outcomes, refusals, parkings
+        self._held_tasks = held_tasks or HeldTasks(lambda _: True)
         self._mark = mark_of(name.rpartition("/")[2])
         #: monotonic ns of the last request; the same in boot ns
         self.sent = self.sent_boot = 0
@@ -250,7 +254,7 @@ class Exchange:
             share.queue, share.want, dispatcher=self._name, nonce=nonce, lease_ms=LEASE_MS, max_rescues=MAX_RESCUES,
             parking=parking, few=(share.free, once if share.want > share.free else ()),
             # A claim of no jobs is for the queue's chores, which a repeat leaves out.
-            again=again and share.want > 0,
+            again=again and share.want > 0, has=self._held_tasks.words(share.queue),
         )  # fmt: skip
 
     def _settled(self, queue: str, batch: list[Ended], reply: list[int] | BrokerError) -> None:
@@ -275,6 +279,8 @@ class Exchange:
         share, nonce, parking, _ = asked
         if parking and self._parkings and len(claim.jobs) >= share.free:
             self._parkings.note_none_left(share.queue)
+        if claim.held_tasks is not None:
+            self._held_tasks.note(share.queue, claim.held_tasks)
         boot, now = self.sent_boot, time.monotonic_ns()
         lease = trusted_until(boot)
         attempts = [

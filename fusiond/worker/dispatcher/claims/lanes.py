@@ -19,6 +19,7 @@ from fusiond.broker.records import Outcome
 from fusiond.broker.redis.connection import AsyncConnection
 from fusiond.broker.verbs import Verbs
 from fusiond.worker.dispatcher.claims.exchange import Exchange
+from fusiond.worker.dispatcher.claims.held_tasks import HeldTasks
 from fusiond.worker.dispatcher.claims.parkings import TRUSTED, Parkings
 from fusiond.worker.dispatcher.claims.queue_order import Share
 from fusiond.worker.dispatcher.ends.outcomes import Outcomes, Refusals
@@ -44,13 +45,16 @@ class Lanes:
         on_ended: Callable[[Attempt, Outcome], None],
         *,
         on_outbox: Callable[[str], None],
+        held_tasks: HeldTasks | None = None,
         parkings: Parkings | None = None,
     ) -> None:
         """`name`: of the dispatcher; `connections`: one for each lane alone; the others as Outcomes has them."""
         self.outcomes, refusals = Outcomes(on_ended, on_outbox), Refusals()
         # Redis keeps one nonce for each name.
-        self.first = Exchange(name, broker, connections[0], self.outcomes, refusals, parkings=parkings)
-        self.second = Exchange(f"2/{name}", broker, connections[1], self.outcomes, refusals)
+        self.first = Exchange(
+            name, broker, connections[0], self.outcomes, refusals, held_tasks=held_tasks, parkings=parkings
+        )
+        self.second = Exchange(f"2/{name}", broker, connections[1], self.outcomes, refusals, held_tasks=held_tasks)
         self._both = (self.first, self.second)
 
     def unsettled(self) -> Iterator[Attempt]:

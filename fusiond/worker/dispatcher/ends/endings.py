@@ -28,10 +28,8 @@ from fusiond.worker.runtime.wire import STOPPED, UNLOADED, OutcomeMessage, boot_
 
 log = logging.getLogger(__name__)
 
-#: s; for so long a job goes back whose task this file does not have: another host's newer one may, during a roll-out
+#: s; for so long a job goes back that cannot run here, where so many tasks are unknown that it is not held for its own
 UNKNOWN_DELAY = 5.0
-#: s; for so long a job goes back at first whose task does not load; later for longer, as settle.lua has it
-UNLOADED_DELAY = 5.0
 #: by what a job was interrupted that runs again, for its line in the log
 _INTERRUPTED_BY: dict[KillReason | None, str] = {
     KillReason.SHUTDOWN: "the shutdown",
@@ -70,7 +68,7 @@ class Endings:
             payload = verdicts.error_of(message.payload)
             error = json.loads(payload)
             self._on_not_loaded(attempt.task.decode(errors="replace"), error["code"], error["message"])
-            self._put_off(attempt, payload)
+            self._settle(attempt, verdicts.unknown(attempt, UNKNOWN_DELAY, payload))
             return
         attempt.ran = message.duration
         task, policy = self._policy(attempt)
@@ -132,14 +130,10 @@ class Endings:
         elif attempt.task not in self._policies:
             self._settle(attempt, verdicts.unknown(attempt, UNKNOWN_DELAY))
         elif problem := problems.get(attempt.task.decode(errors="replace")):
-            self._put_off(attempt, verdicts.failure(*problem))
+            self._settle(attempt, verdicts.unknown(attempt, UNKNOWN_DELAY, verdicts.failure(*problem)))
         else:
             return False
         return True
-
-    def _put_off(self, attempt: Attempt, error: bytes) -> None:
-        """Its task does not load here just now; another host may load it."""
-        self._settle(attempt, verdicts.unloaded(attempt, UNLOADED_DELAY, error))
 
     def _end(self, attempt: Attempt, outcome: Outcome, interrupted_by: str = "") -> None:
         if outcome.kind == "released":

@@ -127,7 +127,7 @@ class Outcomes:
                 log.warning("an outcome came too late: the lease was lost", extra=fields)
                 continue
             kind = _INSTEAD.get(flag, outcome.kind)
-            self.counts["released" if kind in ("unknown", "unloaded") else kind] += 1
+            self.counts["released" if kind == "unknown" else kind] += 1
             if flag in _INSTEAD:
                 self._on_ended(attempt, outcome._replace(kind=kind))
 

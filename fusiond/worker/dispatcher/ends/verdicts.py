@@ -216,15 +216,11 @@ def backoff(policy: RetryPolicy, attempt: int, rand: Random) -> float:
     return max(0.0, base + rand.uniform(-spread, spread))
 
 
-def unknown(attempt: Attempt, delay: float) -> Outcome:
-    """STARTED -> SCHEDULED, attempt undone; or FAILED, where no host had the task for an hour, as settle.lua knows."""
-    error = failure("TASK_NOT_FOUND", f"no task '{attempt.task.decode(errors='replace')}' is declared")
-    return Outcome(attempt.id, attempt.token, "unknown", ms(delay), 0, error, "unknown task")
-
-
-def unloaded(attempt: Attempt, delay: float, error: bytes) -> Outcome:
-    """STARTED -> SCHEDULED, attempt undone, later each time; or FAILED, where no host could load it for an hour."""
-    return Outcome(attempt.id, attempt.token, "unloaded", ms(delay), 0, error, NOT_LOADED)
+def unknown(attempt: Attempt, delay: float, error: bytes = b"") -> Outcome:
+    """STARTED -> HELD, attempt undone, until a dispatcher has its task; `error`: why it does not load here."""
+    none = failure("TASK_NOT_FOUND", f"no task '{attempt.task.decode(errors='replace')}' is declared")
+    why = NOT_LOADED if error else "unknown task"
+    return Outcome(attempt.id, attempt.token, "unknown", ms(delay), 0, error or none, why)
 
 
 def _failed(attempt: Attempt, task: Task, error: bytes, why: str = "", *, crash: int = 0) -> Outcome:
