@@ -106,11 +106,13 @@ class Fuzz(Target):
             self.ground.redis("PUBLISH", f"{ROOT}wake", "ready")
 
     def _at_rest(self):
-        for id_ in self.ground.redis("ZRANGE", f"{ROOT}scheduled", 0, -1):
-            self.ground.run(self.ground.broker.cancel("bodies", id_.decode()))
+        # Held are the jobs of tasks that the file does not have.
+        for waiting in ("scheduled", "held"):
+            for id_ in self.ground.redis("ZRANGE", f"{ROOT}{waiting}", 0, -1):
+                self.ground.run(self.ground.broker.cancel("bodies", id_.decode()))
         # In one script: a job that moves between two questions would be seen nowhere.
         counts = self.ground.run(self.ground.broker.counts("bodies"))
-        return not any((counts.inbox, counts.queued, counts.started, counts.scheduled))
+        return not any((counts.inbox, counts.queued, counts.started, counts.scheduled, counts.held))
 
     def _unrest(self):
         return f"does not come to rest: {self.ground.run(self.ground.broker.counts('bodies'))}"
