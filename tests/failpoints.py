@@ -75,7 +75,7 @@ STEPS = {
     "command": Step(SERVER, "worker.runtime.forkserver", "ForkServer._command"),
     "fork": Step(SERVER, "worker.runtime.forkserver", "ForkServer._fork"),
     "reap": Step(SERVER, "worker.runtime.forkserver", "ForkServer._reap"),
-    "adopt": Step(SERVER, "worker.runtime.forkserver", "ForkServer._kill_strays"),
+    "adopt": Step(SERVER, "worker.runtime.leftovers", "Leftovers.kill"),
     "report-death": Step(SERVER, "worker.runtime.forkserver", "ForkServer._say"),
     # a child
     "receive": Step(CHILD, "worker.runtime.child", "Child._batch"),

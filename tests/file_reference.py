@@ -88,7 +88,7 @@ def rows(section):
 def page(text):
     """The page with the table of each section as the model gives it."""
     for section in SECTIONS:
-        table = re.compile(rf"(^##+ {re.escape(section)}\n\n(?:.+\n)*\|---.+\n)(?:\|.+\n)+", re.MULTILINE)
+        table = re.compile(rf"(^##+ {re.escape(section)}\n\n(?:.+\n)*\|---.+\n)(?:\|.+\n)*", re.MULTILINE)
         text = table.sub(lambda found, of=section: found[1] + "\n".join(rows(of)) + "\n", text, count=1)
     return text
 

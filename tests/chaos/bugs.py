@@ -368,7 +368,7 @@ BUGS = {
     ),
     "a death that nobody hears of": Bug(
         "fork server", "does not report a child's death", "children killed",
-        [Edit(_FORKSERVER, 'died.append(f"died {slot} {pid} {status}")', "pass")],
+        [Edit(_FORKSERVER, 'reports.append(f"died {slot} {pid} {status}")', "pass")],
     ),
     "children that outlive their dispatcher": Bug(
         "fork server", "ends without its children", "dispatchers killed",
@@ -376,7 +376,7 @@ BUGS = {
             _ALONE,
             Edit(
                 _FORKSERVER,
-                "        for pid in self._pids:\n            kill(pid)\n        self._pids.clear()\n",
+                "        for pid in self._pids:\n            leftovers.kill(pid)\n        self._leftovers.end()\n",
                 "        os._exit(0)\n",
             )
         ],
@@ -478,9 +478,9 @@ BUGS = {
         [
             Edit(
                 _SETTLE,
-                "    add(later_on, whole(now + delay), id)\n  end\n\n  -- release",
+                "    add(later_on, whole(now + delay), id)\n  end\n\n  -- hold",
                 "    if h.follow then follow(id, 'failed', h) end\n"
-                "    add(later_on, whole(now + delay), id)\n  end\n\n  -- release",
+                "    add(later_on, whole(now + delay), id)\n  end\n\n  -- hold",
             )
         ],
     ),

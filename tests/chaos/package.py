@@ -100,7 +100,7 @@ LOGGED = (
     ),
     _behind(_SETTLE, "local function stop(id, h, status, ttl, err, why)\n", f"status, {_BY_HELD}"),
     _behind(_SETTLE, "local function again(id, h, delay, err, why)\n", f"'retry', {_BY_HELD}"),
-    _behind(_SETTLE, "local function release(id, h, delay, why)\n", f"'released', {_BY_HELD}"),
+    _behind(_SETTLE, "local function release(id, h, delay, why, err)\n", f"'released', {_BY_HELD}"),
     _before("broker/lua/cancel.lua", "write_endings()\n", "'canceled', 'id', id"),
     _behind(
         "broker/lua/requeue.lua",

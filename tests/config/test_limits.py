@@ -59,7 +59,11 @@ def test_what_cannot_be_meant(said, sentence):
         ("{by: [account], max_running: 1}", "", "write an argument of the call: kwargs.user_id, or args.0"),
         ("{by: [kwargs.x, kwargs.x], max_running: 1}", "", "'kwargs.x' is in the list twice; remove one"),
         ("{rate_limit: 1/0s}", "", "the rate 1/0s is over no time"),
-        ("{by: [kwargs.x], max_running: 1}", "args: [1]", "of which kwargs.x is missing; add it to args or kwargs"),
+        (
+            "{by: [kwargs.x], max_running: 1}",
+            "args: [1]",
+            "of which kwargs.x is missing; pass it by name; add it to args or kwargs",
+        ),
         ("{by: [kwargs.x], max_running: 1}", "kwargs: {x: [1]}", "kwargs.x is neither a text, nor a boolean"),
         ("{by: [args.1], max_running: 1}", "args: [1]", "args.1 is missing"),
     ],

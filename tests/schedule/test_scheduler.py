@@ -135,9 +135,11 @@ class Bench:
         assert program.hear() == {"is": "ready"}
         return program
 
-    def apply(self, program: Program, config: Config) -> None:
+    def apply(self, program: Program, config: Config, *, leaves_jobs: bool = False) -> None:
         program.say(do="apply", snapshot=str(self.write(config, program.state)), generation=self.generation)
-        assert program.hear() == {"is": "applied", "generation": self.generation}
+        answer = program.hear()
+        assert bool(answer.pop("left", None)) is leaves_jobs
+        assert answer == {"is": "applied", "generation": self.generation}
 
     def ids(self, status: JobStatus = JobStatus.QUEUED, queue: str = "default") -> list[str]:
         return [job.id for job in self.run(self.broker.jobs(queue, status, count=10_000))]
@@ -581,7 +583,7 @@ def test_an_entry_that_no_file_has_any_more_begins_anew_when_it_is_added_again(b
     entry, other = each(TICK / 1000, missed="all"), each(3600.0, "other")
     program = bench.serve("one", bench.config(entry, other))
     until(lambda: bench.ticks("e"))
-    bench.apply(program, bench.config(other))
+    bench.apply(program, bench.config(other), leaves_jobs=True)
     until(lambda: bench.state("e").first_seen is None)
     removed = bench.now()
     until(lambda: bench.now() > removed + 2 * TICK)

@@ -79,7 +79,7 @@ def test_module_that_enqueues_does_not_load(place, isolation):
     program = place.start(isolation=isolation, tasks=tasks, queues=("default", "other"))
     program.until_said(SAYS)
     for task in tasks:
-        assert place.until(place.enqueue(task), "scheduled").last_outcome == "not loaded"
+        assert place.until(place.enqueue(task), "held").last_outcome == "not loaded"
     assert place.run(place.broker.counts("default")).queued == 0
 
 

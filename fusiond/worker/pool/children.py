@@ -160,6 +160,14 @@ class Children:
             fields = {} if attempt is None else self._log_fields(attempt)
             job_log.log(level, "%s", line, extra={**extra, "group": self._group, **fields})
 
+    def say_left(self, number: int, names: str) -> None:
+        """Log which processes were killed that a dead child of the slot has left; -1: the slot is not known."""
+        slot = self.slots.get(number)
+        attempt = slot.output.attempt if slot and slot.kind.one_job else None
+        fields = {} if attempt is None else self._log_fields(attempt)
+        what = "killed what the job has left" if attempt else "killed what a child and its jobs have left"
+        job_log.info("%s: %s", what, names, extra={"group": self._group, **fields})
+
     # -- fork ---------------------------------------------------------------------------------------------------------
 
     def fork_from(self, server: ServerHandle) -> None:
@@ -248,6 +256,14 @@ class Children:
             self.hearing.hang_up(child)
         return bool(outcomes) or started != child.started
 
+    def take_kept(self, child: ChildHandle) -> None:
+        """Take the outcomes that a child has not sent, since it runs a long job or has died in one."""
+        if outcomes := child.kept():
+            child.slot.output.drain()
+            self._take(child, outcomes)
+            child.taken_back.update(outcome.serial for outcome in outcomes)  # it sends them as well, if it lives on
+            self._report_room_soon()
+
     def _report_room_soon(self) -> None:
         """Report once that there is room, however many children die and are forked just now."""
         if not self._is_room_due:
@@ -322,6 +338,7 @@ class Children:
                 self._report_room_soon()
             if child.socket.silent:
                 break
+        self.take_kept(child)
         slot.output.drain()
         self.hearing.hang_up(child)
         reason = child.kill.reason if child.kill else None

@@ -141,6 +141,8 @@ class ForkServers:
                     why = f"cannot be forked: {unforked}" if unforked else f"{how} at its start; {said}"
                     self._note_failed_start(number, why)
                 self._end_former()
+            case reports.Left(number, names):
+                self._children.say_left(number, names)
             case reports.Lost(hung):
                 if server is self._serving:
                     self._stop_retry()
@@ -151,10 +153,8 @@ class ForkServers:
                 self._on_died(server, reason, killed=killed)
             case reports.Survivors(left, reaped):
                 self._children.judge_survivors(left, reaped)
-            case reports.Ready(problems, loaded) if server is self._trial:
-                self._on_trial_ready(server, problems, loaded)
             case reports.Ready(problems, loaded):
-                self._on_ready(server, problems, loaded)
+                (self._on_trial_ready if server is self._trial else self._on_ready)(server, problems, loaded)
             case reports.Silent(silent) if server is self._serving:
                 self._on_silent(silent=silent)
 

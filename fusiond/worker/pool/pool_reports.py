@@ -35,6 +35,15 @@ class Died(NamedTuple):
     unforked: str
 
 
+class Left(NamedTuple):
+    """A dead child has left processes, which were killed."""
+
+    #: the child's; -1: it is not known
+    slot: int
+    #: program and pid of each
+    names: str
+
+
 class Silent(NamedTuple):
     """The fork server has not answered for some seconds; or, if `silent` is false, it answers again."""
 
@@ -68,7 +77,7 @@ class Survivors(NamedTuple):
     reaped: Mapping[int, int]
 
 
-ServerReport = Ready | Died | Silent | Lost | ServerDied | Survivors
+ServerReport = Ready | Died | Left | Silent | Lost | ServerDied | Survivors
 
 # -- of a pool --------------------------------------------------------------------------------------------------------
 

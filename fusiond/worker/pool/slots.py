@@ -197,6 +197,14 @@ class ChildHandle:
             self._note_reports()
         return outcomes
 
+    def kept(self) -> list[wire.OutcomeMessage]:
+        """The outcomes on the page that have not been taken; task code can write to it, too."""
+        try:
+            outcomes = list(wire.read_outcomes(self.slot.page.kept()))
+        except wire.WireError:
+            return []
+        return [outcome for outcome in outcomes if outcome.serial in self.outstanding]
+
     def _note_reports(self) -> None:
         """Note on each attempt that has ended how far it was."""
         for report in self.socket.reports:

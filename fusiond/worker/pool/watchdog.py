@@ -5,9 +5,10 @@ Watch the children of a group while any of them has a job.
 1. kill       a child whose job is past its hard timeout or its lease, or is canceled; one that breaks the protocol; one
               that begins nothing
 2. name       in the log, each child that was killed and has not ended
-3. take back  jobs that wait behind a long one, jobs that an idle child does not begin, and jobs that must not begin any
+3. take       the outcomes that a child keeps while it runs a long job
+4. take back  jobs that wait behind a long one, jobs that an idle child does not begin, and jobs that must not begin any
               more; other children get them
-4. renew      all leases if a look comes late: this process was frozen, or its host suspended, maybe with the children.
+5. renew      all leases if a look comes late: this process was frozen, or its host suspended, maybe with the children.
               No child is killed for a lease that is over before Redis has had time to answer
 
 Knows the children. Other modules decide what a death means and where a job goes.
@@ -90,6 +91,8 @@ class Watchdog:
         if child.slot.kind.is_concurrent:
             self._look_at_many(child, now, boot)
             return
+        if len(child.outstanding) > 1:
+            self._children.take_kept(child)
         serial, asks = child.begun(), now < self._asks_until
         running = child.outstanding.get(serial)
         ran = child.ran(now)
@@ -169,7 +172,7 @@ def _what_it_owes(child: ChildHandle, now: int) -> str:
     """What a child that runs nothing has not done in time; empty: it may still do it."""
     if child.begun() < next(iter(child.outstanding)):
         return "it has not begun what it was handed"
-    # It has passed over the jobs that were taken back behind a long one. It may keep that one's outcome for 5 ms.
+    # It has passed over the jobs that were taken back behind a long one. It may be about to send that one's outcome.
     return "it does not tell how its job has ended" if child.seen + LINGER <= now else ""
 
 

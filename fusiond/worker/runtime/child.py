@@ -4,7 +4,8 @@ A child that runs many jobs, one after the other.
 1. take    a batch of jobs from the socket
 2. begin   each job, unless it was taken back or its lease is over
 3. run     it under its soft timeout
-4. report  outcomes within 5 ms, so that a later crash does not lose them
+4. keep    its outcome on the page, where the dispatcher finds it if the next job turns out to be long or ends the child
+5. report  outcomes together: of a batch, or of 5 ms
 
 Knows tasks and one socket. No Redis; of a task's policies it knows exception names only.
 
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]
 import os
-import signal
+import posix
 import time
 
 from . import run, tasklog, wire
@@ -26,10 +27,11 @@ if TYPE_CHECKING:
 
     from . import task
 
-#: s; an outcome does not wait longer than this in the child
+# Kept from before a task's module may replace them. None replaces what is in `posix` and `_signal`.
+_monotonic, _monotonic_ns = time.monotonic, time.monotonic_ns
+_open_file, _PAGE = open, os.sysconf("SC_PAGE_SIZE")
+#: s; a job that ends so long after the oldest outcome that is kept has all of them reported
 REPORT_WITHIN = 0.005
-#: s; an alarm that rings so close to the time that was set here is this file's own
-_NEAR = 0.001
 
 
 class Child:
@@ -37,12 +39,10 @@ class Child:
 
     def __init__(self, page: wire.Page, tasks: task.Tasks) -> None:
         """A child that has not begun; its slot's page will be mapped at the address of `page`."""
-        self.page, self._tasks = page, tasks
-        self._outcomes: list[wire.OutcomeMessage] = []
-        self.told = b""
+        self.page, self._tasks, self.told = page, tasks, b""
+        #: when the oldest outcome was kept that is not reported; 0: there is none
         self._oldest = 0.0
         self._deadline: float | None = None
-        self._alarm_at: float | None = None
         self._done = 0
         #: tasks whose last job was short and changed nothing that the next job needs
         self._quick: set[bytes] = set()
@@ -55,10 +55,10 @@ class Child:
             fd: the socket on which jobs come.
             out: descriptor of the output pipe, for the marks; task code has the same pipe as 1 and 2.
         """
-        self._fd, self.out, self._pid, run.serving = fd, out, os.getpid(), self
-        self.page.words[2] = self._pid
+        self._fd, self.out, self.pid, run.serving = fd, out, posix.getpid(), self
+        self.page.words[2] = self.pid
         buffer = b""
-        while data := os.read(fd, 1 << 16):
+        while data := posix.read(fd, 1 << 16):
             lone = None if buffer else wire.read_one_job(data)
             if lone is not None:
                 if not self._batch([lone], marked=False):
@@ -98,17 +98,17 @@ class Child:
         """Begin a job, run it, keep its outcome."""
         serial, _, _, name, _, _ = job
         known = name in self._quick
-        if self._outcomes and not known:
+        if self._oldest and not known:
             self._report()
             self._look()
-        began = time.monotonic()
-        if not self.page.begin(serial, time.monotonic_ns()):
+        began = _monotonic()
+        if not self.page.begin(serial, _monotonic_ns()):
             self._keep(wire.OutcomeMessage(serial, wire.RETURNED, False, 0.0, b""))
             return
         if marked:
             self._mark(serial)
         kind, retry, payload = run.run(self, self._tasks, job)
-        duration = time.monotonic() - began
+        duration = _monotonic() - began
         quick = duration < REPORT_WITHIN / 5
         if not (known and quick):
             (self._quick.add if self._restore() and quick else self._quick.discard)(name)
@@ -118,10 +118,10 @@ class Child:
         """Write the mark by which the dispatcher knows to which job the next lines belong."""
         mark = b"\0%x\n" % serial
         try:
-            os.write(self.out, mark)
+            posix.write(self.out, mark)
         except BlockingIOError:  # a program of a job has made the pipe non-blocking, and has filled it
-            os.set_blocking(self.out, True)
-            os.write(self.out, mark)
+            posix.set_blocking(self.out, True)
+            posix.write(self.out, mark)
 
     def _look(self) -> None:
         """Forget which tasks are quick if one of their jobs has changed something; their next runs show which."""
@@ -132,33 +132,26 @@ class Child:
         """
         Undo what a job may have changed for the next ones; False: it had changed something.
 
-        The check costs two system calls, so it is made for each batch, and for each job that is not known to be quick.
+        The check costs a system call, so it is made for each batch, and for each job that is not known to be quick.
         """
-        alarm, output = self._restore_alarm(), os.get_blocking(self.out)
+        output: bool = posix.get_blocking(self.out)
         if not output:
             # A program that makes its output non-blocking changes the pipe itself, for whoever prints next.
-            os.set_blocking(self.out, True)
-        return alarm and output
+            posix.set_blocking(self.out, True)
+        return output
 
-    def _restore_alarm(self) -> bool:
-        """Forget an alarm that will not ring: a job may put our handler back, but leave no timer."""
-        expected, now = self._alarm_at, time.monotonic()
-        if expected is None:
-            return True
-        left = signal.getitimer(signal.ITIMER_REAL)[0]
-        if left and abs(now + left - expected) < _NEAR:
-            return True
-        self._alarm_at = None
-        return False
-
-    # -- around the function: the soft timeout and the 5 ms, on one alarm -------------------------------------------
+    # -- around the function -------------------------------------------------------------------------------------------
 
     def begin(self, id_: bytes, soft: float) -> None:
-        """Let the job know its id, and set the deadline; the alarm is touched only where it would ring too late."""
+        """
+        Let the job know its id, and the alarm ring at its soft timeout.
+
+        It is set for each job, so that it never rings in one whose timeout is not over: it interrupts system calls, and
+        C libraries take that for an error.
+        """
         os.environb[b"FUSION_JOB_ID"] = id_
-        now = time.monotonic()
-        self._deadline = now + soft
-        self._ring_by(self._deadline if not self._outcomes else min(self._deadline, self._oldest + REPORT_WITHIN), now)
+        self._deadline = _monotonic() + soft
+        _signal.setitimer(_signal.ITIMER_REAL, max(soft, 1e-6))
 
     def end(self) -> None:
         """
@@ -168,49 +161,42 @@ class Child:
         """
         self._deadline = None
         run.flush()
-        if os.getpid() != self._pid:
-            os._exit(1)
+        if posix.getpid() != self.pid:
+            posix._exit(1)  # noqa: SLF001
         # Not signal.getsignal, which makes an enum of the answer.
-        if _signal.getsignal(signal.SIGALRM) is not run.on_alarm:
-            signal.signal(signal.SIGALRM, run.on_alarm)
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            self._alarm_at = None
-
-    def _ring_by(self, at: float, now: float) -> None:
-        # An alarm that should have rung by now never will.
-        if self._alarm_at is None or at < self._alarm_at or self._alarm_at <= now:
-            self._alarm_at = at
-            signal.setitimer(signal.ITIMER_REAL, max(at - now, 1e-6))
+        if _signal.getsignal(_signal.SIGALRM) is not run.on_alarm:
+            _signal.signal(_signal.SIGALRM, run.on_alarm)
 
     def on_alarm(self) -> None:
         """Runs between two byte codes of the task; does nothing without a deadline, which is when no job runs."""
-        self._alarm_at = None
-        deadline = self._deadline
-        if deadline is None:
+        if self._deadline is None:
             return
-        if self._outcomes:
-            self._report()
-        now = time.monotonic()
-        if now >= deadline:
+        left = self._deadline - _monotonic()
+        if left <= 0:
             self._deadline = None
             raise run.SoftTimeout
-        self._ring_by(deadline, now)
+        _signal.setitimer(_signal.ITIMER_REAL, left)
 
     # -- outcomes --------------------------------------------------------------------------------------------------
 
     def _keep(self, outcome: wire.OutcomeMessage) -> None:
-        now = time.monotonic()
-        if not self._outcomes:
-            self._oldest = now
-        self._outcomes.append(outcome)
-        if now - self._oldest >= REPORT_WITHIN:
+        record, now = wire.outcome_record(outcome), _monotonic()
+        if not self.page.keep(record):
+            self._report(record)
+            return
+        self._oldest = self._oldest or now
+        if self.told or now - self._oldest >= REPORT_WITHIN:
             self._report()
 
-    def _report(self) -> None:
-        outcomes, self._outcomes = self._outcomes, []
-        told, self.told = self.told, b""
-        if outcomes and os.getpid() == self._pid:  # a fork that a job has made may get here by its own alarm
-            run.write_all(self._fd, told + wire.outcomes_frame(outcomes))
+    def _report(self, last: bytes = b"") -> None:
+        """Send the outcomes that are kept, and the record of one for which there was no room."""
+        records = (self.page.kept() if self._oldest else b"") + last
+        if records:
+            told, self.told = self.told, b""
+            run.write_all(self._fd, told + wire.frame(wire.OUTCOMES, records))
+        if self._oldest:
+            self._oldest = 0.0
+            self.page.forget_kept()
 
     def _too_large(self) -> bool:
         limit = self._tasks.max_memory
@@ -219,5 +205,5 @@ class Child:
 
 def resident_bytes() -> int:
     """Bytes of memory that this process has resident."""
-    with open("/proc/self/statm", "rb") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    with _open_file("/proc/self/statm", "rb") as file:
+        return int(file.read().split()[1]) * _PAGE

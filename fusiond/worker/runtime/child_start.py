@@ -11,7 +11,7 @@ Standard library only, CPython 3.9 and later: it runs under the application's ow
 
 from __future__ import annotations
 
-import os
+import posix
 import sys
 from types import CoroutineType
 
@@ -37,7 +37,7 @@ class ChildStart:
     def run(self, sock: int) -> None:
         """Start; `sock`: descriptor of the socket to the dispatcher."""
         if self._nice:
-            os.nice(self._nice)
+            posix.nice(self._nice)
         loop = self._open() if self._open else None
         if self._on_start:
             try:
@@ -45,10 +45,10 @@ class ChildStart:
             except BaseException as error:  # noqa: BLE001 - whatever it raises, the child cannot start
                 print(f"on_start: {self._on_start} has failed\n{payload.trace(error)}", end="", file=sys.stderr)
                 run.flush()
-                os.write(sock, wire.frame(wire.STARTED, self._reason(error)))
-                os._exit(1)
+                posix.write(sock, wire.frame(wire.STARTED, self._reason(error)))
+                posix._exit(1)  # noqa: SLF001
             run.flush()
-            os.write(sock, wire.frame(wire.STARTED, b""))
+            posix.write(sock, wire.frame(wire.STARTED, b""))
 
     def _reason(self, error: BaseException) -> bytes:
         """One line for the dispatcher; never empty."""

@@ -6,7 +6,7 @@ A child that runs many jobs at once, in one event loop and its threads.
 3. stop    a job whose soft timeout is over, or that the dispatcher wants to end: a task is cancelled, and in a thread
            an exception is raised. The other jobs go on
 4. report  the outcomes of one turn of the loop in one message
-5. tell    on the page, when the loop has last turned, and which job keeps it from turning
+5. tell    on the page, when the loop has last turned, and, by a thread that watches it, which job keeps it from turning
 6. end     with the last job, after the group's `max_jobs`, or above its `max_memory`; what was not begun goes back
 
 Knows tasks and one socket. No Redis; of a task's policies it knows exception names only.
@@ -16,13 +16,17 @@ Standard library only, CPython 3.9 and later: it runs under the application's ow
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]
+import _thread
 import asyncio
 import contextvars
 import functools
 import inspect
 import json
-import os
-import signal
+import posix
+import queue
+import sys
+import threading
 import time
 from collections import deque
 from types import CoroutineType
@@ -38,6 +42,13 @@ if TYPE_CHECKING:
 
     from . import task
 
+# Kept from before a task's module may replace them.
+_monotonic, _monotonic_ns = time.monotonic, time.monotonic_ns
+_start_thread, _new_lock, _sleep = _thread.start_new_thread, _thread.allocate_lock, time.sleep
+#: what the threads of jobs are made of
+_THREADS: tuple[tuple[Any, str], ...] = (_thread, "start_new_thread"), (threading, "Lock"), (queue, "SimpleQueue")
+_OWN = [getattr(module, name) for module, name in _THREADS]
+_RUN_HANDLE = asyncio.Handle._run.__code__  # noqa: SLF001
 #: s; between two looks at the resident memory, and between two signs of life of the loop
 _LOOK, _BEAT = 0.1, 0.5
 #: s; if the loop has not turned for so long, the job that runs in it is named on the page
@@ -72,6 +83,8 @@ class ConcurrentChild:
         #: path → whether its function is awaited in the loop
         self._awaited: dict[str, bool] = {}
         self._beat: asyncio.TimerHandle | None = None
+        #: the thread that watches the loop waits for it while there are no jobs; None: no job runs in the loop
+        self._idle = None if all_in_threads else _new_lock()
 
     def open(self) -> asyncio.AbstractEventLoop:
         """The loop, made behind the fork."""
@@ -87,11 +100,14 @@ class ConcurrentChild:
             fd: the socket on which jobs come.
             out: descriptor of the output pipe, which 1 and 2 are as well; closed.
         """
-        os.close(out)
-        self._pid, run.serving = os.getpid(), self
+        posix.close(out)
+        self.pid, run.serving = posix.getpid(), self
         self._socket = LoopSocket(self._loop, fd, self._on_messages, self._on_sent, self._end)
-        self.page.words[2] = self._pid
+        self.page.words[2] = self.pid
         self._is_over, self._context = False, contextvars.copy_context()
+        if self._idle:
+            self._idle.acquire()
+            _start_thread(self._watch, (_thread.get_ident(),))
         while not self._is_over:
             try:
                 self._loop.run_forever()
@@ -135,7 +151,7 @@ class ConcurrentChild:
         waiting = self._waiting
         while waiting and (self._is_ending or len(self._running) < self._concurrency):
             message = waiting.popleft()
-            if not self.page.begin(message.serial, time.monotonic_ns()) or self._is_ending:
+            if not self.page.begin(message.serial, _monotonic_ns()) or self._is_ending:
                 self._keep(wire.OutcomeMessage(message.serial, wire.RETURNED, wire.GIVE_UP, 0.0, b""))
                 continue
             job = self._running[message.serial] = ConcurrentJob(message, self._cells.pop())
@@ -153,19 +169,37 @@ class ConcurrentChild:
         most, limit = self._tasks.max_jobs, self._tasks.max_memory
         if most is not None and self._begun >= most:
             return True
-        if limit is None or time.monotonic() - self._looked_at < _LOOK:
+        if limit is None or _monotonic() - self._looked_at < _LOOK:
             return False
-        self._looked_at = time.monotonic()
+        self._looked_at = _monotonic()
         return resident_bytes() > limit
 
     def _keep_beating(self) -> None:
-        """Say that the loop turns; if it does not go on to, the alarm rings in what keeps it from that."""
+        """Say that the loop turns."""
         words = self.page.words
-        words[3], words[4] = 0, time.monotonic_ns()
+        words[3], words[4] = 0, _monotonic_ns()
         is_busy = bool(self._running)
         self._beat = self._loop.call_later(_BEAT, self._keep_beating) if is_busy else None
-        signal.signal(signal.SIGALRM, run.on_alarm)
-        signal.setitimer(signal.ITIMER_REAL, _BEAT + _BLOCKED if is_busy else 0)
+        _signal.signal(_signal.SIGALRM, run.on_alarm)
+        if is_busy and self._idle and self._idle.locked():
+            self._idle.release()
+
+    def _watch(self, loop_thread: int) -> None:
+        """
+        In a thread: name the job that keeps the loop from turning, and interrupt it once its soft timeout is over.
+
+        No alarm rings before that: it would interrupt system calls of the job, which C libraries take for an error.
+        """
+        words = self.page.words
+        while self._idle and self._idle.acquire():
+            while self._running:
+                _sleep(_BEAT / 2)
+                if _monotonic_ns() - words[4] < _BLOCKED * 1e9:
+                    continue
+                job = self._running.get(_serial_in(loop_thread))
+                words[3] = job.message.serial if job else 0
+                if job and _monotonic() >= job.deadline and not job.is_interrupted:
+                    _signal.pthread_kill(loop_thread, _signal.SIGALRM)
 
     # -- one job -------------------------------------------------------------------------------------------------------
 
@@ -174,10 +208,10 @@ class ConcurrentChild:
         serial = job.message.serial
         job_output.serial.set(serial)
         kind, follows, document = await self._outcome(job)
-        if os.getpid() != self._pid:  # a fork that the job has made
-            os._exit(1)
+        if posix.getpid() != self.pid:  # a fork that the job has made
+            posix._exit(1)  # noqa: SLF001
         job_output.end(serial)
-        self._keep(wire.OutcomeMessage(serial, kind, follows, time.monotonic() - job.began, document))
+        self._keep(wire.OutcomeMessage(serial, kind, follows, _monotonic() - job.began, document))
         del self._running[serial]
         self._cells.append(job.cell)
         self._begin_next()
@@ -260,21 +294,11 @@ class ConcurrentChild:
         self._threads.stop(job, by)
 
     def on_alarm(self) -> None:
-        """
-        The loop has not turned for a while: name the job that keeps it, and end it if its soft timeout is over.
-
-        Runs between two byte codes of that job, in its context.
-        """
-        serial = job_output.serial.get()
-        job = self._running.get(serial)
-        if job is None or os.getpid() != self._pid:
-            return
-        self.page.words[3] = serial
-        now = time.monotonic()
-        if now >= job.deadline and not job.is_interrupted:
+        """End the job that keeps the loop, if its soft timeout is over; runs between two byte codes of that job."""
+        job = self._running.get(job_output.serial.get())
+        if job and _monotonic() >= job.deadline and not job.is_interrupted:
             job.is_interrupted = True
             raise run.SoftTimeout
-        signal.setitimer(signal.ITIMER_REAL, max(0.001, min(_BLOCKED, job.deadline - now)))
 
     # -- what run.py asks of a child ------------------------------------------------------------------------------
 
@@ -283,3 +307,21 @@ class ConcurrentChild:
 
     def end(self) -> None:
         """Likewise."""
+
+
+def replaced_by() -> str:
+    """What a module has replaced that the threads of jobs need, as a sentence; empty: nothing."""
+    for (module, name), own in zip(_THREADS, _OWN):
+        if (new := getattr(module, name, None)) is not own:
+            who = str(getattr(new, "__module__", None) or "a module of a task").partition(".")[0]
+            what = f"{who} has replaced {module.__name__}.{name}"
+            return f"{what}, which `executor: thread` and `executor: asyncio` need; write `executor: sync`"
+    return ""
+
+
+def _serial_in(thread: int) -> int:
+    """Serial of the job whose code runs in the event loop of this thread; 0: none is known."""
+    frame = sys._current_frames().get(thread)  # noqa: SLF001
+    while frame is not None and frame.f_code is not _RUN_HANDLE:
+        frame = frame.f_back
+    return frame.f_locals["self"]._context.get(job_output.serial, 0) if frame else 0  # noqa: SLF001

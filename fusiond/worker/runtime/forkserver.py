@@ -12,8 +12,13 @@ output pipe, its page), `table` with one:
     fork SLOT …   kill SLOT   table   ask NUMBER                      (from the dispatcher)
     loading   unloaded JSON   ready LOADED                            (to the dispatcher; the first once a second)
     answer NUMBER   unforked SLOT REASON   died SLOT PID STATUS, …    (a line for each death, STATUS as wait gives it)
+    left SLOT NAMES                                                   (what a dead child left, and was killed)
 
 `unloaded` names a task that does not load, and why; `ready` says how many tasks do.
+
+The modules of the tasks may replace what other modules have: gevent replaces `os.fork` and `os.waitpid`, eventlet
+`posix.read`. So this package takes each function that it needs from `posix`, `_signal` and `time` before it imports a
+task's module, and keeps it.
 
 A child's object is made before the fork, since each page that the child writes to is copied for it. The fork server has
 the descriptors of a slot only while it forks the slot's child, and only that child maps the slot's page: a child
@@ -28,25 +33,44 @@ Standard library only, CPython 3.9 and later: it runs under the application's ow
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]
 import _socket
 import ctypes
 import errno
 import gc
 import json
 import os
-import signal
+import posix
 import struct
 import sys
+import time
 
-from . import child, child_start, hugepages, load_warnings, one_job_child, refusals, run, startup, task, tasklog, wire
+from . import (
+    child,
+    child_start,
+    hugepages,
+    leftovers,
+    load_warnings,
+    one_job_child,
+    refusals,
+    run,
+    startup,
+    task,
+    tasklog,
+    wire,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable
+    from typing import Any
 
-# Each look-up of a name in a module would have pages copied in each child.
-_getppid, _setpgid, _dup2, _close = os.getppid, os.setpgid, os.dup2, os.close
-_set_blocking, _exit = os.set_blocking, os._exit
+# Kept from before a task's module may replace them; and each look-up of a name in a module would have pages copied in
+# each child.
+_getpid, _getppid, _setpgid, _fork, _waitpid = posix.getpid, posix.getppid, posix.setpgid, posix.fork, posix.waitpid
+_read, _dup2, _close, _set_blocking, _exit = posix.read, posix.dup2, posix.close, posix.set_blocking, posix._exit  # noqa: SLF001
+_set_handler, _DEFAULT, _WNOHANG = _signal.signal, _signal.SIG_DFL, posix.WNOHANG
+_SIGTERM, _SIGINT, _SIGCHLD = _signal.SIGTERM, _signal.SIGINT, _signal.SIGCHLD
+_sleep, _open_file = time.sleep, open
 _INT = struct.Struct("i")
 # From <linux/prctl.h>, <sys/mman.h> and <poll.h>.
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
@@ -55,6 +79,8 @@ MAP_FAILED = ctypes.c_void_p(-1).value
 POLLIN = 1
 #: bytes of a command, forks that it may ask for, and descriptors that come with each
 PACKET, AT_ONCE, LENT = 1024, 32, 3
+#: ms; between two looks while a resource tracker of a dead child has not ended
+_LOOK = 50
 
 
 def main(control: int, setup: dict[str, Any]) -> None:
@@ -69,12 +95,16 @@ def main(control: int, setup: dict[str, Any]) -> None:
     startup.set_name(setup["group"])
     sock = startup.enter(control, setup, setup["one_job"])
     if setup["executor"] != "sync":
-        from . import job_output
+        from . import concurrent_child, job_output
 
         job_output.install()
     tasks = task.Tasks(json.dumps(setup["table"]).encode())
     refusals.begin()
     loaded = startup.preload(tasks, setup["preload"], setup["directory"], sock.send)
+    if setup["executor"] != "sync" and (reason := concurrent_child.replaced_by()):
+        loaded = 0
+        for name in setup["preload"]:
+            startup.say_unloaded(name, "IMPORT_ERROR", reason, sock.send)
     if setup["on_start"]:
         startup.load_ahead(tasks, setup["on_start"])
     refusals.close()
@@ -134,8 +164,8 @@ class ForkServer:
         self._start = child_start.ChildStart(served, tasks, setup["on_start"], setup["nice"]) if needs_start else None
         #: pid → slot of each child that is not reaped yet
         self._pids: dict[int, int] = {}
-        self._pid = os.getpid()
-        self._strays: set[int] = set()
+        self._pid = _getpid()
+        self._leftovers = leftovers.Leftovers(self._say)
         #: the arguments of mmap before the descriptor
         self._over = (
             ctypes.c_void_p(self._at),
@@ -144,14 +174,15 @@ class ForkServer:
             MAP_SHARED | MAP_FIXED,
         )
         self._control_fd = control.fileno()
-        self._deaths, self._wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        self._nowhere = os.open(os.devnull, os.O_WRONLY)
-        # The handler tells server and child apart. To set other handlers in each child would cost it 0.2 ms, and a
-        # signal that is ignored here would also be ignored in the programs that task code starts.
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
-            signal.signal(number, self._on_signal)
-        signal.signal(signal.SIGALRM, run.on_alarm)
-        signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
+        self._deaths, self._wake = posix.pipe2(posix.O_CLOEXEC | posix.O_NONBLOCK)
+        self._nowhere = posix.open(os.devnull, posix.O_WRONLY)
+        numbers = (_SIGTERM, _SIGINT, _SIGCHLD)
+        for number in numbers:
+            _set_handler(number, self._on_signal)
+        _set_handler(_signal.SIGALRM, run.on_alarm)
+        # A module may have blocked them, and so does not hear of its own programs; the children inherit the mask.
+        _signal.pthread_sigmask(_signal.SIG_UNBLOCK, (*numbers, _signal.SIGALRM))
+        _signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
 
     def _map_page(self, size: int) -> int:
         """Map memory in the place of the children's pages; returns its address. Raises MemoryError."""
@@ -162,24 +193,26 @@ class ForkServer:
         return at
 
     def _on_signal(self, number: int, _frame: Any) -> None:
-        """The server ends when its dispatcher does, not before; a child does what a program does by default."""
-        if os.getpid() != self._pid and number != signal.SIGCHLD:
-            signal.signal(number, signal.SIG_DFL)
-            os.kill(os.getpid(), number)
+        """The server ends when its dispatcher does, not before; a child that was just forked has the default action."""
+        if _getpid() != self._pid and number != _SIGCHLD:
+            _set_handler(number, _DEFAULT)
+            posix.kill(_getpid(), number)
 
     def serve(self) -> None:
         """Do what the dispatcher asks, until it closes the control socket."""
         polled = (_Polled * 2)(_Polled(self._control_fd, POLLIN), _Polled(self._deaths, POLLIN))
         control, deaths = polled
-        count, for_ever = ctypes.c_ulong(len(polled)), -1
+        count, for_ever, left = ctypes.c_ulong(len(polled)), -1, self._leftovers
         while True:
-            if self._poll(polled, count, for_ever) < 0:
+            if (found := self._poll(polled, count, _LOOK if left.waiting else for_ever)) < 0:
                 if (error := ctypes.get_errno()) != errno.EINTR:
                     raise OSError(error, os.strerror(error))
                 continue  # the signal is in the pipe of deaths
             if deaths.revents:
-                os.read(self._deaths, 4096)
+                _read(self._deaths, 4096)
                 self._reap()
+            elif not found:
+                left.kill(self._pids, {})
             if control.revents and not self._command():
                 self._end()
                 return
@@ -198,11 +231,11 @@ class ForkServer:
             return True
         if verb == b"kill":
             for pid in [pid for pid, slot in self._pids.items() if slot == int(rest)]:
-                kill(pid)
+                leftovers.kill(pid)
         elif verb == b"ask":
             self._say(f"answer {int(rest)}")
         elif verb == b"table":
-            with open(fds[0], "rb") as file:
+            with _open_file(fds[0], "rb") as file:
                 self._tasks.replace(file.read())
             tasklog.set_level(self._tasks.level)
         return True
@@ -216,10 +249,10 @@ class ForkServer:
         """
         pids = []
         whole = len(fds) // LENT
-        fork, become_child = os.fork, self._become_child
+        become_child = self._become_child
         for slot, sock, out, page in zip(slots, fds[::LENT], fds[1::LENT], fds[2::LENT]):
             try:
-                pid = fork()
+                pid = _fork()
             except OSError as error:
                 self._say(f"unforked {slot} {error.strerror}")
                 pid = 0
@@ -230,7 +263,7 @@ class ForkServer:
         for slot in slots[whole:]:
             self._say(f"unforked {slot} no descriptor was left for its socket")
         for fd in fds:
-            os.close(fd)
+            _close(fd)
         for slot, pid in zip(slots, pids):
             if pid:
                 self._pids[pid] = slot
@@ -245,6 +278,11 @@ class ForkServer:
                 return
             # Before there is a job, so that all its processes are in the group.
             _setpgid(0, 0)
+            # As in any program, for the job and for the processes that it forks. A handler that did nothing would still
+            # interrupt system calls of C libraries.
+            _set_handler(_SIGTERM, _DEFAULT)
+            _set_handler(_SIGINT, _DEFAULT)
+            _set_handler(_SIGCHLD, _DEFAULT)
             # A signal here must not wake the server. This costs less than signal.set_wakeup_fd(-1).
             _dup2(self._nowhere, self._wake, False)
             if self._one_job:
@@ -273,66 +311,40 @@ class ForkServer:
         finally:
             _exit(status)
 
-    def _reap(self) -> None:
-        """Reap and report dead children; kill each one's group first, since afterwards its number may be reused."""
-        died, strays = [], False
-        while True:
+    def _reap(self) -> bool:
+        """Reap and report dead children, once what they have left is killed; False: no process is left."""
+        died: dict[int, tuple[int, int]] = {}
+        reports, is_leftover, pid = [], False, 1
+        while pid:
             try:
-                found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+                pid, status = _waitpid(-1, _WNOHANG)
             except ChildProcessError:
-                found = None
-            if found is None:
                 break
-            pid = found.si_pid
             slot = self._pids.pop(pid, None)
             if slot is not None:
-                kill(pid, (os.killpg,))
-            status = os.waitpid(pid, 0)[1]
-            if pid in self._strays:
-                self._strays.discard(pid)
-                strays = True
-            if slot is not None:
-                died.append(f"died {slot} {pid} {status}")
-        if died:
-            self._say("\n".join(died))
-        if died or strays:
-            self._kill_strays()
-
-    def _kill_strays(self) -> None:
-        """
-        Kill the descendants of dead children that had left their group, and then the orphans that those leave.
-
-        An orphan in the group of a living child, which runs many jobs, is left to that child.
-        """
-        try:
-            children = children_of(self._pid)
-        except OSError:  # no descriptor is left
-            return
-        if len(children) == len(self._pids):
-            return
-        for pid in children:
-            try:
-                if pid not in self._pids and os.getpgid(pid) not in self._pids:
-                    os.kill(pid, signal.SIGKILL)
-                    self._strays.add(pid)
-            except (ProcessLookupError, PermissionError):
-                continue  # it is gone, or belongs to another user by now, as with sudo
+                died[pid] = slot, status
+                reports.append(f"died {slot} {pid} {status}")
+            elif pid and self._leftovers.reaped(pid, self._pids):
+                is_leftover = True
+        if died or is_leftover:
+            self._leftovers.kill(self._pids, died)
+        if reports:
+            self._say("\n".join(reports))
+        return not pid
 
     def _end(self) -> None:
         """Kill and reap everything."""
         for pid in self._pids:
-            kill(pid)
-        self._pids.clear()
-        while True:
-            self._kill_strays()
-            try:
-                os.waitpid(-1, 0)
-            except ChildProcessError:
-                return
+            leftovers.kill(pid)
+        self._leftovers.end()
+        while self._reap():
+            self._leftovers.kill(self._pids, {})
+            _sleep(0.002)
 
     def _say(self, text: str) -> None:
         try:
-            self._control.send(text.encode())
+            # A module may have given SIGPIPE its default action.
+            self._control.send(text.encode(), _socket.MSG_NOSIGNAL)
         except OSError:
             pass  # the dispatcher is gone; the next read of the socket shows it
 
@@ -342,24 +354,3 @@ def _receive(control: _socket.socket) -> tuple[bytes, list[int]]:
     room = _socket.CMSG_LEN(AT_ONCE * LENT * _INT.size)
     packet, messages, _flags, _address = control.recvmsg(PACKET, room, _socket.MSG_CMSG_CLOEXEC)
     return packet, [fd for _, _, data in messages for (fd,) in _INT.iter_unpack(data)]
-
-
-def kill(pid: int, ways: tuple[Callable[[int, int], None], ...] = (os.kill, os.killpg)) -> None:
-    """Kill a child, which may have left its process group, and the group. The pid is the child's until it is reaped."""
-    for each in ways:
-        try:
-            each(pid, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            pass  # it is gone, or belongs to another user by now, as a job that became sudo does
-
-
-def children_of(pid: int) -> list[int]:
-    """Pids of the children, dead and adopted ones included. Raises OSError if no descriptor is left."""
-    pids, more = b"", b" "
-    # os.read and not open(): the objects of a file would have 30 pages copied, all shared since the last fork.
-    fd = os.open(f"/proc/{pid}/task/{pid}/children", os.O_RDONLY)
-    while more:
-        more = os.read(fd, 1 << 16)
-        pids += more
-    os.close(fd)
-    return [int(word) for word in pids.split()]

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextvars
 import io
-import os
+import posix
 import sys
 import threading
 
@@ -42,7 +42,7 @@ def install() -> None:
         stream = io.TextIOWrapper(raw, old.encoding, old.errors, write_through=True)
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
-    os.register_at_fork(after_in_child=_new_lock)
+    posix.register_at_fork(after_in_child=_new_lock)
     tasklog.write = _write_lines
 
 
@@ -115,6 +115,6 @@ _streams: list[_Lines] = []
 def _write(fd: int, data: bytes) -> None:
     while data:
         try:
-            data = data[os.write(fd, data) :]
+            data = data[posix.write(fd, data) :]
         except BlockingIOError:  # a program that a job has started has changed the pipe
-            os.set_blocking(fd, True)
+            posix.set_blocking(fd, True)

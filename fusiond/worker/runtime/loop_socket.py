@@ -7,7 +7,7 @@ Standard library only, CPython 3.9 and later: it runs under the application's ow
 from __future__ import annotations
 
 import asyncio
-import os
+import posix
 import select
 import selectors
 
@@ -16,6 +16,10 @@ from . import wire
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable
+
+
+# Kept from before a task's module may replace it.
+_select = select.select
 
 
 class _Selector(selectors.EpollSelector):
@@ -28,7 +32,7 @@ class _Selector(selectors.EpollSelector):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """What is ready within so many seconds, by the system call of this name; it takes no descriptor above 1023."""
         if timeout is not None and timeout > 0 and self.fileno() < 1024:
-            select.select([self.fileno()], [], [], timeout)
+            _select([self.fileno()], [], [], timeout)
             timeout = 0
         return super().select(timeout)
 
@@ -68,8 +72,8 @@ class LoopSocket:
         self._on_messages, self._on_sent, self._on_end = on_messages, on_sent, on_end
         #: from the socket, not whole yet; to the socket, not taken yet
         self._received, self._unsent = b"", b""
-        self._pid = os.getpid()
-        os.set_blocking(fd, False)
+        self._pid = posix.getpid()
+        posix.set_blocking(fd, False)
         loop.add_reader(fd, self._receive)
 
     @property
@@ -79,7 +83,7 @@ class LoopSocket:
 
     def _receive(self) -> None:
         try:
-            data = os.read(self._fd, 1 << 16)
+            data = posix.read(self._fd, 1 << 16)
         except BlockingIOError:
             return
         except OSError:
@@ -96,11 +100,11 @@ class LoopSocket:
 
     def send(self, data: bytes = b"") -> None:
         """Send it, at once or as soon as there is room; a fork that a job has made must not speak for its parent."""
-        if os.getpid() != self._pid:
-            os._exit(1)
+        if posix.getpid() != self._pid:
+            posix._exit(1)  # noqa: SLF001
         had, self._unsent = bool(self._unsent), self._unsent + data
         try:
-            self._unsent = self._unsent[os.write(self._fd, self._unsent) :]
+            self._unsent = self._unsent[posix.write(self._fd, self._unsent) :]
         except BlockingIOError:
             pass
         except OSError:

@@ -8,19 +8,21 @@ Standard library only, CPython 3.9 and later: it runs under the application's ow
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]
 import _socket
 import json
 import os
-import signal
+import posix
 import struct
 import sys
 import time
 
 from . import run, task, tasklog, wire
 
-# Each look-up of a name in a module would have pages copied in each child.
-_read, _close, _getpid, _putenv, _setitimer = os.read, os.close, os.getpid, os.putenv, signal.setitimer
-_monotonic_ns, _monotonic, _ITIMER_REAL = time.monotonic_ns, time.monotonic, signal.ITIMER_REAL
+# Kept from before a task's module may replace them; and each look-up of a name in a module would have pages copied in
+# each child.
+_read, _close, _getpid, _putenv, _setitimer = posix.read, posix.close, posix.getpid, posix.putenv, _signal.setitimer
+_monotonic_ns, _monotonic, _ITIMER_REAL = time.monotonic_ns, time.monotonic, _signal.ITIMER_REAL
 #: what os.environ and os.environb keep their variables in: to set one by them takes four functions more
 _variables: dict[bytes, bytes] = os.environ._data  # type: ignore[attr-defined]  # noqa: SLF001
 #: bytes of a job at once, as nearly all have room in; memory for more would come from the kernel first
@@ -31,7 +33,7 @@ class OneJobChild:
     """Made before the fork, alive after it."""
 
     # Slots and bare descriptors: few objects, so few pages that are copied.
-    __slots__ = ("_deadline", "_pid", "_streams", "_tasks", "page", "told")
+    __slots__ = ("_deadline", "_streams", "_tasks", "page", "pid", "told")
 
     def __init__(self, page: wire.Page, tasks: task.Tasks) -> None:
         """A child that has not begun; `page`: where its slot's will be mapped."""
@@ -50,8 +52,8 @@ class OneJobChild:
             out: descriptor of the output pipe, which 1 and 2 are as well; closed.
         """
         _close(out)
-        run.serving, self._pid = self, _getpid()
-        self.page.words[2] = self._pid  # no property: each call costs copies of pages here
+        run.serving, self.pid = self, _getpid()
+        self.page.words[2] = self.pid  # no property: each call costs copies of pages here
         try:
             received = _read(fd, _MOST)
         except BlockingIOError:
@@ -75,7 +77,7 @@ class OneJobChild:
             pass  # no descriptor is left: the job will take longer
         run.serving = self
         _wait_for_ever(fd)
-        return os.read(fd, _MOST)
+        return _read(fd, _MOST)
 
     def _receive(self, fd: int, received: bytes) -> wire.JobMessage | None:
         """The job, where it came in parts, behind a table, or is large; None: no more will come."""
@@ -89,7 +91,7 @@ class OneJobChild:
                     tasklog.set_level(self._tasks.level)
                 else:
                     return wire.read_jobs(buffer[start:at])[0]
-            received = os.read(fd, 1 << 16)
+            received = _read(fd, 1 << 16)
             buffer += received
         return None
 
@@ -103,8 +105,8 @@ class OneJobChild:
     def end(self) -> None:
         """A fork of the job's that came back up to here must not speak for its parent."""
         self._deadline = None
-        if _getpid() != self._pid:
-            os._exit(1)
+        if _getpid() != self.pid:
+            posix._exit(1)  # noqa: SLF001
         if sys.stdout is not self._streams[0] or sys.stderr is not self._streams[1]:
             run.flush()
 
@@ -112,11 +114,11 @@ class OneJobChild:
         """Raise SoftTimeout in the task; an alarm of the task's own may have rung before."""
         if self._deadline is None:
             return
-        left = self._deadline - time.monotonic()
+        left = self._deadline - _monotonic()
         if left <= 0:
             self._deadline = None
             raise run.SoftTimeout
-        signal.setitimer(signal.ITIMER_REAL, left)
+        _setitimer(_ITIMER_REAL, left)
 
 
 def _wait_for_ever(fd: int) -> None:
@@ -125,7 +127,7 @@ def _wait_for_ever(fd: int) -> None:
     sock.setsockopt(_socket.SOL_SOCKET, _socket.SO_RCVTIMEO, struct.pack("ll", 0, 0))
     sock.detach()
     # A default time-out, which a task's module may have set, is every new socket's.
-    os.set_blocking(fd, True)
+    posix.set_blocking(fd, True)
 
 
 #: a job that does nothing, and its task; made here, since a child would have 150 pages copied for it
@@ -148,7 +150,7 @@ def rehearse(times: int = 20) -> None:
     page.allow(1, 1 << 63)
     for _ in range(times):
         ours.sendall(_NOTHING)
-        OneJobChild(page, _DOES_NOTHING).serve(theirs.fileno(), os.open(os.devnull, os.O_WRONLY))
+        OneJobChild(page, _DOES_NOTHING).serve(theirs.fileno(), posix.open(os.devnull, posix.O_WRONLY))
     run.rest()
     for end in (ours, theirs):
         end.close()

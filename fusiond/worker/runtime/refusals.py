@@ -12,6 +12,7 @@ Standard library only, CPython 3.9 and later: it runs under the application's ow
 from __future__ import annotations
 
 import os
+import posix
 import sys
 
 TYPE_CHECKING = False
@@ -37,17 +38,17 @@ def begin() -> tuple[int, bool]:
     """Refuse from now on; returns the argument for `end`."""
     global _pipe  # noqa: PLW0603
     before = _loading.pid
-    _loading.pid = os.getpid()
+    _loading.pid = posix.getpid()
     _loading.refused = _loading.refused or []
     if _pipe is not None and before == _loading.pid:
         return before, False
     try:
-        _pipe = os.pipe()
+        _pipe = posix.pipe()
     except OSError:
         return before, False  # no descriptor is left; this process' own attempts are still refused
-    os.set_blocking(_pipe[0], False)
-    pipe = os.readlink(f"/proc/self/fd/{_pipe[1]}")
-    os.environ[VARIABLE] = f"/proc/{os.getpid()}/fd/{_pipe[1]} {pipe}"
+    posix.set_blocking(_pipe[0], False)
+    pipe = posix.readlink(f"/proc/self/fd/{_pipe[1]}")
+    os.environ[VARIABLE] = f"/proc/{posix.getpid()}/fd/{_pipe[1]} {pipe}"
     return before, True
 
 
@@ -64,7 +65,7 @@ def close() -> None:
     if _pipe is not None:
         os.environ.pop(VARIABLE, None)
         for fd in _pipe:
-            os.close(fd)
+            posix.close(fd)
         _pipe = None
     _loading.refused = None
 
@@ -89,6 +90,6 @@ def taken(path: str) -> str:
 def _reported() -> list[str]:
     """The places that programs have written to the pipe."""
     try:
-        return os.read(_pipe[0], 1 << 16).decode(errors="replace").splitlines() if _pipe is not None else []
+        return posix.read(_pipe[0], 1 << 16).decode(errors="replace").splitlines() if _pipe is not None else []
     except BlockingIOError:
         return []

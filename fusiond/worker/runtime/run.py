@@ -13,10 +13,11 @@ Standard library only, CPython 3.9 and later: it runs under the application's ow
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]
 import functools
 import json
 import os
-import signal
+import posix
 import sys
 import time
 from types import CoroutineType
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
         page: wire.Page
         #: frames that go before the next outcome: how far jobs were at their end
         told: bytes
+        #: of its process
+        pid: int
 
         def begin(self, _id: bytes, soft: float, /) -> None:
             """The function is about to be called, with `soft` seconds as its timeout."""
@@ -46,6 +49,8 @@ if TYPE_CHECKING:
             """Runs between two byte codes of the task."""
 
 
+# Each look-up of a name in a module would have pages copied in each child.
+_write = posix.write
 #: s; for an exception to be formatted
 FORMAT_WITHIN = 5.0
 #: the child that this process is, once it serves
@@ -130,13 +135,13 @@ def _failure(runner: Runner, error: BaseException, row: task.TaskRow, soft: floa
     try:
         try:
             # The alarm repeats, since Python's own formatting goes on after a part of the exception has raised.
-            signal.signal(signal.SIGALRM, _on_overrun)
-            signal.setitimer(signal.ITIMER_REAL, FORMAT_WITHIN, FORMAT_WITHIN / 10)
+            _signal.signal(_signal.SIGALRM, _on_overrun)
+            _signal.setitimer(_signal.ITIMER_REAL, FORMAT_WITHIN, FORMAT_WITHIN / 10)
             document = payload.error_json(code, error, words, with_delay=bool(follows))
         finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
+            _signal.setitimer(_signal.ITIMER_REAL, 0)
     except BaseException as failure:  # noqa: BLE001 - an overrun, wherever it was noticed, or a module that does not load
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        _signal.setitimer(_signal.ITIMER_REAL, 0)
         why = f"(not formatted within {FORMAT_WITHIN:g} s)"
         if not issubclass(type(failure), SoftTimeout):
             why = f"(not formatted: {errortext.type_name(type(failure))}: {errortext.message(failure)})"
@@ -167,22 +172,25 @@ def cause(error: BaseException, row: task.TaskRow, soft: float) -> tuple[str, st
     return code, words, task.what_next(error, row, also=also)
 
 
-def _on_overrun(_signal: int, _frame: FrameType | None) -> None:
+def _on_overrun(_number: int, _frame: FrameType | None) -> None:
     """An exception takes too long to be formatted."""
     raise SoftTimeout
 
 
-def on_alarm(_signal: int, _frame: FrameType | None) -> None:
-    """The handler of SIGALRM, set once, before the forks."""
-    if serving is not None:
+def on_alarm(_number: int, _frame: FrameType | None) -> None:
+    """The handler of SIGALRM, set once, before the forks; in a process that a job has forked, the default action."""
+    if serving is not None and serving.pid == posix.getpid():
         serving.on_alarm()
+    elif serving is not None:
+        _signal.signal(_signal.SIGALRM, _signal.SIG_DFL)
+        posix.kill(posix.getpid(), _signal.SIGALRM)
 
 
 def rest() -> None:
     """Serve no more: the process goes on as what it was before."""
     global serving  # noqa: PLW0603
     serving = None
-    signal.setitimer(signal.ITIMER_REAL, 0)
+    _signal.setitimer(_signal.ITIMER_REAL, 0)
     os.environ.pop("FUSION_JOB_ID", None)
 
 
@@ -197,7 +205,7 @@ def flush() -> None:
 
 def write_all(fd: int, data: bytes) -> None:
     """Write it all, however often the socket takes a part only."""
-    while sent := os.write(fd, data):
+    while sent := _write(fd, data):
         if sent == len(data):
             return
         data = data[sent:]

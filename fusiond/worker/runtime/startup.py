@@ -12,6 +12,7 @@ import _socket
 import io
 import json
 import os
+import posix
 import sys
 import time
 
@@ -39,10 +40,10 @@ def set_name(group: str) -> None:
 def enter(control: int, setup: dict[str, Any], one_job: bool) -> _socket.socket:
     """The control socket, once this process has the directory, the umask and the output that `setup` asks for."""
     sock = _socket.socket(fileno=control)
-    os.set_inheritable(control, False)
+    posix.set_inheritable(control, False)
     _set_streams(one_job)
     if setup["umask"] is not None:
-        os.umask(setup["umask"])
+        posix.umask(setup["umask"])
     # Without links: one that a deployment switches would lead this process, which has loaded one release, to another.
     sys.path[:] = [setup["directory"], *(os.path.realpath(path) for path in sys.path if path)]
     return sock
@@ -83,8 +84,13 @@ def preload(tasks: task.Tasks, names: list[str], directory: str, say: Callable[[
         except task.TaskError as error:
             remedy = wrong_paths.remedy(path, error, directory) if tried - loaded < MAX_REMEDIES else ""
             sentence = "; ".join(filter(None, (str(error)[:MAX_PROBLEM], remedy)))
-            say(b"unloaded " + json.dumps({name: [error.code, sentence]}).encode())
+            say_unloaded(name, error.code, sentence, say)
     return loaded
+
+
+def say_unloaded(name: str, code: str, sentence: str, say: Callable[[bytes], object]) -> None:
+    """Tell the dispatcher that a task cannot run, and why."""
+    say(b"unloaded " + json.dumps({name: [code, sentence]}).encode())
 
 
 def load_ahead(tasks: task.Tasks, path: str) -> None:

@@ -14,7 +14,7 @@ Standard library only, CPython 3.9 and later: it runs under the application's ow
 
 from __future__ import annotations
 
-import os
+import posix
 import sys
 
 TYPE_CHECKING = False
@@ -186,9 +186,9 @@ def _write(data: bytes) -> None:
     """Write to standard error, whatever `sys.stderr` is."""
     while data:
         try:
-            data = data[os.write(2, data) :]
+            data = data[posix.write(2, data) :]
         except BlockingIOError:  # a program that the task started has changed the pipe
-            os.set_blocking(2, True)
+            posix.set_blocking(2, True)
 
 
 #: writes whole lines; a child that runs many jobs at once has another one

@@ -13,11 +13,18 @@ without a system call, each its own words.
     word 2      pid of the child, once it serves                         (child)
     word 3      serial of the job that keeps the event loop from running; 0: none is known to (child)
     word 4      monotonic ns when the event loop has run last, while there are jobs (child)
+    word 5      bytes of the outcomes that are kept                      (child)
+    word 6      how often kept outcomes were forgotten                   (child)
     word 8…     of serial s at 8 + s % ring: boot ns until when it may begin, 0 once it is taken back (dispatcher)
+    behind it   outcomes that the child has not sent, where it runs many jobs in a row (child)
     at the end  cells, one for each job that it runs at once: how far the job is, in its own words (child)
 
 A child begins its jobs in the order of their serials, also where it runs many at once (words 3 and 4 are of that one).
 The ring has room for all jobs that a child may have and not have begun.
+
+A child that runs many jobs in a row sends its outcomes together, and keeps each on the page until then. There the
+dispatcher finds them if a job turns out to be long, or ends the child. A signal that had the child send them would
+interrupt system calls of the job. What the dispatcher has read from the page may arrive on the socket, too.
 
 A child marks a job as begun and then reads whether it still may; the dispatcher takes a job back and looks at the mark
 only after a moment. So one of them sees the other, and a job that was taken back never runs.
@@ -84,6 +91,7 @@ _LAST_REPORT = struct.Struct("<Qd")
 
 #: read for each job that begins, so without a look-up in `time`, or a call of `boot_ns`, each time
 _clock, _BOOT = time.clock_gettime_ns, time.CLOCK_BOOTTIME
+_monotonic_ns = time.monotonic_ns
 
 
 def boot_ns() -> int:
@@ -153,11 +161,13 @@ def jobs_frame(jobs: Iterable[JobFields]) -> bytes:
 
 def outcomes_frame(outcomes: Iterable[OutcomeMessage]) -> bytes:
     """The OUTCOMES frame of these outcomes, in this order."""
-    parts: list[bytes] = []
-    pack = _OUTCOME.pack
-    for serial, kind, follows, duration, payload in outcomes:
-        parts += (pack(serial, kind, follows, duration, len(payload)), payload)
-    return frame(OUTCOMES, b"".join(parts))
+    return frame(OUTCOMES, b"".join(map(outcome_record, outcomes)))
+
+
+def outcome_record(outcome: OutcomeMessage) -> bytes:
+    """An outcome, as a body of OUTCOMES has many of."""
+    serial, kind, follows, duration, payload = outcome
+    return _OUTCOME.pack(serial, kind, follows, duration, len(payload)) + payload  # type: ignore[no-any-return]
 
 
 def read_jobs(body: bytes) -> list[JobMessage]:
@@ -252,13 +262,14 @@ def read_last_report(body: bytes) -> JobReport:
 class Page:
     """The page of one slot, mapped by the dispatcher and by the slot's child."""
 
-    __slots__ = ("_bytes", "_ring", "words")
+    __slots__ = ("_bytes", "_kept_at", "_ring", "words")
 
     def __init__(self, memory: bytearray | mmap.mmap | ctypes.Array[ctypes.c_ubyte]) -> None:
         """The page in this memory, whose length is that of `page_bytes`; both sides map the same memory."""
         # Native 8-byte words: each load and store is one instruction, so neither side reads half a number.
         self.words = memoryview(memory).cast("B").cast("Q")
         self._bytes, self._ring = self.words.cast("B"), len(self.words) // 2
+        self._kept_at = 8 * (_FIRST + self._ring)
 
     @property
     def pid(self) -> int:
@@ -304,7 +315,7 @@ class Page:
 
     def report(self, cell: int, serial: int, share: float, message: str) -> None:
         """The child says in one of its cells how far a job is."""
-        text, now = message[:222].encode(errors="replace")[:222], time.monotonic_ns()
+        text, now = message[:222].encode(errors="replace")[:222], _monotonic_ns()
         _CELL.pack_into(self._bytes, self._place(cell), now, serial, share, len(text), text, now)
 
     def read_report(self, cell: int) -> JobReport | None:
@@ -324,9 +335,31 @@ class Page:
     def _place(self, cell: int) -> int:
         return len(self._bytes) - (cell + 1) * _CELL.size
 
+    def keep(self, record: bytes) -> bool:
+        """The child, which has one cell, keeps an outcome that it has not sent; False: there is no room."""
+        at = self._kept_at + self.words[5]
+        end = at + len(record)
+        if end > self._place(0):
+            return False
+        self._bytes[at:end] = record
+        self.words[5] = end - self._kept_at
+        return True
+
+    def kept(self) -> bytes:
+        """The records of the outcomes that are kept; none while they change. Task code may have written anything."""
+        words = self.words
+        turn, size = words[6], words[5]
+        records = bytes(self._bytes[self._kept_at : min(self._kept_at + size, self._place(0))])
+        return records if words[6] == turn else b""
+
+    def forget_kept(self) -> None:
+        """The child has sent them. Whoever reads them meanwhile compares the count afterwards."""
+        self.words[5] = 0
+        self.words[6] += 1
+
     def reset(self, serial: int) -> None:
         """A new child is forked, and has begun nothing: an earlier one may have left any number."""
-        self.words[2] = self.words[3] = self.words[4] = 0
+        self.words[2] = self.words[3] = self.words[4] = self.words[5] = 0
         self.words[0] = serial
 
     def close(self) -> None:

@@ -157,6 +157,21 @@ def test_the_mark_is_seen_by_the_other_side(pages):
     assert ours.begun == 6
 
 
+def test_outcomes_are_kept_until_they_are_sent(pages):
+    """Whole ones, as many as fit between the ring and the cell; the other side finds each, and none that was sent."""
+    ours, theirs = pages
+    serial = 0
+    while theirs.keep(wire.outcome_record(wire.OutcomeMessage(serial + 1, wire.FINISHED, 0, 0.5, b"null"))):
+        serial += 1
+    assert serial >= 50
+    assert [each.serial for each in wire.read_outcomes(ours.kept())] == list(range(1, serial + 1))
+    assert theirs.read_report(0) is None
+    theirs.forget_kept()
+    assert ours.kept() == b""
+    ours.words[5] = 2**63
+    assert len(ours.kept()) < 4096
+
+
 @given(st.sets(st.integers(1, 2**60), max_size=20), st.integers(0, 2**60))
 def test_leave_is_given_to_one_serial(serials, other):
     """Neighbours in the ring do not get each other's leave."""

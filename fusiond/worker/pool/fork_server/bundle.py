@@ -38,6 +38,7 @@ FORK_SERVER = (
     "wrong_paths",
     "startup",
     "load_warnings",
+    "leftovers",
     "forkserver",
 )
 #: the same for a group with `executor: thread` or `asyncio`; those that load asyncio come before the last one

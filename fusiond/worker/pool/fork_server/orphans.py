@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Callable
 
-from fusiond.worker.runtime.forkserver import children_of, kill
+from fusiond.worker.runtime.leftovers import children_of, kill
 
 log = logging.getLogger("fusiond.job")
 
@@ -41,7 +41,7 @@ def kill_children() -> tuple[set[int], dict[int, int]]:
     left = set(children_of(os.getpid())) - spared
     reaped: dict[int, int] = {}
     for child in left:
-        kill(child)
+        kill(child, child)
         try:
             found, status = os.waitpid(child, os.WNOHANG)
         except ChildProcessError:

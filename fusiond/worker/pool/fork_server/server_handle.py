@@ -28,7 +28,7 @@ from fusiond.worker.pool.fork_server.launch import Launched
 from fusiond.worker.pool.fork_server.orphans import LEFT, REAP_WITHIN, kill_children, spared, wait
 from fusiond.worker.pool.memory_file import memory_file
 from fusiond.worker.pool.output import logged
-from fusiond.worker.pool.pool_reports import Died, Lost, Ready, ServerDied, ServerReport, Silent, Survivors
+from fusiond.worker.pool.pool_reports import Died, Left, Lost, Ready, ServerDied, ServerReport, Silent, Survivors
 from fusiond.worker.runtime.forkserver import AT_ONCE
 
 #: called with the handle and a report of its fork server
@@ -183,6 +183,9 @@ class ServerHandle:
         elif verb == b"unforked":
             slot, _, reason = rest.decode().partition(" ")
             self._report(self, Died(int(slot), 1, reason))
+        elif verb == b"left":
+            slot, _, names = rest.decode(errors="replace").partition(" ")
+            self._report(self, Left(int(slot), names))
         elif verb == b"died":
             for line in packet.decode().splitlines():
                 _, slot, _, status = line.split()
