@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from fusiond.broker.call import Call, Word, decoded, nothing, number, plain, scripted, texts
+from fusiond.broker.call import Call, Word, decoded, number, plain, scripted, texts
 from fusiond.broker.keys import VerbGroup
 from fusiond.broker.records import NewJob
 from fusiond.callbacks import split
@@ -124,14 +124,6 @@ class FlowVerbs(VerbGroup):
         return plain(
             lambda ids: [decoded(each) for each in ids], "ZREVRANGE", self.keys.of(queue, "flows"), 0, most - 1
         )
-
-    def end_step(self, queue: str, job: StepOf, letter: str, payload: str) -> Call[None]:
-        """A job of a step has ended, as the outbox would say it; what was told before changes nothing."""
-        return scripted("flow_end", self.keys.root(queue), (*job[:4], letter, payload), nothing)
-
-    def forget_run(self, queue: str, run: str) -> Call[None]:
-        """Drop a run, whatever there is of it."""
-        return scripted("flow_forget", self.keys.root(queue), (run,), nothing)
 
     def write_run(self, queue: str, run: str, version: int | None, write: RunWrite) -> Call[bool]:
         """

@@ -12,8 +12,7 @@ The broker: one method per verb, none does I/O; what a method returns, a connect
     maintenance/held_verbs.py has_held_tasks · look_at_held_tasks · end_held
     maintenance/moving.py     move · finish_moves · finish_arrivals
     outbox.py                 deliver · delivery
-    flow_records.py           run_record · run_status · step_ends · end_step · forget_run · runs_to_advance · runs
-                              write_run
+    flow_records.py           run_record · run_status · step_ends · runs_to_advance · runs · write_run
     event_verbs.py            events_behind · events_before · keep_events · tell · hold_sink
                               sinks
     ticks.py                  cron_state · cron_states · cron_write · tick · confirm · suspend_cron

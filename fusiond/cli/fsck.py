@@ -34,35 +34,19 @@ def _fsck(options: arguments.Options) -> int:
     was not repaired.
     """
     from fusiond.broker.maintenance.fsck import Fsck
-    from fusiond.broker.maintenance.waits import WaitFsck
-    from fusiond.flows.run_fsck import RunFsck
 
     with broker.session(options, any_layout=True) as session, Progress("jobs checked") as progress:
         report = _Report(progress, as_json=options.json)
-        who = session.who
-        fsck = Fsck(session.verbs, report.tell, repair=options.repair, looked=progress.to, who=who)
-        queues: list[str] = []
+        fsck = Fsck(session.verbs, report.tell, repair=options.repair, looked=progress.to, who=session.who)
+        if options.repair:
+            # Nothing is repaired in a layout that this version does not know.
+            session.connection.check()
+        queues = session.queues()
         complete = False
-        session.run(fsck.reach())
         try:
-            # `meta` holds the number of the layout; nothing is repaired in a layout that this version does not know.
-            session.run(fsck.namespace("meta"))
-            if options.repair:
-                session.connection.check()
-            session.run(fsck.namespace())
-            _tell_repairs(session, report)
-            queues = session.queues()
             queues += [name for name in session.run(fsck.strays()) if name not in queues]
-            runs = RunFsck(session.verbs, report.tell, repair=options.repair)
             for queue in queues:
                 session.run(fsck.queue(queue))
-                _tell_repairs(session, report)
-            waits = WaitFsck(session.verbs, queues, report.tell, repair=options.repair, who=who)
-            for queue in queues:
-                session.run(waits.queue(queue))
-            session.run(waits.circles())
-            for queue in queues:
-                session.run(runs.queue(queue))
                 _tell_repairs(session, report)
             complete = True
         finally:
@@ -72,11 +56,9 @@ def _fsck(options: arguments.Options) -> int:
 
 def _tell_repairs(session: broker.Session, report: _Report) -> None:
     """Have each repair of a key told as an event; those of jobs are told by the scripts that make them."""
-    from fusiond.broker.event_records import DAEMONS
-
     for finding in report.repaired_keys:
         words = [("o", finding.key or finding.queue), ("m", f"it {finding.problem}; {finding.remedy}")]
-        session.run(session.verbs.tell(finding.queue or DAEMONS, "repaired", session.who, words))
+        session.run(session.verbs.tell(finding.queue, "repaired", session.who, words))
     report.repaired_keys.clear()
 
 
@@ -98,7 +80,7 @@ class _Report:
         if self._as_json:
             self._findings.append(
                 {
-                    "queue": finding.queue or None,
+                    "queue": finding.queue,
                     "job": finding.job or None,
                     "kind": finding.kind,
                     "problem": str(finding),

@@ -8,7 +8,6 @@ Runs of flows: what follows when, and the verbs' use for it.
     run_callbacks.py the job that is called at its end
     run_plans.py     advance a run: read it, begin steps, write it
     run_control.py   start, pause, resume, cancel and retry runs; list and show them
-    run_fsck.py      runs that can never end
 
 The first three are pure. Nobody leads: whoever starts a run, takes in the end of a step, or sweeps, takes it a step
 further.

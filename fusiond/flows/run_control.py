@@ -217,7 +217,7 @@ class RunControl:
             except JobNotFound:
                 continue  # it has been dropped since
             except Unreadable:
-                continue  # fsck names it
+                continue  # whoever advances it logs the error
             if view.run.record.step_of is None:
                 found.append(view)
         return found
@@ -260,7 +260,9 @@ class RunControl:
         try:
             return opened(record)
         except UNREADABLE as error:
-            raise Unreadable(f"{ref.name}: its record cannot be read: {error!r} (fusiond fsck)") from error
+            key = self._broker.keys.of(ref.queue, "flow", ref.id)
+            remedy = f"to drop the run, delete {key} and {key}/ends"
+            raise Unreadable(f"{ref.name}: its record cannot be read: {error!r}; {remedy}") from error
 
 
 def carry(broker: Verbs, queue: str, *, advance: bool = False, pages: int = PAGES) -> Plan[int]:

@@ -94,7 +94,7 @@ class Advancer:
             try:
                 yield from self.advance(queue, run)
             except UNREADABLE as error:
-                # The others go on; this one is tried again later, and fsck names it.
+                # The others go on; this one is tried again later.
                 log.error("flow run %s/%s does not go on: %s", queue, run, error)  # noqa: TRY400 - one sentence
         return len(ids)
 

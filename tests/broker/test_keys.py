@@ -6,7 +6,7 @@ import json
 import pytest
 
 from fusiond.broker.call import as_is, nothing, plain, scripted
-from fusiond.broker.flow_records import RunWrite, StepOf
+from fusiond.broker.flow_records import RunWrite
 from fusiond.broker.hosts.host_records import NO_CATALOGUE
 from fusiond.broker.keys import Keys
 from fusiond.broker.maintenance.fsck import Fsck
@@ -131,10 +131,6 @@ def verbs(b, job):
     yield "run_status", b.run_status("q", "cron:f:1")
     yield "step_ends", b.step_ends("q", "cron:f:1", ["s.0"])
     yield "runs", b.runs("q", 9)
-    for what in ("ended", "lost", "circle", "ask"):
-        yield "mend_wait", b.mend_wait("q", what, "grandchild", "q/child", "missing", "q/x")
-    yield "end_step", b.end_step("q", StepOf("cron:f:1", "s", 0, 1), "x", "lost")
-    yield "forget_run", b.forget_run("q", "cron:f:1")
     yield (
         "enqueue",
         b.enqueue("q", [NewJob("strange", "strange", b"[]", expires_ms=10**6), NewJob("other", "strange", b"[]")]),

@@ -10,7 +10,6 @@ from fusiond.broker.call import plain
 from fusiond.broker.records import Outcome
 from fusiond.errors import BrokerUnavailable, JobCanceled, JobFailed, JobNotFound
 from fusiond.flows.run_control import RunControl, RunRef, carry
-from fusiond.flows.run_fsck import RunFsck
 from fusiond.flows.shapes import FlowShape, Shape, StepShape
 from fusiond.job import JobStatus, new_token
 from tests.support.queue_state import findings
@@ -260,37 +259,18 @@ def test_a_run_that_ended_is_dropped_after_its_time(stage, run, broker, redis):
     assert run(broker.status("jobs", "run.one")) == JobStatus.FINISHED
 
 
-def test_fsck_finds_a_run_that_can_never_end(stage, run, broker, redis):
-    """A job that is gone, an end that was not told, a record that is none; nothing is wrong with what is on its way."""
-    many = {name: step("t", queue="jobs") for name in ("gone", "untold", "runs")}
-
-    def found(*, repair=False):
-        told = []
-        run(RunFsck(broker, told.append, repair=repair).queue("q"))
-        return [str(each) for each in told]
-
-    stage.start(**many)
-    assert found() == []
-    nonce, _ = stage.claim()
-    run(broker.settle("jobs", [Outcome("run.untold", nonce, "finished", HOUR, 0, b"1")]))
-    assert found() == []
-    redis("DEL", "test:{jobs}:outbox:q")
+def test_a_run_whose_keys_were_deleted_is_gone(stage, broker, redis):
+    """What waits for a job that was lost can be dropped by hand, and begin again under its name."""
+    stage.start(one=step("one"), gone=step("t", "one"))
+    stage.work()
     redis("DEL", "test:{jobs}:job:run.gone")
-    redis("ZREM", "test:{jobs}:started", "run.gone")
-    redis("ZADD", "test:{q}:flows", "inf", "none")
-    expected = [
-        "key flow:none of queue q is in the list of runs, and has no record",
-        "key flow:run of queue q waits for job jobs/run.gone, which is gone",
-        "key flow:run of queue q waits for job jobs/run.untold, which is finished, which the run was not told",
-    ]
-    assert sorted(found()) == expected
-    assert sorted(found(repair=True)) == expected
-    assert found() == []
-    assert stage.statuses() == {"gone": "failed", "untold": "failed", "runs": "running"}
-    run(broker.settle("jobs", [Outcome("run.runs", nonce, "finished", HOUR, 0, b"1")]))
-    run(carry(broker, "jobs"))
-    run(stage.control.retry(REF))
-    assert sorted(stage.work()) == ["run.gone.r2", "run.untold.r2"]
+    redis("ZREM", "test:{jobs}:queue", "run.gone")
+    assert stage.view().status == "running"
+    redis("DEL", "test:{q}:flow:run", "test:{q}:flow:run/ends")
+    assert stage.run(stage.control.runs("q", 9)) == []
+    stage.run(carry(broker, "q", advance=True))
+    stage.start(two=step("two"))
+    assert stage.work() == ["run.two"]
     assert stage.view().status == "finished"
 
 

@@ -12,7 +12,7 @@
 -- The queue's max_length does not count. `taken` holds the highest number of each other queue. What an entry does, it does as a whole or not
 -- at all: an entry that cannot be carried out raises before it has written anything, and is kept under `broken`, since what is behind it must
 -- not wait for it. A key of the queue that is of another type would stop an entry midway; so that is looked at first, and the entries stay in
--- the outbox until `fusiond fsck --repair` has put the key aside.
+-- the outbox until a person has renamed or deleted the key.
 -- touches taken conf queue tenants held scheduled canceled seq job claims unique deferred parents children expiring failed outbox events metrics wake
 
 redis.call('ZREM', QUEUE, '')

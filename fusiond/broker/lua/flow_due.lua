@@ -10,7 +10,7 @@
 
 local due = redis.call('ZRANGEBYSCORE', ADVANCE, '-inf', now, 'LIMIT', 0, ARGV[1])
 for _, id in ipairs(due) do
-  -- what is of another type is fsck's to tell
+  -- what is gone, or of another type, cannot go on
   if redis.call('TYPE', FLOW .. id).ok == 'hash' then
     redis.call('ZADD', ADVANCE, now + ARGV[2], id)
   else

@@ -26,9 +26,8 @@ local function find(ids)
   local jobs = {}
   for i, id in ipairs(ids) do jobs[i] = { id = id, sets = {}, place = {} } end
   for _, status in ipairs(STATUSES) do
-    local places = #ids > 0 and redis.pcall('ZMSCORE', set_of(status), unpack(ids)) or {}
-    -- a key of another type holds no job
-    for i, job in ipairs(places.err and {} or jobs) do
+    local places = #ids > 0 and redis.call('ZMSCORE', set_of(status), unpack(ids)) or {}
+    for i, job in ipairs(jobs) do
       if places[i] then
         job.sets[#job.sets + 1], job.place[status] = status, places[i]
       end

@@ -1,11 +1,10 @@
 """
 Check a namespace: each job is in exactly one set, and its state agrees with that.
 
-1. namespace  the keys that belong to no queue: their types
-2. keys       of each queue: their types, and that arrivals are counted on from the last
-3. jobs       each key of a job, by SCAN: what its state and the sets say; each lock: whether its job holds it
-4. members    each member of each set, by ZSCAN: whether it has a text
-5. queues     that have keys and are in no list
+1. sequence   of each queue: whether arrivals are counted on from the last
+2. jobs       each key of a job, by SCAN: what its state and the sets say; each lock: whether its job holds it
+3. members    each member of each set, by ZSCAN: whether it has a text
+4. queues     that have keys and are in no list
 
 One script judges a page of jobs at one moment, and repairs them at once if it is told to: a job that moves meanwhile is
 no finding, since no verb leaves it in two sets, or in none, between two scripts. Nothing is remembered of a job with
@@ -18,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from fusiond.broker.call import Call, Plan, as_is, decoded, nothing, plain, scripted, text
+from fusiond.broker.call import Plan, as_is, decoded, nothing, plain, scripted
 from fusiond.broker.keys import is_name
 from fusiond.broker.verbs import Verbs
 from fusiond.job import JobStatus
@@ -28,41 +27,10 @@ PAGE: Final = 100
 #: findings that are remembered, so that one which a scan comes across twice is told once
 _REMEMBERED: Final = 100_000
 
-Kind = Literal["wrong-type", "sequence", "undeclared", "no-job", "wrong-set", "fields", "lock", "run", "wait"]
+Kind = Literal["sequence", "undeclared", "no-job", "wrong-set", "fields", "lock"]
 
-#: key of the namespace → its type, and how what it held comes back
-_NAMESPACE: Final[dict[str, tuple[str, str]]] = {
-    "meta": ("hash", "the daemons write it anew; queues still to come are not suspended any more"),
-    "queues": ("set", "the daemons and this command list the queues anew"),
-    "workers": ("set", "the workers write it anew"),
-    "daemons": ("hash", "the daemons write it anew within 10 s"),
-    "catalog": ("hash", "the daemons write it anew within 10 s"),
-    "sinks": ("hash", "the sinks deliver again what the streams have"),
-    "cron": ("hash", "the entries tick from now on, and none is suspended by hand any more"),
-}
 #: the sets of jobs, each named after the status of its members
 _SETS: Final = ["queue" if status is JobStatus.QUEUED else status.value for status in JobStatus]
-#: key of a queue → its type
-_KEYS: Final = dict.fromkeys(_SETS, "zset") | {
-    "again": "zset", "tenants": "zset", "inbox": "list", "broken": "list", "conf": "hash", "seq": "string",
-    "claims": "hash", "ticks": "hash", "leaving": "hash", "arriving": "hash", "flows": "zset",
-    "advance": "zset", "metrics": "hash", "metrics:minutes": "stream", "metrics:hours": "stream",
-    "events": "stream", "audit": "stream",
-}  # fmt: skip
-
-#: key of a queue, and those below it → how what it held comes back; of any other
-_AGAIN: Final = {
-    "metrics": "what it had counted is lost, and counting begins anew",
-    "events": "the events that it had are lost, and new ones are kept",
-    "audit": "what operators did is lost, and what they do is kept",
-    "inbox": "what was pushed stays there",
-    "broken": "what it had stays there",
-    "conf": "the daemons write it anew; the queue is not suspended by hand any more",
-    "ticks": "which ticks had their jobs is forgotten",
-    "seq": "arrivals are counted on from the last",
-    "claims": "jobs that had begun run again once their leases expire",
-}
-_FOUND: Final = "its jobs are found one by one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +51,10 @@ class Finding:
 
     @property
     def subject(self) -> str:
-        """`job sms/…`, `key seq of queue sms`, `key fusion:cron` or `queue sms`."""
+        """`job sms/…`, `key seq of queue sms` or `queue sms`."""
         if self.job:
             return f"job {self.queue}/{self.job}"
-        place = f"queue {self.queue}"
-        return (f"key {self.key} of {place}" if self.queue else f"key {self.key}") if self.key else place
+        return f"key {self.key} of queue {self.queue}" if self.key else f"queue {self.queue}"
 
     def __str__(self) -> str:
         return f"{self.subject} {self.problem}"
@@ -119,23 +86,8 @@ class Fsck:
         self.jobs = 0
         self._told: set[Finding] = set()
 
-    def reach(self) -> Plan[None]:
-        """Raise BrokerUnavailable where Redis is out of reach; finds nothing."""
-        yield plain(nothing, "TYPE", self._broker.keys.meta)
-
-    def namespace(self, *names: str) -> Plan[None]:
-        """Look at the keys that belong to no queue, or at these of them, such as `meta`."""
-        for name in names or _NAMESPACE:
-            wanted, again = _NAMESPACE[name]
-            key = f"{self._broker.keys.namespace}:{name}"
-            kind = yield self._inspect_key(key, wanted)
-            if kind is not None:
-                remedy = f"set aside as {{{key}}}:broken:<ms>; {again}"
-                self._tell("", "wrong-type", f"is a {kind}, not a {wanted}", remedy, key=key)
-
     def queue(self, queue: str) -> Plan[None]:
         """Look at one queue."""
-        wrong = yield from self._keys(queue)
         found = yield scripted("inspect_sequence", self._broker.keys.root(queue), (int(self._repair),), as_is)
         if found:
             says, last = map(decoded, found)
@@ -143,8 +95,7 @@ class Fsck:
             self._tell(queue, "sequence", problem, f"counted on from {last}", key="seq")
         yield from self._jobs(queue)
         for name in _SETS:
-            if self._repair or name not in wrong:
-                yield from self._members(queue, self._broker.keys.of(queue, name))
+            yield from self._members(queue, self._broker.keys.of(queue, name))
 
     def strays(self) -> Plan[list[str]]:
         """The queues that have keys and are in no list."""
@@ -153,7 +104,7 @@ class Fsck:
         found: set[str] = set()
         cursor = None
         while cursor != 0:
-            cursor, names = yield plain(page, "SCAN", cursor or 0, "MATCH", f"{head}*}}:*", "COUNT", PAGE)
+            cursor, names = yield plain(_page, "SCAN", cursor or 0, "MATCH", f"{head}*}}:*", "COUNT", PAGE)
             found |= {decoded(name).removeprefix(head).partition("}")[0] for name in names}
         strays = sorted(filter(is_name, found - set((yield self._broker.queues()))))
         if self._repair:
@@ -161,18 +112,6 @@ class Fsck:
         for queue in strays:
             self._tell(queue, "undeclared", "holds keys and is in no list of queues", "listed")
         return strays
-
-    def _keys(self, queue: str) -> Plan[set[str]]:
-        """Look at the keys of the queue; the names of those that are of another type than ours."""
-        kinds = yield [self._inspect_key(self._broker.keys.of(queue, name), wanted) for name, wanted in _KEYS.items()]
-        wrong = {name: kind for name, kind in zip(_KEYS, kinds, strict=True) if kind is not None}
-        for name, kind in wrong.items():
-            remedy = f"set aside as {name}:broken:<ms>; {_AGAIN.get(name.partition(':')[0], _FOUND)}"
-            self._tell(queue, "wrong-type", f"is a {kind}, not a {_KEYS[name]}", remedy, key=name)
-        return set(wrong)
-
-    def _inspect_key(self, key: str, wanted: str) -> Call[str | None]:
-        return scripted("inspect_key", key, (wanted, int(self._repair)), text)
 
     def _jobs(self, queue: str) -> Plan[None]:
         cursor = None
@@ -189,7 +128,7 @@ class Fsck:
     def _members(self, queue: str, key: str) -> Plan[None]:
         cursor = None
         while cursor != 0:
-            cursor, flat = yield plain(page, "ZSCAN", key, cursor or 0, "COUNT", PAGE)
+            cursor, flat = yield plain(_page, "ZSCAN", key, cursor or 0, "COUNT", PAGE)
             yield from self._look(queue, "members", flat[::2])
 
     def _look(self, queue: str, what: Literal["keys", "members"], ids: Sequence[bytes]) -> Plan[None]:
@@ -227,6 +166,6 @@ _PROBLEMS: Final[dict[str, Callable[[list[str], str], tuple[str, str]]]] = {
 }
 
 
-def page(reply: Any) -> tuple[int, list[bytes]]:
+def _page(reply: Any) -> tuple[int, list[bytes]]:
     """Of a scan the next cursor, 0 at its end, and what it has found."""
     return int(reply[0]), reply[1]

@@ -201,10 +201,6 @@ class OperatorVerbs(QueryVerbs):
         """Free those of these locks that the job holds; how many."""
         return scripted("unlock", self.keys.root(queue), (who, id, *locks), number)
 
-    def mend_wait(self, queue: str, what: str, id: str, *words: str, who: str = "") -> Call[None]:  # noqa: A002
-        """Put right what keeps a job that waits for others from going on, as mend_wait.lua says."""
-        return scripted("mend_wait", self.keys.root(queue), (what, who, id, *words), nothing)
-
     def inspect_locks(self, queue: str, names: Sequence[bytes], *, repair: bool) -> Call[list[tuple[str, str]]]:
         """The locks that their jobs hold no more, each with its job's id; with `repair` they are freed."""
 

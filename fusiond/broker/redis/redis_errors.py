@@ -69,7 +69,7 @@ def refused(error: ReplyError, words: Sequence[Any]) -> BrokerError:
     if "WRONGTYPE" in text:
         queue = _QUEUE.search(key := _key(words))
         subject = f"queue {queue[1]!r}: a key of it" if queue else f"key {key!r}"
-        remedy = "fusiond fsck names it, and fusiond fsck --repair moves it aside"
+        remedy = "rename or delete it, the daemons write it again, and fusiond fsck --repair finds its jobs"
         return BrokerError(f"{subject} is of another type than ours; {remedy}")
     # 6.2 puts a script's error into a sentence of its own, so the word may be anywhere
     if "OOM command not allowed" in text or "used memory >" in text:

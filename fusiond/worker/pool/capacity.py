@@ -15,7 +15,7 @@ import time
 
 from fusiond.config.model import WorkerGroup
 from fusiond.worker.pool.children import Children
-from fusiond.worker.pool.run_times import BATCH, PAIR
+from fusiond.worker.pool.run_times import BATCH
 from fusiond.worker.pool.slots import ChildHandle
 
 #: quick jobs that wait for the next child of isolation `fork`, for each process: a claim costs Redis and this process
@@ -103,11 +103,10 @@ class Capacity:
         if self.concurrency > 1:
             takers = (child for child in living if child.serves and not (child.is_alone or child.lags(now, LAG)))
         else:
-            long = PAIR / 2 if self._children.times.paired else BATCH
             takers = (
                 child
                 for child in living
-                if child.serves and (child.ran(now) < long if child.outstanding else not child.owes)
+                if child.serves and (child.ran(now) < BATCH if child.outstanding else not child.owes)
             )
         return sorted(takers, key=lambda child: len(child.outstanding))
 
@@ -157,14 +156,11 @@ class Capacity:
         """
         How many jobs one child may have beyond those that it runs at once.
 
-        It may be handed as many at once as fit into BATCH seconds, and may have twice as many. Of longer jobs it may
-        have one, if two take no longer than PAIR, and if so many end that each child always has a next one.
+        It may be handed as many at once as fit into BATCH seconds, and may have twice as many.
         """
         places = max(1, min(self.processes, self._group.processes - self._left // self.concurrency))
         depth = max(1, min(self._children.times.depth(self.concurrency), math.ceil(ahead / (2 * places))))
-        if depth > 1:
-            return 2 * depth - 1
-        return 1 if self._children.times.paired and ahead >= 2 * places else 0
+        return 2 * depth - 1 if depth > 1 else 0
 
     def _soon_free(self) -> int:
         """Children of isolation `fork` whose job has not turned out to be long."""

@@ -23,7 +23,7 @@ from fusiond.worker.pool.attempt import Attempt
 from fusiond.worker.pool.call_options import call_options
 from fusiond.worker.pool.capacity import Capacity
 from fusiond.worker.pool.children import Children
-from fusiond.worker.pool.run_times import BATCH, BATCH_BYTES, PAIR, PENDING
+from fusiond.worker.pool.run_times import BATCH, BATCH_BYTES, PENDING
 from fusiond.worker.pool.slots import ChildHandle
 
 
@@ -59,7 +59,7 @@ class Handing:
         free = self._capacity.unused() - reserved
         # This is called for each child that is forked. With isolation `fork`, a busy child is handed no job.
         if free > 0 or not self._one_job:
-            for child, batch in self._batches(pending, free, reserved):
+            for child, batch in self._batches(pending, free):
                 child.send_jobs(batch, self._children.table)
 
     def hand_one(self, attempt: Attempt) -> bool:
@@ -103,23 +103,16 @@ class Handing:
         most = self._alone_by_call.get(call_options(attempt.header).retry or "")
         return attempt.crashes >= (self._alone.get(attempt.task, math.inf) if most is None else most)
 
-    def _batches(
-        self, pending: deque[Attempt], free: int, reserved: int
-    ) -> Iterator[tuple[ChildHandle, list[Attempt]]]:
+    def _batches(self, pending: deque[Attempt], free: int) -> Iterator[tuple[ChildHandle, list[Attempt]]]:
         """
         The children, each with the pending attempts that it is handed; what finds no room stays pending.
 
         Args:
             pending: what was claimed.
             free: jobs that may begin now.
-            reserved: idle children that are kept free.
         """
         takers = self._capacity.takers()
         beyond = 0 if self._one_job else self._capacity.beyond(self._children.ahead.most(time.monotonic()))
-        in_pairs = beyond == 1
-        if in_pairs and reserved:
-            beyond = 0  # children that always have a next job would never be free
-        most_work = PAIR if in_pairs else BATCH * self._capacity.concurrency
         for at, child in enumerate(takers):
             if not pending:
                 return
@@ -130,16 +123,14 @@ class Handing:
                     continue
                 if free < begins:
                     begins = most = free
-                if in_pairs:
-                    most = begins  # a second one, if of a limited task, would hold a place of its limit while it waits
             share = math.ceil(len(pending) / (len(takers) - at))
-            batch = self._batch(child, pending, min(share, most), most_work)
+            batch = self._batch(child, pending, min(share, most))
             if batch:
                 if begins > 0:
                     free -= min(begins, len(batch))
                 yield child, batch
 
-    def _batch(self, child: ChildHandle, pending: deque[Attempt], most: int, most_work: float) -> list[Attempt]:
+    def _batch(self, child: ChildHandle, pending: deque[Attempt], most: int) -> list[Attempt]:
         """
         The next attempts for this child: one where jobs are long or unknown, many where they are short.
 
@@ -147,7 +138,6 @@ class Handing:
             child: it gets them.
             pending: what was claimed.
             most: attempts, at most.
-            most_work: s; a job waits behind others only if they and it take no longer than this.
         """
         batch: list[Attempt] = []
         work, size, mates = child.work_ahead(), 0, self._capacity.concurrency - 1
@@ -167,7 +157,7 @@ class Handing:
                     most = 1
             cost = self._children.times.expected(attempt.task)
             size += len(attempt.args) + len(attempt.header)
-            late = behind and (work + cost > most_work or attempt.claimed <= old)
+            late = behind and (work + cost > BATCH * self._capacity.concurrency or attempt.claimed <= old)
             if late or (batch and size > BATCH_BYTES):
                 break
             if before >= mates:

@@ -3,9 +3,8 @@ How long tasks have run, and how many jobs have ended, lately. This decides how 
 before a child is free for them.
 
 A batch is as many jobs as fit into about 5 ms of work: few enough that none waits long behind another, many enough that
-a message costs little. Of longer jobs, up to 12.5 ms, one waits in a child while another one runs. A task that has not
-run yet counts as long. At most as many jobs are claimed ahead as ended within the last LATELY seconds, so a dispatcher
-that was idle claims for its idle children alone.
+a message costs little. A task that has not run yet counts as long. At most as many jobs are claimed ahead as ended
+within the last LATELY seconds, so a dispatcher that was idle claims for its idle children alone.
 """
 
 from __future__ import annotations
@@ -14,9 +13,6 @@ import math
 
 #: s; the work that one child may be handed at once
 BATCH = 0.005
-#: s; the work of two jobs of which the second one may wait in a child while the first one runs: the child begins it
-#: without waiting for the dispatcher
-PAIR = 0.025
 #: jobs that one child may be handed at once; the page's ring must hold two batches
 DEPTH = 64
 #: bytes of arguments that one child may be handed at once, unless a single job has more; far below a frame's limit
@@ -39,18 +35,15 @@ class RunTimes:
 
     def __init__(self) -> None:
         self._by_task: dict[bytes, float] = {}
-        #: of all jobs, for batches
         self._all = math.inf
-        #: of all jobs, for pairs: it counts more of a long one, and forgets it later
-        self._for_pairs = math.inf
 
     def note(self, task: bytes, seconds: float) -> None:
         """A job of the task has run for so many seconds."""
         known = self._by_task.get(task, seconds)
         self._by_task[task] = known + (seconds - known) * _WEIGHT
         # One job of an hour must not count as an hour each for the next hundred.
-        self._all = _moving_mean(self._all, seconds, 2 * BATCH)
-        self._for_pairs = _moving_mean(self._for_pairs, seconds, PAIR)
+        mean = seconds if self._all == math.inf else min(self._all, 2 * BATCH)
+        self._all = mean + (seconds - mean) * _WEIGHT
 
     def expected(self, task: bytes) -> float:
         """Seconds that a job of the task should run; inf: unknown."""
@@ -61,21 +54,10 @@ class RunTimes:
         """Whether jobs are so short that a child may be handed more than one."""
         return self._all < BATCH
 
-    @property
-    def paired(self) -> bool:
-        """Whether jobs are too long for batches, and so short that one may wait in a child while another runs there."""
-        return self._all > BATCH / 2 and self._for_pairs <= PAIR / 2
-
     def depth(self, concurrency: int) -> int:
         """How many of the jobs to come one child may be handed that runs so many at once."""
         most = max(DEPTH, concurrency)
         return max(1, min(most, int(concurrency * BATCH / self._all))) if self._all > 0 else most
-
-
-def _moving_mean(before: float, seconds: float, most: float) -> float:
-    """The mean once a further job has run for so many seconds; the mean before it counts as `most` seconds at most."""
-    mean = seconds if before == math.inf else min(before, most)
-    return mean + (seconds - mean) * _WEIGHT
 
 
 class Ahead:

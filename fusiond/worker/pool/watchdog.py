@@ -23,12 +23,11 @@ from collections.abc import Iterator
 from fusiond.worker.pool.attempt import KillReason
 from fusiond.worker.pool.children import Children
 from fusiond.worker.pool.pool_reports import Late
-from fusiond.worker.pool.run_times import PAIR, PENDING
+from fusiond.worker.pool.run_times import PENDING
 from fusiond.worker.pool.slots import ChildHandle, Running
 from fusiond.worker.runtime.wire import boot_ns
 
-#: s; between two looks at the running jobs; and how long a job may wait behind a running one. Where jobs run in pairs,
-#: both are PAIR
+#: s; between two looks at the running jobs; and how long a job may wait behind a running one
 WATCH, STUCK = 0.1, 0.05
 #: ns; for a one-job child to end after its job, and for another child to report a job that it has ended
 LINGER = 1_000_000_000
@@ -60,11 +59,11 @@ class Watchdog:
         self._begin = BEGIN
 
     def keep_on(self) -> None:
-        """Look each WATCH seconds, or more often, until nothing runs."""
+        """Look each WATCH seconds until nothing runs."""
         children = self._children.living.values()
         if not self._on and any(child.outstanding or child.owes or child.spent for child in children):
             self._on, self._asked = True, boot_ns()
-            self._loop.call_later(PAIR if self._children.times.paired else WATCH, self._again)
+            self._loop.call_later(WATCH, self._again)
 
     def _again(self) -> None:
         if boot_ns() - self._asked > LATE:
@@ -110,8 +109,7 @@ class Watchdog:
         if running is None:
             back = self._not_begun(child, now, boot)
         else:
-            stuck = ran > (PAIR if self._children.times.paired else STUCK)
-            back = list(_not_to_begin(child, now, boot, stuck=stuck))
+            back = list(_not_to_begin(child, now, boot, stuck=ran > STUCK))
             if (now - running.handed_at) / 1e9 - ran < BEGIN:
                 self._begin = BEGIN
         self._children.take_back(child, back)

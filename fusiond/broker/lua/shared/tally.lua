@@ -113,7 +113,7 @@ local function tallies()
     for task in pairs(sums) do fields[#fields + 1] = 'm ' .. task end
     if #fields == 1 then return end
     local found = redis.pcall('HMGET', METRICS, unpack(fields))
-    if found.err then return end    -- no hash: another program has written it, and fsck says so
+    if found.err then return end    -- no hash: another program has written it
     local at = tonumber(found[1])
     if not at or at ~= minute then
       -- a minute that is still to come: the clock was set back, and its counters are taken for this minute's
