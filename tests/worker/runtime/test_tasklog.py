@@ -44,9 +44,13 @@ def start(place, text, level="info", **keys):
     return place.start(tasks=tasks, change=change, **keys)
 
 
+def records(program, job):
+    """What the job has logged; not the line at its end, which may come before."""
+    return [each for each in program.records() if each["logger"] == "fusiond.job" and each.get("job") == job]
+
+
 def lines(program, job):
-    records = [record for record in program.records() if record["logger"] == "fusiond.job" and record.get("job") == job]
-    return [(record["level"], record["message"]) for record in records]
+    return [(record["level"], record["message"]) for record in records(program, job)]
 
 
 @BOTH
@@ -58,10 +62,10 @@ def test_levels_are_kept(place, isolation):
         place.result(job)
         seen = until(lambda job=job: (found := lines(program, job)) and len(found) >= 3 and found, program.text)
         assert seen == [("info", "an info"), ("warning", "a warning: late"), ("error", "an error")]
-    [failed] = [record for record in program.records() if record.get("job") == job and "exception" in record]
+    [failed] = [record for record in records(program, job) if "exception" in record]
     assert failed["exception"].endswith("ZeroDivisionError: division by zero")
     assert failed["job_logger"] == "shop.mail"
-    one = next(record for record in program.records() if record.get("job") == job)
+    one = records(program, job)[0]
     assert (one["attempt"], one["log_tag"], one["task"]) == (1, "mail", "speak")
 
 
@@ -75,7 +79,7 @@ def test_fields_of_a_record_are_kept(place, isolation):
     job = place.enqueue("speak")
     place.result(job)
     until(lambda: lines(program, job) == [("warning", "one\ntwo")], program.text)
-    one = next(record for record in program.records() if record.get("job") == job)
+    one = records(program, job)[0]
     assert (one["order"], one["rate"], one["what"], one["customer"]) == (7, "nan", "<class 'object'>", "Ann")
     assert (one["task"], one["level"], one["attempt"]) == ("speak", "warning", 1)
 
