@@ -266,7 +266,7 @@ def _trace(record: logging.LogRecord) -> str:
     if record.exc_info and record.exc_info[0] is not None:
         text = "".join(traceback.format_exception(*record.exc_info)).rstrip()
     # The end of a traceback says what went wrong.
-    return text if len(text) <= TRACE else "…" + text[-TRACE:]
+    return text if len(text) <= TRACE + 100 else "…" + text[-TRACE:]
 
 
 def _moment(record: logging.LogRecord) -> str:

@@ -8,6 +8,7 @@ What is not shown of a job: the values of the arguments that `secret` of its tas
 | the names of a limit and of a tenant                              | the argument, by its name                  |
 | the name of a lock                                                | the value; all values if no job tells them |
 | inputs of a run of a flow                                         | those that a step passes as the argument   |
+| inputs in the event of a flow's callback                          | all, if any task of the file has a secret  |
 | every other text of the job or of its event                       | the value, if it has 6 characters or more  |
 
 A search sees what is shown. What the task itself prints, raises or returns in another form cannot be masked. Pure.
@@ -131,7 +132,11 @@ def _masked_raw(raw: bytes, task: str, secret: Secret, values: set[Any]) -> byte
             shown = _masked({"task": task, **value}, secret, values)
         case _:
             shown = _masked(value, secret, values)
-    return json.dumps(shown, ensure_ascii=False).encode(errors="backslashreplace") if values else raw
+    if not values:
+        return raw
+    # A callback's event has the error and the result beside the arguments.
+    masked: str = _without(json.dumps(shown, ensure_ascii=False), values)
+    return masked.encode(errors="backslashreplace")
 
 
 def _masked(value: Any, secret: Secret, values: set[Any]) -> Any:
@@ -147,6 +152,9 @@ def _masked(value: Any, secret: Secret, values: set[Any]) -> Any:
         url = value["kwargs"]["url"]
         values.update(_parts_of(url))
         shown["kwargs"]["url"] = masked_url(url)
+    if secret and "flow" in value and isinstance(value.get("inputs"), dict):
+        # Which of them a step passes on as a secret argument is known where the flow is declared only.
+        shown["inputs"] = {name: _hide(each, values) for name, each in value["inputs"].items()}
     for name in names:
         kind, _, key = name.partition(".")
         there = value.get(kind)

@@ -28,7 +28,15 @@ TASKS = Path(worker_tasks.__file__)
 #: every function of the stand-ins; async ones too
 NAMES = [name for name, value in vars(worker_tasks).items() if inspect.isfunction(value) and not name.startswith("_")]
 #: stand-ins that return work in place of doing it
-UNRUN = ["give_generator", "give_async_generator", "give_awaitable", "give_coroutine", "give_map", "give_future"]
+UNRUN = [
+    "give_generator",
+    "give_async_generator",
+    "give_awaitable",
+    "give_coroutine",
+    "give_map",
+    "give_future",
+    "give_manager",
+]
 #: no exception is retried, and two crashes are forgiven
 SINGLE = model.RetryPolicy(max_attempts=1, backoff="fixed", delay=0.0, jitter_share=0.0)
 #: neither is retried, and yet it is not at most once: a lost lease or a shutdown has the job run again

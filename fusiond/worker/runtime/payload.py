@@ -100,6 +100,8 @@ def check_ran(value: Any) -> None:
     if kind in _PLAIN:
         return
     missing = _UNRUN.get(kind)
+    if kind.__module__ == "contextlib" and hasattr(value, "gen"):
+        missing = "enters it"
     if missing is None and hasattr(kind, "__await__"):
         missing = "awaits it"
     if missing is None and hasattr(kind, "add_done_callback"):

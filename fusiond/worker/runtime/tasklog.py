@@ -142,14 +142,21 @@ def _document(record: logging.LogRecord, formatter: logging.Formatter, standard:
     """The record as JSON. `standard`: attributes that every record has; what is too long is cut."""
     import json
 
-    message = record.getMessage()
+    try:
+        message = record.getMessage()
+    except Exception as error:  # noqa: BLE001 - arguments that do not fit, or a __str__ of the task's
+        message = f"{record.msg!s} (its arguments do not fit: {type(error).__name__})"
     if len(message) > _MOST_MESSAGE:
         message = f"{message[:_MOST_MESSAGE]}… ({len(message) - _MOST_MESSAGE} more characters)"
     found: dict[str, Any] = {"message": message, "logger": record.name}
     trace = (formatter.formatException(record.exc_info) if record.exc_info else record.exc_text) or ""
     trace = f"{trace}\n{record.stack_info or ''}".strip()
+    if len(trace) > _MOST_TRACE:
+        # Where it was raised stands in front, and the exception's own text behind.
+        front, back = trace[: _MOST_TRACE // 4], trace[-_MOST_TRACE // 4 * 3 :]
+        trace = f"{front}\n… {len(trace) - _MOST_TRACE} characters …\n{back}"
     if trace:
-        found["exception"] = trace[-_MOST_TRACE:]
+        found["exception"] = trace
     if extra := {name: value for name, value in vars(record).items() if name not in standard}:
         found["extra"] = _fields(extra)
     return json.dumps(found).encode()

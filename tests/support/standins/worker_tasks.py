@@ -8,6 +8,7 @@ Task functions for the tests of a worker group. No fusiond here; runs under ever
 
 import asyncio
 import concurrent.futures
+import contextlib
 import contextvars
 import ctypes
 import fcntl
@@ -151,6 +152,11 @@ async def give_coroutine():
 
 def give_map():
     return map(print, [1])
+
+
+@contextlib.contextmanager
+def give_manager():
+    yield
 
 
 def give_future():

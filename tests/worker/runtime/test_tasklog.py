@@ -163,3 +163,19 @@ def test_a_logger_with_a_handler_of_its_own_appears_once(place):
     place.result(job)
     wanted = [("info", "once"), ("info", "below"), ("warning", "quiet")]
     until(lambda: lines(program, job) == wanted, program.text)
+
+
+def test_a_record_that_cannot_be_formatted_is_one_entry(place):
+    """It keeps its level, and says what is wrong; a long traceback keeps its beginning and its end."""
+    text = (
+        "import logging\ndef speak():\n    logging.warning('x %d', 'no')\n"
+        "    try: raise ValueError('é' * 50_000)\n    except ValueError: logging.exception('long')\n"
+    )
+    program = start(place, text)
+    job = place.enqueue("speak")
+    place.result(job)
+    wanted = [("warning", "x %d (its arguments do not fit: TypeError)"), ("error", "long")]
+    until(lambda: lines(program, job) == wanted, program.text)
+    said = records(program, job)[1]["exception"]
+    assert said.startswith("Traceback")
+    assert "characters …" in said
