@@ -1,4 +1,4 @@
-"""What of a job that has secret arguments is not shown; the pages and commands that show jobs are tested beside them."""
+"""What is not shown of a job with secret arguments; pages and commands have tests of their own."""
 
 import json
 
