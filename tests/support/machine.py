@@ -32,10 +32,11 @@ SHOWS = {
 }
 
 
-def pytest_report_header(config):
-    if config.getoption("numprocesses", None) == 0 and config.args != config.getini("testpaths"):
-        return None  # one module, run by hand
-    return [*_missing(), _speed()]
+def pytest_sessionstart(session):
+    config = session.config
+    # Not for one module, which a person runs.
+    if not hasattr(config, "workerinput") and config.args == config.getini("testpaths"):
+        print(*_missing(), _speed(), sep="\n", flush=True)
 
 
 def _missing():

@@ -37,8 +37,10 @@ def pytest_configure_node(node):
     node.workerinput["seed"] = node.config.option.seed
 
 
-def pytest_report_header(config):
-    return f"order of the tests: --seed {config.option.seed}"
+def pytest_sessionstart(session):
+    # Not by pytest_report_header, which `-q` switches off.
+    if not hasattr(session.config, "workerinput"):
+        print(f"order of the tests: --seed {session.config.option.seed}")
 
 
 @pytest.hookimpl(tryfirst=True)
